@@ -1,0 +1,56 @@
+"""What every backend does: read the calls of one step into a buffer, and write ranges of one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from dliosim.measure.meter import Meter
+from dliosim.plan.extents import Calls
+
+
+class Reader(Protocol):
+    """Reads for one thread of one rank; holds its own handles, opened and closed as `Access.open` says.
+
+    A reader is made by its backend for one data set (or checkpoint) and one thread. It records into `meter`, which
+    nobody else writes to.
+    """
+
+    meter: Meter
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """Read every call into `into[start:start + length]`; return the bytes asked and got.
+
+        Raises ExecutionError, naming file, offset and call, when one fails or returns less than was asked.
+        """
+        ...
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes. Collective where the backend is."""
+        ...
+
+    def close(self) -> None:
+        """Close everything; safe to call twice. Collective where the backend is."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes one file that it created or opened; made by its backend."""
+
+    meter: Meter
+    path: Path
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Write `data` at `offset` in one call (one of a collective round: `data` may be empty).
+
+        Raises ExecutionError, naming file, offset and call, when it fails or writes less.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make the file durable (fsync or MPI_File_sync); timed in `meter.sync_ns`, apart from the writes."""
+        ...
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+        ...

@@ -1,0 +1,28 @@
+"""How bytes are read or written: the api, the size of a call, who issues it and how far ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Api = Literal["posix", "mpi-independent", "mpi-collective"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access method with nothing left to default.
+
+    `transfer` is the largest single call in bytes; None is a call a sample. `readers` threads keep `prefetch` batches
+    ahead; 0 readers read inside the step. `open` is the lifetime of a handle. `memory` is the bytes that each rank
+    keeps in RAM with `cache memory`, and 0 otherwise. `hints` are MPI_Info pairs, untouched.
+    """
+
+    api: Api = "posix"
+    transfer: int | None = None
+    readers: int = 0
+    by: Literal["batch", "sample"] = "batch"
+    prefetch: int = 0
+    open: Literal["each sample", "each epoch", "once"] = "once"
+    cache: Literal["page", "off", "memory"] = "page"
+    memory: int = 0
+    hints: tuple[tuple[str, str], ...] = ()

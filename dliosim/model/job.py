@@ -1,0 +1,18 @@
+"""How many processes a workload is planned for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The ranks and nodes of one job: `$ranks`, `$nodes` and `$ranks_per_node` of a pattern."""
+
+    ranks: int
+    nodes: int = 1
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on the fullest node."""
+        return -(-self.ranks // self.nodes)

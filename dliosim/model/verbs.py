@@ -1,0 +1,142 @@
+"""What a workload does, in order: verbs and loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from dliosim.model.access import Access
+from dliosim.model.distributions import Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """The order of samples and of files: each epoch anew, or `once` for all epochs."""
+
+    samples: Literal["off", "globally", "within shard", "within buffer"] = "off"
+    samples_once: bool = False
+    buffer: int = 0
+    files: Literal["off", "globally", "within shard"] = "off"
+    files_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Seconds of accelerator time, drawn for each (epoch, step, rank); slept, or spun where `busy`."""
+
+    time: Distribution
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What ranks do after compute, every `every` steps; `size` is the bytes of float32 that an allreduce moves."""
+
+    kind: Literal["off", "barrier", "allreduce"] = "barrier"
+    size: int = 0
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Open-loop requests: how many for each rank, and the seconds between two of them."""
+
+    requests: int
+    gap: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """When a training loop saves a checkpoint: every `every` steps or epochs, or at its end."""
+
+    checkpoint: str
+    unit: Literal["steps", "epochs", "end"]
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A loop inside a training loop, run after every `every` epochs."""
+
+    every: int
+    loop: Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A pass or passes over a data set; `batch` is samples of one rank and step.
+
+    `steps` caps the steps of each epoch; `seconds` ends the loop at the first step boundary after it. `shift` is the
+    N of `shifted by N ranks`: rank r reads what rank (r + N) mod ranks would have read.
+    """
+
+    kind: Literal["train", "evaluate", "infer"]
+    name: str
+    dataset: str
+    access: Access
+    batch: int = 1
+    shard: Literal["by sample", "by block", "by file", "off"] = "by sample"
+    shuffle: Shuffle = Shuffle()
+    last_batch: Literal["drop", "pad", "keep"] = "drop"
+    epochs: int = 1
+    steps: int | None = None
+    seconds: float | None = None
+    arrivals: Arrivals | None = None
+    shift: int = 0
+    compute: Compute = Compute(Distribution("constant", (0.0,)))
+    sync: Sync = Sync()
+    checkpoints: tuple[Cadence, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Write a data set, or keep a complete one of the same digest unless `afresh`."""
+
+    dataset: str
+    access: Access
+    afresh: bool = False
+    fsync: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Write a checkpoint."""
+
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Read the newest complete checkpoint that `written_by` ranks wrote (None: as many as this job has)."""
+
+    checkpoint: str
+    written_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Seconds that every rank waits; the same draw on all."""
+
+    time: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Wait for all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropCaches:
+    """Ask the kernel of every node to forget the pages of every file of the workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Verbs run `count` times."""
+
+    count: int
+    body: tuple[Verb, ...]
+
+
+Verb = Union[Loop, Prepare, Save, Restore, Pause, Barrier, DropCaches, Repeat]

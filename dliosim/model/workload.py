@@ -1,0 +1,57 @@
+"""A whole workload: what a compiler makes of a pattern and a planner needs to know."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from dliosim.model.checkpoint import Checkpoint
+from dliosim.model.dataset import Dataset
+from dliosim.model.job import Job
+from dliosim.model.verbs import Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A bound on a figure of one loop: utilization (ratio), throughput (B/s or samples/s) or p99 latency (s)."""
+
+    figure: Literal["utilization", "throughput", "p99"]
+    loop: str
+    bound: Literal["at least", "at most"]
+    value: float
+    unit: Literal["ratio", "B/s", "samples/s", "s"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A pattern resolved for one job. `pattern` is the text of the main file, `overrides` what -D said."""
+
+    name: str
+    title: str
+    seed: int
+    job: Job
+    datasets: tuple[Dataset, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    verbs: tuple[Verb, ...]
+    expectations: tuple[Expectation, ...] = ()
+    pattern: str = ""
+    overrides: tuple[tuple[str, str], ...] = ()
+
+    def dataset(self, name: str) -> Dataset:
+        """The data set of that name; KeyError where there is none."""
+        return {dataset.name: dataset for dataset in self.datasets}[name]
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """The checkpoint of that name; KeyError where there is none."""
+        return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
+
+    def digest(self) -> str:
+        """16 hexadecimal digits of all that is done: the same workload and job, the same digest, however spelled."""
+        described = asdict(self)
+        del described["pattern"], described["overrides"], described["title"]
+        kinds = [type(verb).__name__ for verb in self.verbs]
+        text = json.dumps([described, kinds], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
