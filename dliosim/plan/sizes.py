@@ -1,0 +1,86 @@
+"""Sizes of samples, drawn where they are asked, and the sums that place samples of varying size in shared files.
+
+Sizes are cheap to draw by counter, so only the totals of blocks of 64 samples are kept (one copy a node, passed in by
+the caller); what lies before a sample inside its block is drawn again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.model.dataset import Dataset
+from dliosim.plan.layout import aligned
+from dliosim.plan.streams import draw, key
+
+BLOCK = 64
+# Blocks drawn at a time: 2 MiB of sizes.
+_BLOCKS_AT_ONCE = 4096
+_LARGEST = float(1 << 53)
+
+
+def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of each sample, to the nearest byte and at least 1: a function of (seed, data set, sample)."""
+    if dataset.fixed_size is not None:
+        return np.full(len(samples), dataset.fixed_size, np.int64)
+    values = draw(dataset.size, key(dataset.seed, "size", dataset.name), samples)
+    np.rint(values, out=values)
+    np.clip(values, 1.0, _LARGEST, out=values)
+    return values.astype(np.int64)
+
+
+def needs_totals(dataset: Dataset) -> bool:
+    """Whether the place of a sample depends on the sizes of others: sizes vary and several samples share a file."""
+    return dataset.fixed_size is None and dataset.layout.files < dataset.samples
+
+
+def block_count(dataset: Dataset) -> int:
+    """Blocks of 64 samples, the last one perhaps shorter."""
+    return -(-dataset.samples // BLOCK)
+
+
+def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
+    """Bytes, each sample rounded up to `align`, of blocks [first, last)."""
+    totals = np.empty(last - first, np.int64)
+    for begin in range(first, last, _BLOCKS_AT_ONCE):
+        end = min(begin + _BLOCKS_AT_ONCE, last)
+        samples = np.arange(begin * BLOCK, min(end * BLOCK, dataset.samples))
+        sizes = aligned(sample_sizes(dataset, samples), dataset.align)
+        totals[begin - first : end - first] = np.add.reduceat(sizes, np.arange(0, len(sizes), BLOCK))
+    return totals
+
+
+def prefix(totals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes before each block, and after the last: one longer than `totals`."""
+    result = np.zeros(len(totals) + 1, np.int64)
+    np.cumsum(totals, out=result[1:])
+    return result
+
+
+def bytes_before(
+    dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Bytes, each rounded up to `align`, of all samples before each of `samples` (which may be N, for all of them).
+
+    `prefix` is needed where sizes vary; PlanError without it.
+    """
+    if dataset.fixed_size is not None:
+        return samples * int(aligned(np.array([dataset.fixed_size]), dataset.align)[0])
+    if prefix is None:
+        raise PlanError(f"data set {dataset.name}: block totals are needed to place samples of varying size")
+    result = np.empty(len(samples), np.int64)
+    for first in range(0, len(samples), _BLOCKS_AT_ONCE):
+        piece = samples[first : first + _BLOCKS_AT_ONCE]
+        result[first : first + len(piece)] = prefix[piece // BLOCK] + _before_in_block(dataset, piece)
+    return result
+
+
+def _before_in_block(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    blocks, row = np.unique(samples // BLOCK, return_inverse=True)
+    members = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+    sizes = aligned(sample_sizes(dataset, members), dataset.align).reshape(-1, BLOCK)
+    before = np.zeros((len(blocks), BLOCK), np.int64)
+    np.cumsum(sizes[:, :-1], axis=1, out=before[:, 1:])
+    result: NDArray[np.int64] = before[row, samples % BLOCK]
+    return result
