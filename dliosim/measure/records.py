@@ -1,4 +1,4 @@
-"""What one rank knows of one epoch when it ends; `summary` turns the records of all ranks into figures."""
+"""What one rank knows of one epoch, or of one verb, when it ends; `summary` turns all ranks' records into figures."""
 
 from __future__ import annotations
 
@@ -12,20 +12,54 @@ from dliosim.measure.histogram import Histogram
 #: What the last rank of a step had spent its time on, in the order of `EpochRecord.last_arrival`'s lowest two bits.
 CAUSES = ("storage", "compute", "tool", "arrivals")
 
+_CAUSE_BITS = 2
+_RANK_BITS = 22
+_LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
+
+
+def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
+    """One word for `EpochRecord.last_arrival`: its minimum over ranks belongs to the rank that waited least.
+
+    Waits are cut off at nine minutes, which changes no minimum that matters.
+    """
+    return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
+
+
+def unpacked_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ranks and the causes (indices into `CAUSES`) in words of `packed_arrival`."""
+    return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
+
+    `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
+    step without its sync: from the start of waiting for data to the end of compute. `compute_ns` is the compute, as
+    slept, of the steps after the first.
+    """
+
+    steps: int
+    elapsed_ns: int
+    first_ns: int
+    compute_ns: int
+
 
 @dataclass(slots=True)
 class EpochRecord:
-    """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop, or one round of a verb.
+    """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop.
 
     `steady_ns` is the wall time of the steps after the first, evaluation and blocking checkpoints taken out, and
     `nominal_ns` the compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts
     the steps done, `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor
-    calls, but in `bytes`). `last_arrival` has one int64 a step that ended in a sync, so packed that the minimum over
-    ranks names the rank that waited least: sync wait in ns << 24 | rank << 2 | index in CAUSES.
+    calls, but in `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing.
+    `rchar` and `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one
+    `packed_arrival` a step that ended in a sync: of the same length on every rank.
     """
 
     phase: int
     epoch: int
+    batch: int = 0
     steps: int = 0
     samples: int = 0
     bytes: int = 0
@@ -55,9 +89,47 @@ class EpochRecord:
     call_latency: Histogram = field(default_factory=Histogram)
     request_latency: Histogram = field(default_factory=Histogram)
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    blocks: list[Block] = field(default_factory=list)
 
     @property
     def tool_ns(self) -> int:
         """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, nor a phase inside."""
         named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns
-        return self.wall_ns - named - self.checkpoint_ns - self.evaluate_ns
+        return self.loop_ns - named
+
+    @property
+    def loop_ns(self) -> int:
+        """The wall time of the steps themselves, evaluation and blocking checkpoints taken out."""
+        return self.wall_ns - self.checkpoint_ns - self.evaluate_ns
+
+    @property
+    def utilization(self) -> float | None:
+        """Nominal compute by wall time of the steps after the first; None without compute or without such steps."""
+        return self.nominal_ns / self.steady_ns if self.nominal_ns > 0 and self.steady_ns > 0 else None
+
+
+@dataclass(slots=True)
+class VerbRecord:
+    """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
+
+    `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
+    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place. `resident_bytes`
+    of `examined_bytes` were in the page cache when it was last looked at (by one rank of each node; 0 of 0 on others).
+    """
+
+    wall_ns: int = 0
+    bytes: int = 0
+    bytes_moved: int = 0
+    files: int = 0
+    calls: int = 0
+    opens: int = 0
+    call_ns: int = 0
+    content_ns: int = 0
+    send_ns: int = 0
+    open_ns: int = 0
+    view_ns: int = 0
+    file_sync_ns: int = 0
+    rename_ns: int = 0
+    resident_bytes: int = 0
+    examined_bytes: int = 0
+    call_latency: Histogram = field(default_factory=Histogram)

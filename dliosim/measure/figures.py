@@ -1,0 +1,239 @@
+"""The figures of a run over all ranks, as values: what `summary` makes and reports show. Only rank 0 has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dliosim.measure.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A time of every rank, in seconds: its mean, least and greatest over ranks."""
+
+    mean: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBy:
+    """Shares of the steps that ended in a sync, by what the last rank to arrive had spent the step's time on."""
+
+    storage: float
+    compute: float
+    tool: float
+    arrivals: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSummary:
+    """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
+
+    Counts are sums over ranks, `seconds` and `loop_seconds` the greatest of any rank. `steps` is the most of any rank
+    and `fewest_steps` the least. Figures that need what was not there (compute, a sync, /proc/self/io) are None.
+    """
+
+    epoch: int
+    ranks: int
+    steps: int
+    fewest_steps: int
+    samples: int
+    bytes: int
+    bytes_moved: int
+    calls: int
+    opens: int
+    seconds: float
+    loop_seconds: float
+    steady_seconds: float
+    steady_samples: int
+    utilization: float | None
+    utilization_min: float | None
+    utilization_max: float | None
+    data_wait_seconds: Spread
+    io_busy_seconds: Spread
+    open_seconds: Spread
+    view_seconds: Spread
+    file_sync_seconds: Spread
+    compute_seconds: Spread
+    sync_wait_seconds: Spread
+    arrival_wait_seconds: Spread
+    checkpoint_seconds: Spread
+    evaluate_seconds: Spread
+    tool_seconds: Spread
+    batch_latency: Histogram
+    call_latency: Histogram
+    request_latency: Histogram
+    bound_by: BoundBy | None
+    slowest_rank: int | None
+    slowest_rank_share: float | None
+    oversleep_share: float | None
+    amplification: float | None
+    storage_amplification: float | None
+    dlio_au: float | None
+    dlio_samples_per_second: float | None
+    order_hash: int
+    extent_hash: int
+    null_seconds: float | None = None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Samples of all ranks by the time of the slowest, evaluation and blocking checkpoints taken out."""
+        return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Bytes asked by the time of the slowest rank, evaluation and blocking checkpoints taken out."""
+        return self.bytes / self.loop_seconds if self.loop_seconds > 0 else None
+
+    @property
+    def steady_samples_per_second(self) -> float | None:
+        """Samples per second over the steps after the first: ranks x batch / compute x utilization."""
+        return self.steady_samples / self.steady_seconds if self.steady_seconds > 0 else None
+
+    @property
+    def slowdown(self) -> float | None:
+        """Wall time by the wall time of the same epoch without I/O; None where no such run was made."""
+        return self.seconds / self.null_seconds if self.null_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class VerbSummary:
+    """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank."""
+
+    ranks: int
+    bytes: int
+    bytes_moved: int
+    files: int
+    calls: int
+    opens: int
+    seconds: float
+    call_seconds: Spread
+    content_seconds: Spread
+    send_seconds: Spread
+    open_seconds: Spread
+    view_seconds: Spread
+    file_sync_seconds: Spread
+    rename_seconds: Spread
+    call_latency: Histogram
+    resident_bytes: int
+    examined_bytes: int
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Bytes of all ranks by the time of the slowest, with making the data, fsync and renaming."""
+        return self.bytes / self.seconds if self.seconds > 0 else None
+
+    @property
+    def resident_share(self) -> float | None:
+        """The share of the bytes looked at that were in the page cache; None where none were looked at."""
+        return self.resident_bytes / self.examined_bytes if self.examined_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSummary:
+    """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
+
+    A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
+    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown.
+    `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth knowing, such as
+    that data were kept.
+    """
+
+    name: str
+    kind: str
+    seconds: float
+    epochs: tuple[EpochSummary, ...] = ()
+    verb: VerbSummary | None = None
+    resident_share: float | None = None
+    null_seconds: float | None = None
+    api: str | None = None
+    hints_asked: tuple[tuple[str, str], ...] = ()
+    hints_granted: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
+        """Hints that were not granted as asked: key, value asked, value granted (None: the library dropped it)."""
+        granted = dict(self.hints_granted)
+        return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """An `expect` line, what was measured over the epochs named, and whether it held (None: nothing to measure)."""
+
+    text: str
+    measured: float | None
+    unit: str
+    held: bool
+    over: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """Where data lie: the root's name, its directory, the type of file system, its mount options and striping."""
+
+    root: str
+    directory: str
+    kind: str
+    options: str = ""
+    striping: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the libraries: what must be known to compare two results.
+
+    `cores_per_node` are the cores that the fullest node's ranks may use, `memory_per_node` bytes. `details` are further
+    names and values, such as versions, kernel and host.
+    """
+
+    mpi_library: str
+    cores_per_node: int
+    ranks_per_node: int
+    memory_per_node: int
+    mpi_io: str = ""
+    file_systems: tuple[FileSystem, ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether the fullest node has more ranks than cores."""
+        return self.ranks_per_node > self.cores_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries."""
+
+    name: str
+    title: str
+    pattern: str
+    overrides: tuple[tuple[str, str], ...]
+    digest: str
+    ranks: int
+    nodes: int
+    environment: Environment
+    started: str
+    seconds: float
+    phases: tuple[PhaseSummary, ...]
+    expectations: tuple[ExpectationResult, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def order_hash(self) -> int:
+        """The hash of all samples in their order: the sum over epochs, modulo 2^64."""
+        return sum(epoch.order_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+
+    @property
+    def extent_hash(self) -> int:
+        """The hash of all bytes read: the sum over epochs, modulo 2^64."""
+        return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+
+
+def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
+    """The phase beside the same one without I/O: gives both its epochs and itself their slowdown."""
+    seconds = {epoch.epoch: epoch.seconds for epoch in null.epochs}
+    epochs = tuple(replace(epoch, null_seconds=seconds.get(epoch.epoch)) for epoch in phase.epochs)
+    return replace(phase, epochs=epochs, null_seconds=null.seconds)

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.measure.figures import BoundBy
+from dliosim.measure.histogram import Histogram
+from dliosim.measure.records import CAUSES, Block, EpochRecord, VerbRecord, packed_arrival, unpacked_arrivals
+from dliosim.measure.reductions import Alone
+from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, summarise, summarise_verb
+from tests.measure.ranks import on_ranks
+
+STORAGE, COMPUTE, TOOL, ARRIVALS = range(4)
+MS = 1_000_000
+
+
+def summary_of(*records):
+    summary, *others = on_ranks(summarise, records)
+    assert others == [None] * (len(records) - 1)
+    return summary
+
+
+def record(**figures):
+    return EpochRecord(phase=0, epoch=1, **figures)
+
+
+times = st.integers(0, 10**12)
+parts = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "evaluate", "tool")
+records = st.builds(
+    lambda named, tool: record(wall_ns=sum(named.values()) + tool, **named),
+    st.fixed_dictionaries({f"{part}_ns": times for part in parts[:-1]}),
+    times,
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(records, min_size=1, max_size=4))
+def test_the_parts_of_the_time_add_up_to_the_wall_time(of_ranks):
+    summary = summary_of(*of_ranks)
+    total = sum(getattr(summary, f"{part}_seconds").mean for part in parts)
+    assert total == pytest.approx(np.mean([one.wall_ns for one in of_ranks]) * 1e-9)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4))
+def test_hashes_add_up_modulo_two_to_the_64(hashes):
+    summary = summary_of(*(record(order_hash=one, extent_hash=one ^ 1) for one in hashes))
+    assert summary.order_hash == sum(hashes) % 2**64
+    assert summary.extent_hash == sum(one ^ 1 for one in hashes) % 2**64
+
+
+def test_counts_add_up_and_the_slowest_rank_gives_the_time():
+    summary = summary_of(
+        record(steps=3, samples=12, bytes=1200, bytes_moved=4096, calls=12, opens=1, wall_ns=2_000 * MS),
+        record(steps=3, samples=10, bytes=1000, bytes_moved=4096, calls=10, opens=2, wall_ns=1_000 * MS),
+    )
+    assert (summary.ranks, summary.steps, summary.fewest_steps) == (2, 3, 3)
+    assert (summary.samples, summary.bytes, summary.bytes_moved) == (22, 2200, 8192)
+    assert (summary.calls, summary.opens, summary.seconds) == (22, 3, 2.0)
+    assert (summary.samples_per_second, summary.bytes_per_second) == (11.0, 1100.0)
+
+
+def test_different_numbers_of_steps_are_both_told():
+    summary = summary_of(record(steps=3), record(steps=5), record(steps=4))
+    assert (summary.steps, summary.fewest_steps) == (5, 3)
+
+
+def test_rates_leave_out_evaluation_and_blocking_checkpoints():
+    summary = summary_of(record(samples=10, wall_ns=3_000 * MS, checkpoint_ns=500 * MS, evaluate_ns=500 * MS))
+    assert (summary.seconds, summary.loop_seconds, summary.samples_per_second) == (3.0, 2.0, 5.0)
+
+
+def test_utilization_is_the_mean_of_the_ranks_own_quotients():
+    summary = summary_of(
+        record(nominal_ns=90 * MS, steady_ns=100 * MS),
+        record(nominal_ns=10 * MS, steady_ns=40 * MS),
+        record(),
+    )
+    assert summary.utilization == pytest.approx((0.9 + 0.25) / 2)
+    assert summary.utilization_min == pytest.approx(0.25)
+    assert summary.utilization_max == pytest.approx(0.9)
+
+
+def test_without_compute_or_with_one_step_there_is_no_utilization():
+    summary = summary_of(record(steady_ns=100), record(nominal_ns=0, steady_ns=0))
+    assert (summary.utilization, summary.utilization_min, summary.utilization_max) == (None, None, None)
+
+
+def test_compute_bound_throughput_is_ranks_times_batch_by_compute_times_utilization():
+    ranks, batch, steps, compute_ns, step_ns = 3, 4, 100, 10 * MS, 11 * MS
+    one = record(
+        batch=batch,
+        steady_samples=batch * steps,
+        steady_ns=steps * step_ns,
+        nominal_ns=steps * compute_ns,
+    )
+    summary = summary_of(*[one] * ranks)
+    assert summary.steady_samples_per_second == pytest.approx(ranks * batch / (compute_ns * 1e-9) * summary.utilization)
+
+
+def test_the_rank_that_waited_least_was_last_and_says_why():
+    first, second = (
+        record(last_arrival=np.array([packed_arrival(*word) for word in words], np.int64))
+        for words in (
+            [(5, 0, COMPUTE), (9, 0, TOOL), (1, 0, TOOL), (7, 0, COMPUTE)],
+            [(9, 1, TOOL), (2, 1, STORAGE), (8, 1, STORAGE), (3, 1, STORAGE)],
+        )
+    )
+    summary = summary_of(first, second)
+    assert summary.bound_by == BoundBy(storage=0.5, compute=0.25, tool=0.25, arrivals=0.0)
+    assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
+
+
+def test_without_a_sync_nobody_was_last():
+    summary = summary_of(record(steps=4), record(steps=4))
+    assert (summary.bound_by, summary.slowest_rank, summary.slowest_rank_share) == (None, None, None)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**22 - 1), st.integers(0, len(CAUSES) - 1))
+def test_an_arrival_packs_into_a_positive_word_and_back(wait, rank, cause):
+    word = packed_arrival(wait, rank, cause)
+    assert 0 <= word < 2**63
+    ranks, causes = unpacked_arrivals(np.array([word], np.int64))
+    assert (ranks[0], causes[0]) == (rank, cause)
+
+
+def test_latencies_of_all_ranks_are_in_one_histogram():
+    summary = summary_of(
+        record(batch_latency=Histogram([10]), call_latency=Histogram([1, 2])), record(batch_latency=Histogram([30]))
+    )
+    assert (summary.batch_latency.count, summary.batch_latency.max_ns) == (2, 30)
+    assert (summary.call_latency.count, summary.request_latency.count) == (2, 0)
+
+
+def test_amplification_needs_every_rank_to_know():
+    known = record(bytes=100, rchar=400, read_bytes=50)
+    assert (summary_of(known, known).amplification, summary_of(known, known).storage_amplification) == (4.0, 0.5)
+    assert summary_of(known, record(bytes=100)).amplification is None
+
+
+def test_oversleep_is_a_share_of_the_compute_asked():
+    assert summary_of(record(compute_ns=102, oversleep_ns=2)).oversleep_share == pytest.approx(0.02)
+    assert summary_of(record()).oversleep_share is None
+
+
+def test_dlio_s_figures_follow_its_formulas():
+    # Two blocks of a rank with batch 4. Of 5 steps in 1.2 s the first took 0.2 s: 4 x 0.2 s of compute in 1.0 s; of 3
+    # steps in 0.7 s the first took 0.2 s: 2 x 0.2 s in 0.5 s. Weighted by steps: 80 %. Samples: 3 and 1 steps of 4.
+    blocks = [Block(5, 1200 * MS, 200 * MS, 800 * MS), Block(3, 700 * MS, 200 * MS, 400 * MS)]
+    one = record(batch=4, blocks=blocks)
+    summary = summary_of(one, one)
+    assert summary.dlio_au == pytest.approx(0.8)
+    assert summary.dlio_samples_per_second == pytest.approx(2 * (5 * 3 * 4 / 1.0 + 3 * 1 * 4 / 0.5) / 8, abs=1e-5)
+    assert summary_of(record()).dlio_au is None
+
+
+def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
+    lengths = []
+
+    class Counting(Alone):
+        def reduce(self, array, op):
+            lengths.append(len(array))
+            return array
+
+    summarise(record(last_arrival=np.zeros(1000, np.int64)), Counting())
+    assert len(lengths) == 2
+    assert lengths[1] < 1100
+
+
+def test_a_verb_s_figures_add_up():
+    one = VerbRecord(wall_ns=2_000 * MS, bytes=300, files=2, call_ns=1_500 * MS, file_sync_ns=100 * MS)
+    other = VerbRecord(wall_ns=1_000 * MS, bytes=100, call_ns=500 * MS, resident_bytes=1, examined_bytes=4)
+    summary, nothing = on_ranks(summarise_verb, [one, other])
+    assert nothing is None
+    assert (summary.ranks, summary.bytes, summary.files, summary.seconds) == (2, 400, 2, 2.0)
+    assert (summary.call_seconds.mean, summary.call_seconds.min, summary.call_seconds.max) == (1.0, 0.5, 1.5)
+    assert (summary.bytes_per_second, summary.resident_share) == (200.0, 0.25)
+
+
+def test_gathered_rows_are_those_of_each_rank_and_epoch():
+    of_ranks = [[EpochRecord(0, epoch, steps=rank, wall_ns=10 * epoch) for epoch in (0, 1)] for rank in range(3)]
+    rows, *others = on_ranks(gather_ranks, of_ranks)
+    assert rows.shape == (3, 2, len(RANK_COLUMNS))
+    assert rows[:, :, RANK_COLUMNS.index("steps")].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert rows[:, :, RANK_COLUMNS.index("tool_ns")].tolist() == [[0, 10]] * 3
+    assert others == [None, None]
