@@ -1,0 +1,89 @@
+"""How many samples a rank reads and how many steps an epoch has, without drawing an order.
+
+With N samples, R ranks and a batch of B: `by sample` gives the rank the positions (step * R + rank) * B + slot of the
+order, `by block` the contiguous range [rank * N // R, (rank + 1) * N // R), `by file` the files f with f % R == rank
+(file f holds the samples i with i * files // N == f), and `off` everything.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from dliosim.model.dataset import Dataset
+from dliosim.model.verbs import Loop
+
+_CHUNK = 1 << 20  # files counted at once
+
+
+def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
+    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply; O(log samples)."""
+    total = dataset.samples
+    if loop.shard == "off":
+        return total
+    if loop.shard == "by block":
+        return (rank + 1) * total // ranks - rank * total // ranks
+    if loop.shard == "by sample":
+        rounds, rest = divmod(total, ranks * loop.batch)
+        return rounds * loop.batch + min(max(rest - rank * loop.batch, 0), loop.batch)
+    files = dataset.layout.files
+    dealt = -(-(files - rank) // ranks) if rank < files else 0
+    # File f holds ceil((f + 1) N / F) - ceil(f N / F) samples; ceil(a / F) is floor((a + F - 1) / F).
+    ends = _floor_sum(dealt, files, ranks * total, (rank + 1) * total + files - 1)
+    return ends - _floor_sum(dealt, files, ranks * total, rank * total + files - 1)
+
+
+def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
+    """The fewest and the most samples that any rank has in one pass."""
+    if loop.shard == "off":
+        return dataset.samples, dataset.samples
+    if loop.shard == "by block":
+        return dataset.samples // ranks, -(-dataset.samples // ranks)
+    if loop.shard == "by sample":
+        return samples_of_rank(loop, dataset, ranks, ranks - 1), samples_of_rank(loop, dataset, ranks, 0)
+    return _file_shard_bounds(dataset.samples, dataset.layout.files, ranks)
+
+
+def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
+    """Steps of one pass, the same on every rank: `last batch` decides, and `steps` caps them."""
+    fewest, most = shard_bounds(loop, dataset, ranks)
+    steps = fewest // loop.batch if loop.last_batch == "drop" else -(-most // loop.batch)
+    return steps if loop.steps is None else min(steps, loop.steps)
+
+
+def steps_of_loop(loop: Loop, dataset: Dataset, ranks: int) -> int:
+    """Steps of the whole loop: all its passes, or the requests of each rank, which repeat passes as needed."""
+    if loop.arrivals is not None:
+        return loop.arrivals.requests
+    return loop.epochs * steps_of_epoch(loop, dataset, ranks)
+
+
+@lru_cache(maxsize=64)
+def _file_shard_bounds(samples: int, files: int, ranks: int) -> tuple[int, int]:
+    whole, rest = divmod(samples, files)
+    if rest == 0:
+        return files // ranks * whole, -(-files // ranks) * whole
+    dealt = np.zeros(ranks, np.int64)
+    stride = max(1, _CHUNK // ranks) * ranks
+    for first in range(0, files, stride):
+        file = np.arange(first, min(first + stride, files) + 1, dtype=np.int64)
+        extra = np.diff(-(-file * rest // files))
+        rows = np.zeros(-(-len(extra) // ranks) * ranks, np.int64)
+        rows[: len(extra)] = whole + extra
+        dealt += rows.reshape(-1, ranks).sum(axis=0)
+    return int(dealt.min()), int(dealt.max())
+
+
+def _floor_sum(count: int, divisor: int, factor: int, constant: int) -> int:
+    """The sum of floor((factor * k + constant) / divisor) for k in [0, count), by the Euclidean algorithm."""
+    total = 0
+    while True:
+        total += count * (count - 1) // 2 * (factor // divisor) + count * (constant // divisor)
+        factor %= divisor
+        constant %= divisor
+        reach = factor * count + constant
+        if reach < divisor:
+            return total
+        count, constant = reach // divisor, reach % divisor
+        factor, divisor = divisor, factor

@@ -1,0 +1,49 @@
+"""Counts by closed form are those of dealing samples out one by one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.model import Access, Dataset, Layout, Loop, constant
+from dliosim.model.counting import samples_of_rank, shard_bounds, steps_of_epoch
+
+Shard = Literal["by sample", "by block", "by file", "off"]
+
+
+def dealt(shard: str, samples: int, files: int, ranks: int, batch: int, rank: int) -> int:
+    if shard == "by sample":
+        return sum(position // batch % ranks == rank for position in range(samples))
+    if shard == "by block":
+        return len(range(rank * samples // ranks, (rank + 1) * samples // ranks))
+    if shard == "by file":
+        return sum(sample * files // samples % ranks == rank for sample in range(samples))
+    return samples
+
+
+@given(
+    st.sampled_from(["by sample", "by block", "by file", "off"]),
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.integers(1, 17),
+    st.integers(1, 9),
+)
+def test_every_shard_counts_what_dealing_gives(shard: Shard, samples: int, files: int, ranks: int, batch: int) -> None:
+    files = min(files, samples)
+    dataset = Dataset("d", 1, samples, constant(8), Layout("files", files), "d")
+    loop = Loop("train", "train", "d", Access(), batch=batch, shard=shard)
+    expected = [dealt(shard, samples, files, ranks, batch, rank) for rank in range(ranks)]
+    assert [samples_of_rank(loop, dataset, ranks, rank) for rank in range(ranks)] == expected
+    assert shard_bounds(loop, dataset, ranks) == (min(expected), max(expected))
+    assert steps_of_epoch(loop, dataset, ranks) == min(expected) // batch
+
+
+def test_billions_of_samples_are_counted_at_once() -> None:
+    dataset = Dataset("d", 1, 10**15 + 7, constant(8), Layout("files", 10**6 + 3), "d")
+    loop = Loop("train", "train", "d", Access(), batch=3, shard="by file", last_batch="keep")
+    counts = [samples_of_rank(loop, dataset, 1000, rank) for rank in range(1000)]
+    assert sum(counts) == 10**15 + 7
+    assert shard_bounds(loop, dataset, 1000) == (min(counts), max(counts))
+    assert steps_of_epoch(loop, dataset, 1000) == -(-max(counts) // 3)
