@@ -97,9 +97,7 @@ def locate(
     return file, offset, sample_sizes(dataset, samples)
 
 
-def file_sizes(
-    dataset: Dataset, prefix: NDArray[np.int64] | None, files: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def file_sizes(dataset: Dataset, prefix: NDArray[np.int64] | None, files: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes of each file: header and samples, each rounded up to `align`."""
     total, count = dataset.samples, dataset.layout.files
     header = align_up(dataset.header, dataset.align)
@@ -182,9 +180,7 @@ def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int6
     return np.flatnonzero(fresh)
 
 
-def _packed(
-    length: NDArray[np.int64], step_start: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _packed(length: NDArray[np.int64], step_start: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each of `length` begins when those of a step lie back to back, and the bytes of each step."""
     before = np.zeros(len(length) + 1, np.int64)
     np.cumsum(length, out=before[1:])

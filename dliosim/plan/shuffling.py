@@ -53,7 +53,7 @@ class Permutation:
         return values.view(np.int64)
 
     def _network(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        row = values // self._columns
+        row: NDArray[np.uint64] = values // self._columns
         column = values - row * self._columns
         for i in range(0, _ROUNDS, 2):
             _add(row, column, self._keys[i], self._rows)

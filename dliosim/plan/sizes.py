@@ -58,9 +58,7 @@ def prefix(totals: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def bytes_before(
-    dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def bytes_before(dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes, each rounded up to `align`, of all samples before each of `samples` (which may be N, for all of them).
 
     `prefix` is needed where sizes vary; PlanError without it.

@@ -1,4 +1,4 @@
-"""Random numbers without state: the k-th draw is a function of (key, k), so any rank can make any part of any stream."""
+"""Random numbers without state: draw k is a function of (key, k), so any rank can make any part of any stream."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words
 
 
-def in_chunks(
-    function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], dtype: type[Any]
-) -> NDArray[Any]:
+def in_chunks(function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     """`function` of a flat array, piece by piece, so that temporaries stay small."""
     if len(values) <= CHUNK:
         return function(values)
@@ -84,10 +82,11 @@ def uniforms(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDAr
     return in_chunks(numbers, counters, np.float64)
 
 
-def draw(
-    distribution: Distribution, key: int, counters: NDArray[np.int64] | NDArray[np.uint64]
-) -> NDArray[np.float64]:
-    """The draw of each counter, clamped to the distribution's interval; raises PlanError for a Poisson mean above 1e9."""
+def draw(distribution: Distribution, key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.float64]:
+    """The draw of each counter, clamped to the distribution's interval.
+
+    Raises PlanError for a Poisson mean above 1e9.
+    """
     if distribution.is_constant:
         result = np.full(len(counters), distribution.parameters[0], np.float64)
     else:

@@ -1,0 +1,135 @@
+"""What one rank reads in one epoch of a loop: the order of samples, sharded, shuffled, cut into steps, and placed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model.counting import samples_of_rank, steps_of_epoch
+from dliosim.model.dataset import Dataset
+from dliosim.model.job import Job
+from dliosim.model.verbs import Loop
+from dliosim.plan.extents import Extents, locate
+from dliosim.plan.layout import FileOrder, files_of, first_samples
+from dliosim.plan.shuffling import Permutation, buffered_order
+from dliosim.plan.streams import key
+
+
+def plan_epoch(
+    loop: Loop, dataset: Dataset, prefix: NDArray[np.int64] | None, job: Job, rank: int, epoch: int
+) -> Extents:
+    """The samples of each step of `rank` in `epoch` (from 0), and where they lie.
+
+    Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
+    takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files.
+    """
+    # Shifted by N ranks: this rank reads what the rank N further on would have.
+    reader = (rank + loop.shift) % job.ranks
+    own = samples_of_rank(loop, dataset, job.ranks, reader)
+    steps = steps_of_epoch(loop, dataset, job.ranks)
+    rows = steps * loop.batch if loop.last_batch == "pad" and own else min(steps * loop.batch, own)
+    index = np.arange(rows)
+    if rows > own:
+        index %= own
+    sample = _samples(loop, dataset, job.ranks, reader, epoch, own, index)
+    file, offset, length = locate(dataset, prefix, sample)
+    step_start = np.minimum(np.arange(steps + 1) * loop.batch, rows)
+    return Extents(sample, file, offset, length, step_start)
+
+
+def _samples(
+    loop: Loop, dataset: Dataset, ranks: int, rank: int, epoch: int, own: int, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The samples at places `index` of the rank's own sequence of `own`."""
+    if not len(index):
+        return index
+    total, files = dataset.samples, dataset.layout.files
+    shuffle = loop.shuffle
+    round_of_samples = 0 if shuffle.samples_once else epoch
+    round_of_files = 0 if shuffle.files_once else epoch
+    by_file = loop.shard == "by file"
+    if shuffle.samples == "within shard" or (shuffle.samples == "globally" and by_file):
+        permutation = Permutation(own, key(dataset.seed, "within", dataset.name, round_of_samples, rank))
+        index = permutation(index)
+    elif shuffle.samples == "within buffer":
+        seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
+        index = buffered_order(own, shuffle.buffer, seed, min(own, len(index)))[index]
+    file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
+    order = FileOrder(total, files, file_key)
+    own_key = None
+    if shuffle.files == "within shard":
+        own_key = key(dataset.seed, "files within", dataset.name, round_of_files, rank)
+    if by_file:
+        return _samples_by_file(order, ranks, rank, own_key, index)
+    if own_key is not None:
+        index = _files_permuted(loop, order, ranks, rank, own_key, own, index)
+    position = _positions(loop, total, ranks, rank, index)
+    if shuffle.samples == "globally":
+        position = Permutation(total, key(dataset.seed, "samples", dataset.name, round_of_samples))(position)
+    return order.samples_at(position)
+
+
+def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions, in the stream of all samples, of places in the sequence of one rank."""
+    if loop.shard == "by sample":
+        step: NDArray[np.int64] = index // loop.batch
+        return index + (step * (ranks - 1) + rank) * loop.batch
+    if loop.shard == "by block":
+        return index + rank * total // ranks
+    return index
+
+
+def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many places of the rank's sequence lie before each position of the stream."""
+    if loop.shard == "by sample":
+        turns, rest = np.divmod(position, ranks * loop.batch)
+        return turns * loop.batch + np.clip(rest - rank * loop.batch, 0, loop.batch)
+    if loop.shard == "by block":
+        first, last = rank * total // ranks, (rank + 1) * total // ranks
+        return np.clip(position, first, last) - first
+    return position
+
+
+def _samples_by_file(
+    order: FileOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
+    places = len(range(rank, order.files, ranks))
+    if order.total % order.files == 0:
+        each = order.total // order.files
+        group, within = np.divmod(index, each)
+        if own_key is not None:
+            group = Permutation(places, own_key)(group)
+    else:
+        place = rank + np.arange(places) * ranks
+        counts = first_samples(place + 1, order.total, order.files) - first_samples(place, order.total, order.files)
+        group, within = _regrouped(counts, own_key, index)
+    file = order.files_at(rank + group * ranks)
+    return within + first_samples(file, order.total, order.files)
+
+
+def _files_permuted(
+    loop: Loop, order: FileOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Places with the files that the rank has a share of permuted, each share staying in order inside."""
+    if order.files == order.total:
+        return Permutation(own, own_key)(index)
+    ends = _positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
+    first, last = files_of(ends, order.total, order.files).tolist()
+    starts = first_samples(np.arange(first, last + 2), order.total, order.files)
+    bounds = _places_below(loop, order.total, ranks, rank, starts)
+    group, within = _regrouped(np.diff(bounds), own_key, index)
+    return bounds[group] + within
+
+
+def _regrouped(
+    counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which group, and which of its members, stands at each place when groups of `counts` come in permuted order."""
+    groups = np.arange(len(counts))
+    if key is not None:
+        groups = Permutation(len(counts), key)(groups)
+    ends = np.cumsum(counts[groups])
+    place = np.searchsorted(ends, index, side="right")
+    chosen = groups[place]
+    return chosen, index - (ends[place] - counts[chosen])
