@@ -4,9 +4,13 @@ from __future__ import annotations
 
 
 class DliosimError(Exception):
-    """Anything that dliosim itself finds wrong; `code` is what `dliosim explain` expands, if it has one."""
+    """Anything that dliosim itself finds wrong; `code` is what `dliosim explain` expands, if it has one.
+
+    `shared` is whether every rank of the job raises this same error, so that nobody waits for anybody.
+    """
 
     exit_code = 1
+    shared = False
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)

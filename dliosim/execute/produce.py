@@ -1,0 +1,90 @@
+"""The bytes that preparing writes: header, samples and padding of a range of a file, made chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.content import fill, fill_samples, sample_keys
+from dliosim.model import Dataset
+from dliosim.plan.extents import locate
+from dliosim.plan.writing import FilePart
+
+#: Samples whose offsets are held at a time: 2 MiB of columns, however many a part has.
+_GROUP = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Consecutive samples of one file, and the region of the file that they and their padding fill."""
+
+    key: NDArray[np.uint64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    first: int
+    last: int
+
+
+def chunks(
+    dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart, transfer: int | None, buffer: memoryview
+) -> Iterator[tuple[int, memoryview]]:
+    """(offset in the file, data) of calls that together write a part, in order and without holes.
+
+    At most `transfer` bytes a call; None is a call a sample, its padding included. The data lie in `buffer`, which each
+    chunk overwrites, and which must hold the largest of them.
+    """
+    if part.first_sample == part.last_sample and part.length:
+        yield from _empty(part, transfer or part.length, buffer)
+    for rows in _groups(dataset, prefix, part):
+        bounds = _bounds(rows, transfer)
+        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+            out = buffer[: stop - start]
+            _produce(rows, start, stop, out)
+            yield start, out
+
+
+def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """A file without samples holds its header alone."""
+    np.frombuffer(buffer, np.uint8)[:] = 0
+    for start in range(part.offset, part.offset + part.length, limit):
+        yield start, buffer[: min(limit, part.offset + part.length - start)]
+
+
+def _groups(dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart) -> Iterator[_Rows]:
+    begin = part.offset
+    for first in range(part.first_sample, part.last_sample, _GROUP):
+        last = min(first + _GROUP, part.last_sample)
+        # One sample more than the group has, since padding reaches up to the next one's offset.
+        samples = np.arange(first, min(last + 1, part.last_sample))
+        _, offset, length = locate(dataset, prefix, samples)
+        end = part.offset + part.length if last == part.last_sample else int(offset[-1])
+        count = last - first
+        yield _Rows(sample_keys(dataset, samples[:count]), offset[:count], length[:count], begin, end)
+        begin = end
+
+
+def _bounds(rows: _Rows, transfer: int | None) -> list[int]:
+    """Where calls begin, and where the last one ends."""
+    if transfer is None:
+        return [rows.first, *rows.offset[1:].tolist(), rows.last]
+    return [*range(rows.first, rows.last, transfer), rows.last]
+
+
+def _produce(rows: _Rows, start: int, stop: int, out: memoryview) -> None:
+    """Make bytes [start, stop) of the file."""
+    first = int(np.searchsorted(rows.offset, start, side="right")) - 1
+    last = int(np.searchsorted(rows.offset, stop, side="left"))
+    first = max(first, 0)
+    offset, length = rows.offset[first:last], rows.length[first:last]
+    ends = offset + length
+    if int(np.sum(np.minimum(ends, stop) - np.maximum(offset, start), where=ends > start)) < stop - start:
+        np.frombuffer(out, np.uint8)[:] = 0
+    whole = (offset >= start) & (ends <= stop)
+    if whole.any():
+        fill_samples(rows.key[first:last][whole], length[whole], offset[whole] - start, out)
+    for row in np.flatnonzero(~whole & (ends > start)):
+        low, high = max(int(offset[row]), start), min(int(ends[row]), stop)
+        fill(int(rows.key[first + row]), low - int(offset[row]), out[low - start : high - start])

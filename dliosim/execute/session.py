@@ -1,0 +1,58 @@
+"""What every phase of a run needs: the workload, the ranks, where data lie, and how to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import UsageError
+from dliosim.execute.manifest import inside
+from dliosim.execute.world import World
+from dliosim.model import Workload
+
+
+class Progress(Protocol):
+    """Somebody who wants to know how far a phase is; see `report.progress`."""
+
+    def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
+        """A new epoch or round begins."""
+        ...
+
+    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
+        """A step is done; cheap when nothing is due."""
+        ...
+
+    def end(self) -> None:
+        """The epoch or round is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run: without I/O (`null`), with every byte read checked (`verify`), into which result directory."""
+
+    null: bool = False
+    verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of one workload on one rank. `prefixes` holds the block prefix sums of data sets that need them."""
+
+    workload: Workload
+    world: World
+    roots: Mapping[str, Path]
+    options: Options
+    progress: Progress
+    prefixes: dict[str, NDArray[np.int64] | None] = field(default_factory=dict)
+
+    def directory(self, root: str, path: str, digest: str) -> Path:
+        """Where data of one description lie; UsageError if the root is unknown or the path leaves it."""
+        if root not in self.roots:
+            raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
+        return inside(self.roots[root], f"{path}/{digest}")

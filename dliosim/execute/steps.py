@@ -1,0 +1,217 @@
+"""The steps of one epoch of one rank: wait for data, compute, wait for the others; and what each took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import DliosimError
+from dliosim.execute.compute import busy, sleep_until
+from dliosim.execute.session import Progress
+from dliosim.execute.syncing import Syncer
+from dliosim.measure.histogram import Histogram
+from dliosim.measure.meter import Meter
+from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
+
+_STORAGE, _COMPUTE, _TOOL, _ARRIVALS = range(len(CAUSES))
+
+#: Latencies are put into histograms this many at a time, because numpy costs microseconds a call.
+_FLUSH = 4096
+
+
+class Source(Protocol):
+    """Where the batches of an epoch come from, in the order of steps; see `reading.Batches`."""
+
+    meters: Sequence[Meter]
+
+    def wait(self, step: int) -> int:
+        """Wait for the batch of a step and give the bytes that its calls returned (kept ones included)."""
+        ...
+
+    def check(self, step: int) -> None:
+        """Raise ExecutionError if the batch of a step does not hold what was written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What the steps of an epoch do besides reading. Times in ns, one entry a step.
+
+    `arrival` holds when each request arrives, counted from the first step's start, or is empty. `save` runs the
+    blocking checkpoints due after a step, if any are, and says whether any was: `saves` holds those steps. `deadline`
+    is the perf_counter_ns at which the loop stops at its next boundary.
+    """
+
+    steps: int
+    compute: Sequence[int]
+    busy: bool
+    arrival: Sequence[int]
+    syncer: Syncer
+    saves: frozenset[int]
+    save: Callable[[int], None]
+    deadline: int | None
+    may_spin: bool
+
+
+@dataclass(slots=True)
+class _Times:
+    """What the loop adds up; kept apart from the record so that the loop touches few attributes."""
+
+    waits: list[int] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
+
+
+def run_steps(course: Course, source: Source, row_count: Sequence[int], record: EpochRecord, progress: Progress) -> bool:
+    """Run the steps of an epoch into `record`; return whether the loop's time is up.
+
+    `row_count` has the samples of each step. Raises DliosimError on every rank if one fails where a sync is due, and
+    ends the job where none is (see `Syncer.fail`).
+    """
+    clock, wait, check, tick = perf_counter_ns, source.wait, source.check, progress.tick
+    compute_times, syncer, saves = course.compute, course.syncer, course.saves
+    rank, every = syncer.rank, syncer.every
+    times = _Times()
+    waits, last_arrival = times.waits, times.arrivals
+    stop = False
+    samples = moved = 0
+    compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = 0
+    first_end = first_samples = first_checkpoint = 0
+    block = _BlockClock()
+    started = before = clock()
+    step = -1
+    try:
+        for step in range(course.steps):
+            begun = before
+            idle = 0
+            if course.arrival:
+                due = started + course.arrival[step]
+                if due > before:
+                    sleep_until(due, course.may_spin)
+                    begun = clock()
+                    idle = begun - before
+                    arrival_ns += idle
+            moved += wait(step)
+            ready = clock()
+            data_wait = ready - begun
+            waits.append(data_wait)
+            check(step)
+            nominal = compute_times[step]
+            if nominal:
+                asked = clock()
+                if course.busy:
+                    busy(nominal)
+                else:
+                    sleep_until(asked + nominal, course.may_spin)
+                computed = clock()
+                spent = computed - asked
+                oversleep += spent - nominal
+            else:
+                spent = 0
+                computed = ready
+            compute_ns += spent
+            samples += row_count[step]
+            if course.arrival:
+                times.requests.append(computed - due)
+            if every and (step + 1) % every == 0:
+                arrived = clock()
+                over = course.deadline is not None and arrived >= course.deadline
+                stop = syncer.exchange(over)
+                after = clock()
+                waited = after - arrived
+                sync_ns += waited
+                tool = arrived - before - data_wait - spent - idle
+                last_arrival.append(packed_arrival(waited, rank, _cause(data_wait, spent, tool, idle)))
+            else:
+                after = clock()
+                if not every and course.deadline is not None:
+                    stop = after >= course.deadline
+            block.step(computed - begun, spent)
+            if step in saves:
+                block.end(after, record.blocks)
+                course.save(step)
+                saved = clock()
+                checkpoint_ns += saved - after
+                after = saved
+                block.begin(after)
+            if step == 0:
+                first_end, first_samples, first_checkpoint = after, samples, checkpoint_ns
+            else:
+                nominal_ns += nominal
+            before = after
+            if len(waits) >= _FLUSH:
+                _flush(times, source, record)
+            tick(after, step + 1, moved)
+            if stop:
+                break
+    except DliosimError as error:
+        syncer.fail(error, step, course.steps, saves)
+    block.end(before, record.blocks)
+    _flush(times, source, record)
+    record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
+    record.steps = step + 1
+    record.samples, record.bytes = samples, moved
+    record.wall_ns = before - started
+    record.steady_ns = before - first_end - (checkpoint_ns - first_checkpoint)
+    record.checkpoint_ns = checkpoint_ns
+    record.nominal_ns = nominal_ns
+    record.steady_samples = samples - first_samples
+    record.compute_ns, record.sync_wait_ns, record.oversleep_ns = compute_ns, sync_ns, oversleep
+    record.arrival_wait_ns = arrival_ns
+    return stop
+
+
+def _cause(data_wait: int, compute: int, tool: int, idle: int) -> int:
+    """What a rank had spent most of a step on."""
+    most = max(data_wait, compute, tool, idle)
+    if most == data_wait:
+        return _STORAGE
+    if most == compute:
+        return _COMPUTE
+    return _TOOL if most == tool else _ARRIVALS
+
+
+def _flush(times: _Times, source: Source, record: EpochRecord) -> None:
+    record.data_wait_ns += sum(times.waits)
+    record.batch_latency.add(times.waits)
+    record.request_latency.add(times.requests)
+    times.waits.clear()
+    times.requests.clear()
+    take_calls(source.meters, record.call_latency)
+
+
+def take_calls(meters: Sequence[Meter], histogram: Histogram) -> None:
+    """Move the latencies that threads have recorded into a histogram."""
+    for meter in meters:
+        histogram.add(meter.take_latencies())
+
+
+def draws_in_ns(seconds: NDArray[np.float64]) -> list[int]:
+    """Seconds as whole nanoseconds, none below zero."""
+    return np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
+
+
+class _BlockClock:
+    """Steps between two checkpoints, for the figures that DLIO makes of them."""
+
+    def __init__(self) -> None:
+        self.begin(perf_counter_ns())
+
+    def begin(self, now: int) -> None:
+        self._since, self._steps, self._first, self._compute = now, 0, 0, 0
+
+    def step(self, busy_ns: int, compute_ns: int) -> None:
+        self._steps += 1
+        if self._steps == 1:
+            self._first = busy_ns
+        else:
+            self._compute += compute_ns
+
+    def end(self, now: int, blocks: list[Block]) -> None:
+        if self._steps:
+            blocks.append(Block(self._steps, now - self._since, self._first, self._compute))

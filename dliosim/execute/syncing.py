@@ -1,0 +1,66 @@
+"""How ranks meet after a step: a barrier or an allreduce that also carries errors and the end of the time."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from dliosim.errors import DliosimError
+from dliosim.execute.world import World
+from dliosim.model import Sync
+
+# Two float32 at the end of an allreduce's buffer: ranks that failed, ranks whose time is up.
+_FLAGS = 2
+
+
+class Syncer:
+    """The sync of one loop. `every` is steps between two syncs, 0 where there are none.
+
+    A failure travels with a sync that is due anyway: agreeing must not be a hidden barrier. `alone` says that no sync
+    can carry it (none is made, or the others already wait in a collective read), so that the job must be ended.
+    """
+
+    def __init__(self, world: World, sync: Sync, collective: bool) -> None:
+        self._world = world
+        self.rank = world.rank
+        self.every = 0 if sync.kind == "off" else sync.every
+        self.alone = collective or sync.kind == "off"
+        self._gradient = np.zeros(-(-sync.size // 4) + _FLAGS, np.float32) if sync.kind == "allreduce" else None
+        self._flags = np.zeros(2, np.int64)
+
+    def exchange(self, time_is_up: bool) -> bool:
+        """Meet the others; return whether any rank's time is up. Raises the error of a rank that failed."""
+        return self._exchange(None, time_is_up)
+
+    def _exchange(self, error: DliosimError | None, time_is_up: bool) -> bool:
+        world = self._world
+        if self._gradient is None:
+            flags = self._flags
+            flags[0] = world.failure_flag(error)
+            flags[1] = time_is_up
+            world.allreduce(flags, "max")
+            if flags[0]:
+                world.raise_if_failed(int(flags[0]), error)
+            return bool(flags[1])
+        tail = self._gradient[-_FLAGS:]
+        tail[0] = error is not None
+        tail[1] = time_is_up
+        world.allreduce(self._gradient, "sum")
+        if tail[0]:
+            world.agree(error)
+        return bool(tail[1])
+
+    def fail(self, error: DliosimError, step: int, steps: int, saves: frozenset[int]) -> NoReturn:
+        """Let the others know of an error met in `step`, where they next wait; raise it on every rank."""
+        if error.shared:
+            raise error
+        if self.alone:
+            self._world.abort(error)
+        for later in range(step, steps):
+            if (later + 1) % self.every == 0:
+                self._exchange(error, False)
+            if later in saves:
+                self._world.agree(error)
+        self._world.agree(error)
+        raise error

@@ -1,0 +1,39 @@
+"""Block totals of a data set of varying sizes: computed once by all ranks together, one copy a node."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.execute.world import World
+from dliosim.model import Dataset
+from dliosim.plan.sizes import block_count, block_totals, needs_totals
+
+
+def shared_prefix(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
+    """Prefix sums of the bytes of a data set's blocks (length blocks + 1), or None where offsets need none; collective.
+
+    The array lies in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only,
+    and lives as long as the process.
+    """
+    if not needs_totals(dataset):
+        return None
+    blocks = block_count(dataset)
+    local = (blocks + 1) * 8 if world.node.rank == 0 else 0
+    window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
+    memory, _ = window.Shared_query(0)
+    prefix: NDArray[np.int64] = np.ndarray(buffer=memory, dtype=np.int64, shape=(blocks + 1,))
+    if world.node.rank == 0:
+        prefix[:] = 0
+    world.barrier()
+    first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
+    prefix[first + 1 : last + 1] = block_totals(dataset, first, last)
+    world.barrier()
+    if world.node.rank == 0:
+        if world.nodes > 1:
+            world.allreduce_on(world.leaders, prefix, "sum")
+        np.cumsum(prefix, out=prefix)
+    world.barrier()
+    prefix.flags.writeable = False
+    return prefix
