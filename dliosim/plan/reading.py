@@ -72,8 +72,7 @@ def _samples(
 def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions, in the stream of all samples, of places in the sequence of one rank."""
     if loop.shard == "by sample":
-        step: NDArray[np.int64] = index // loop.batch
-        return index + (step * (ranks - 1) + rank) * loop.batch
+        return index + (index // loop.batch * (ranks - 1) + rank) * loop.batch
     if loop.shard == "by block":
         return index + rank * total // ranks
     return index
@@ -82,8 +81,8 @@ def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.
 def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many places of the rank's sequence lie before each position of the stream."""
     if loop.shard == "by sample":
-        turns, rest = np.divmod(position, ranks * loop.batch)
-        return turns * loop.batch + np.clip(rest - rank * loop.batch, 0, loop.batch)
+        turn: NDArray[np.int64] = position // (ranks * loop.batch)
+        return turn * loop.batch + np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
     if loop.shard == "by block":
         first, last = rank * total // ranks, (rank + 1) * total // ranks
         return np.clip(position, first, last) - first
