@@ -81,8 +81,9 @@ def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.
 def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many places of the rank's sequence lie before each position of the stream."""
     if loop.shard == "by sample":
-        turn: NDArray[np.int64] = position // (ranks * loop.batch)
-        return turn * loop.batch + np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
+        turn = position // (ranks * loop.batch)
+        below: NDArray[np.int64] = np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
+        return below + turn * loop.batch
     if loop.shard == "by block":
         first, last = rank * total // ranks, (rank + 1) * total // ranks
         return np.clip(position, first, last) - first
