@@ -87,7 +87,7 @@ def main() -> None:
     if arguments.case is not None:
         print(json.dumps(measure(CASES[arguments.case], arguments.totals)))
         return
-    print("| case | samples | ranks | own samples | ms: median (min to max) | ns a sample | peak MB | by plan MB | limit |")
+    print("| case | samples | ranks | own samples | ms (min to max) | ns a sample | peak MB | by plan MB | limit |")
     print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(CASES):
