@@ -18,19 +18,28 @@ class Reader(Protocol):
 
     meter: Meter
 
-    def read(self, calls: Calls, into: memoryview) -> int:
-        """Read every call into `into[start:start + length]`; return the bytes asked and got.
+    def begin_epoch(self) -> None:
+        """Open what all ranks open together, unless it is open. Collective where a shared file is read by MPI-IO."""
+        ...
 
-        Raises ExecutionError, naming file, offset and call, when one fails or returns less than was asked.
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """Read every call into `into[start:start + length]`; return the bytes that the calls returned.
+
+        Those are the bytes asked, and with O_DIRECT those of the widened calls, less what lies beyond the file's end.
+        Raises ExecutionError, naming file, offset and call, when one fails or returns less than was planned.
         """
         ...
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes. Collective where the backend is."""
+        """Close what `open each epoch` closes. Collective where `begin_epoch` is."""
+        ...
+
+    def granted(self) -> dict[str, str]:
+        """The hints (MPI_Info) of the file opened last, or nothing. Local."""
         ...
 
     def close(self) -> None:
-        """Close everything; safe to call twice. Collective where the backend is."""
+        """Close everything; safe to call twice. Collective where `begin_epoch` is."""
         ...
 
 

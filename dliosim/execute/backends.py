@@ -1,0 +1,71 @@
+"""Which backend reads or writes: one entry an api, and that of the null backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpi4py import MPI
+
+from dliosim.execute.backend import Reader, Writer
+from dliosim.execute.mpiio import CollectiveReader, CollectiveWriter, IndependentReader, IndependentWriter
+from dliosim.execute.null import NullReader, NullWriter
+from dliosim.execute.opening import create_file, first_alone
+from dliosim.execute.posix import PosixReader, PosixWriter
+from dliosim.model import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files that a reader reads: paths below `directory` and planned bytes, both by number.
+
+    `shared` is whether there is one file only, which all ranks of `comm` read. With mpi-collective nobody may use
+    `comm` on another thread than the one that reads.
+    """
+
+    directory: Path
+    name: Callable[[int], str]
+    size: Callable[[int], int]
+    shared: bool
+    comm: MPI.Intracomm
+
+
+_READERS: dict[str, Callable[[Access, Files], Reader]] = {
+    "posix": lambda access, files: PosixReader(access, files.directory, files.name, files.size),
+    "mpi-independent": lambda access, files: IndependentReader(
+        access, files.directory, files.name, files.shared, files.comm
+    ),
+    "mpi-collective": lambda access, files: CollectiveReader(access, files.directory, files.name, files.comm),
+    "null": lambda access, files: NullReader(),
+}
+
+_WRITERS: dict[str, Callable[[Access, Path, MPI.Intracomm], Writer]] = {
+    "posix": lambda access, path, comm: PosixWriter(access, path, create=False),
+    "mpi-independent": IndependentWriter,
+    "mpi-collective": CollectiveWriter,
+}
+
+
+def open_readers(access: Access, files: Files, null: bool = False) -> list[Reader]:
+    """A reader for each of the threads that `access` asks for, or one; on every rank in the same order.
+
+    Collective calls come from one thread, so mpi-collective has one reader however many are asked for.
+    """
+    count = 1 if access.api == "mpi-collective" else max(1, access.readers)
+    make = _READERS["null" if null else access.api]
+    return [make(access, files) for _ in range(count)]
+
+
+def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True, null: bool = False) -> Writer:
+    """Open a file that the ranks of `comm` write; with `create` its first rank makes or empties it before. Collective.
+
+    Raises ExecutionError, on every rank if the file cannot be made.
+    """
+    if null:
+        return NullWriter(path)
+    if create and access.api == "posix" and comm.size == 1:
+        return PosixWriter(access, path, create=True)
+    if create:
+        first_alone(comm, lambda: create_file(str(path)))
+    return _WRITERS[access.api](access, path, comm)

@@ -1,0 +1,79 @@
+"""Memory that is read into: allocated and touched once, and cut into the pieces that calls fill."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.plan.extents import Calls
+
+T = TypeVar("T")
+
+# Pieces of this many layouts are kept: slots times groups of readers, and the last, shorter batches.
+_KEPT = 64
+
+
+def allocate(size: int) -> memoryview:
+    """`size` bytes of private memory, page-aligned (as O_DIRECT needs) and touched; at least one page is taken.
+
+    Raises ExecutionError (R402) where the kernel has none to give.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    try:
+        return memoryview(mmap.mmap(-1, max(size, 1), flags=flags))[:size]
+    except (OSError, OverflowError, MemoryError) as error:
+        raise ExecutionError(f"cannot allocate a buffer of {size} bytes: {error}", "R402") from error
+
+
+class Pieces(Generic[T]):
+    """Cuts a step's buffer into one object a call, and keeps them for the steps that ask for the same pieces.
+
+    Making a slice costs as much as a tenth of a 4 KiB read, and where samples have one size it is always the same one.
+    """
+
+    def __init__(self, make: Callable[[memoryview, int], T]) -> None:
+        """`make` turns a piece of `length` bytes into what the backend passes to its call."""
+        self._make = make
+        self._kept: dict[tuple[int, bytes, int], tuple[memoryview, list[T]]] = {}
+
+    def of(self, calls: Calls, into: memoryview) -> list[T]:
+        """One object for each call, in order."""
+        length = calls.length
+        if len(length) < 2 or length[0] != length[-1] or (length != length[0]).any():
+            return self._cut(calls, into)
+        layout = (id(into), calls.start.tobytes(), int(length[0]))
+        kept = self._kept.get(layout)
+        if kept is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            # The buffer is kept with its pieces: its id is the key, and nothing else may come to have the same.
+            kept = self._kept[layout] = into, self._cut(calls, into)
+        return kept[1]
+
+    def _cut(self, calls: Calls, into: memoryview) -> list[T]:
+        make = self._make
+        return [
+            make(into[start : start + length], length)
+            for start, length in zip(calls.start.tolist(), calls.length.tolist(), strict=True)
+        ]
+
+    def forget(self) -> None:
+        """Let go of every buffer."""
+        self._kept.clear()
+
+
+def sample_heads(calls: Calls, merged: bool) -> list[bool]:
+    """Which calls begin a sample, as `open each sample` needs to know.
+
+    All do, unless `merged` (with `transfer`): then a call that goes on where the one before it ended does not.
+    """
+    head = np.ones(len(calls.file), np.bool_)
+    if merged:
+        head[1:] = calls.file[1:] != calls.file[:-1]
+        head[1:] |= calls.offset[1:] != calls.offset[:-1] + calls.length[:-1]
+    found: list[bool] = head.tolist()
+    return found

@@ -1,0 +1,52 @@
+"""The accelerator's part of a step: sleep to a deadline, or keep a core busy without holding the interpreter lock."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from time import perf_counter_ns, sleep
+
+#: A sleep ends this much early (ns) and the rest is spun: the kernel wakes a thread 50 us late, or more, by default.
+_SPIN = 200_000
+
+_PIECE = 250_000  # ns between two looks at the clock
+_TRIAL = 500  # rounds of hashing, a few hundred microseconds
+
+
+def sleep_until(deadline: int, may_spin: bool) -> int:
+    """Return at `deadline` (perf_counter_ns) or soon after; the result is how much later, in ns.
+
+    With `may_spin` False the thread only sleeps, as it must where ranks outnumber cores.
+    """
+    margin = _SPIN if may_spin else 0
+    while (left := deadline - perf_counter_ns() - margin) > 0:
+        sleep(left * 1e-9)
+    # sleep(0) lets go of the interpreter lock at each turn: the readers of this process go on meanwhile.
+    while (late := perf_counter_ns() - deadline) < 0:
+        sleep(0)
+    return late
+
+
+def busy(nanoseconds: int) -> int:
+    """Keep a core busy for that long, the interpreter lock let go of; the result is how much longer it took, in ns."""
+    deadline = perf_counter_ns() + nanoseconds
+    speed = _rounds_a_ns()
+    while (left := deadline - perf_counter_ns()) > 0:
+        _hash(max(1, int(min(left, _PIECE) * speed)))
+    return -left
+
+
+def _hash(rounds: int) -> None:
+    # Key stretching: any number of rounds in one call that lets go of the lock and takes no memory bandwidth.
+    hashlib.pbkdf2_hmac("sha256", b"dliosim", b"dliosim", rounds)
+
+
+@cache
+def _rounds_a_ns() -> float:
+    """Rounds of hashing in a nanosecond on this core; takes a few milliseconds once."""
+    best = 0.0
+    for _ in range(5):
+        begun = perf_counter_ns()
+        _hash(_TRIAL)
+        best = max(best, _TRIAL / (perf_counter_ns() - begun))
+    return best

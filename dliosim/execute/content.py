@@ -1,0 +1,224 @@
+"""What prepared data consist of: bytes that do not compress, differ from sample to sample, and can be made anywhere.
+
+The bytes of a key are words of 64 bits, little-endian: word w is pool[w % POOL_WORDS] ^ mix(key, w // POOL_WORDS). The
+pool is random and fits the second-level cache, so filling and checking run at the speed of memory; the word mixed in
+is another one for each chunk of each sample, so that no two of them have the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model import Dataset
+from dliosim.plan.streams import key as stream_key
+from dliosim.plan.streams import mix, random_words
+
+POOL_WORDS = 1 << 15
+CHUNK = 8 * POOL_WORDS
+
+_WORD = np.dtype("<u8")
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ONE, _64 = np.uint64(1), np.uint64(64)
+
+
+def sample_keys(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The key of each sample's bytes, a function of (seed, data set, sample)."""
+    return random_words(stream_key(dataset.seed, "content", dataset.name), samples)
+
+
+def sample_key(dataset: Dataset, sample: int) -> int:
+    """The key of one sample's bytes."""
+    return int(sample_keys(dataset, np.array([sample], np.int64))[0])
+
+
+def fill(key: int, start: int, out: memoryview) -> None:
+    """Write bytes [start, start + len(out)) of the key's bytes to `out`, which may lie at any address."""
+    pool = _pool()
+    for position, first, count, word in _runs(key, start, len(out)):
+        np.bitwise_xor(pool[first : first + count], word, out=np.frombuffer(out, _WORD, count, position))
+    for position, expected in _edges(key, start, len(out)):
+        out[position : position + len(expected)] = expected
+
+
+def first_mismatch(key: int, start: int, data: memoryview) -> int | None:
+    """The position in `data` of the first byte that is not byte start + position of the key's bytes, or None."""
+    pool = _pool()
+    found = []
+    for position, expected in _edges(key, start, len(data)):
+        read = int.from_bytes(data[position : position + len(expected)], "little")
+        if difference := read ^ int.from_bytes(expected, "little"):
+            found.append(position + _first_byte(difference))
+    scratch = np.empty(min(POOL_WORDS, len(data) // 8), _WORD)
+    for position, first, count, word in _runs(key, start, len(data)):
+        words = np.frombuffer(data, _WORD, count, position)
+        differs = np.bitwise_xor(words, pool[first : first + count], out=scratch[:count]) != word
+        if differs.any():
+            index = int(differs.argmax())
+            found.append(position + 8 * index + _first_byte(int(scratch[index] ^ word)))
+            break
+    return min(found, default=None)
+
+
+def matches(key: int, start: int, data: memoryview) -> bool:
+    """Whether `data` is bytes [start, start + len(data)) of the key's bytes."""
+    return first_mismatch(key, start, data) is None
+
+
+def fill_batch(
+    keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview
+) -> None:
+    """Write whole samples, sample i to `out[starts[i]:starts[i] + lengths[i]]`; other bytes stay as they are."""
+    rows = _rows(lengths, starts, out)
+    if rows is not None:
+        np.bitwise_xor(_pool()[: rows.shape[1]], _chunk_words(keys, _zero)[:, None], out=rows)
+        return
+    if len(lengths) and lengths.max() > CHUNK:
+        for key, length, start in zip(keys.tolist(), lengths.tolist(), starts.tolist(), strict=True):
+            fill(key, 0, out[start : start + length])
+        return
+    pool = _pool()
+    for word, length, start in zip(_chunk_words(keys, _zero), lengths.tolist(), starts.tolist(), strict=True):
+        whole, rest = divmod(length, 8)
+        np.bitwise_xor(pool[:whole], word, out=np.frombuffer(out, _WORD, whole, start) if whole else None)
+        if rest:
+            out[start + length - rest : start + length] = (pool[whole] ^ word).tobytes()[:rest]
+
+
+def first_bad_sample(
+    keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
+) -> int | None:
+    """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not sample i, every byte looked at, or None."""
+    rows = _rows(lengths, starts, data)
+    if rows is None:
+        for i, (key, length, start) in enumerate(zip(keys.tolist(), lengths.tolist(), starts.tolist(), strict=True)):
+            if not matches(key, 0, data[start : start + length]):
+                return i
+        return None
+    pool, words = _pool()[: rows.shape[1]], _chunk_words(keys, _zero)[:, None]
+    step = max(1, POOL_WORDS // rows.shape[1])
+    scratch = np.empty((min(step, len(rows)), rows.shape[1]), _WORD)
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        differs = np.bitwise_xor(some, pool, out=scratch[: len(some)]) != words[first : first + step]
+        if differs.any():
+            return first + int(differs.any(axis=1).argmax())
+    return None
+
+
+def edge_words(keys: NDArray[np.uint64], lengths: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The first and the last eight bytes of each sample as little-endian words; of shorter ones all bytes, twice."""
+    pool = _pool()
+    chunk_0 = _chunk_words(keys, _zero)
+    first = pool[0] ^ chunk_0
+    begin = np.maximum(lengths - 8, 0)
+    word = begin >> 3
+    one_chunk = len(lengths) == 0 or int(lengths.max()) <= CHUNK
+    last = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
+    shift = ((begin & 7) << 3).astype(np.uint64)
+    if shift.any():
+        # The last eight bytes lie in two words; a shift by 64 is undefined, so those that lie in one are left alone.
+        word += 1
+        high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
+        last = np.where(shift > 0, (last >> shift) | (high << ((_64 - shift) % _64)), last)
+    if len(lengths) and lengths.min() < 8:
+        mask = (_ONE << (8 * np.minimum(lengths, 7)).astype(np.uint64)) - _ONE
+        short = lengths < 8
+        first = np.where(short, first & mask, first)
+        last = np.where(short, first, last)
+    return first, last
+
+
+def edges_match(
+    first: NDArray[np.uint64],
+    last: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    data: memoryview,
+) -> NDArray[np.bool_]:
+    """For each sample in `data`, whether its first and last eight bytes are those of `edge_words`."""
+    short = np.flatnonzero(lengths < 8)
+    if len(short) == 0:
+        # A word at every byte of the buffer, aligned or not, so that one gather fetches one word a sample.
+        windows: NDArray[np.uint64] = np.ndarray((max(0, len(data) - 7),), _WORD, data, 0, (1,))
+        good: NDArray[np.bool_] = windows[starts] == first
+        good &= windows[starts + lengths - 8] == last
+        return good
+    good = np.empty(len(lengths), np.bool_)
+    for i in short.tolist():
+        start = int(starts[i])
+        good[i] = int.from_bytes(data[start : start + int(lengths[i])], "little") == int(first[i])
+    longer = np.flatnonzero(lengths >= 8)
+    if len(longer):
+        good[longer] = edges_match(first[longer], last[longer], lengths[longer], starts[longer], data)
+    return good
+
+
+def quick_check(
+    keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
+) -> NDArray[np.bool_]:
+    """For each sample in `data`, whether its first and last eight bytes are right; about 0.1 us a sample."""
+    first, last = edge_words(keys, lengths)
+    return edges_match(first, last, lengths, starts, data)
+
+
+_zero = np.zeros(1, np.int64)
+
+
+@cache
+def _pool() -> NDArray[np.uint64]:
+    words = mix(np.arange(1, POOL_WORDS + 1, dtype=np.uint64) * _GOLDEN).astype(_WORD)
+    words.setflags(write=False)
+    return words
+
+
+def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The word that is mixed into each chunk of each key."""
+    words = (chunks + 1).astype(np.uint64)
+    words = words * _GOLDEN + keys
+    return mix(words)
+
+
+def _runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np.uint64]]:
+    """The whole words in [start, start + length), by chunk: (position, first in the pool, count, word mixed in)."""
+    first, last = -(-start // 8), (start + length) // 8
+    if first >= last:
+        return
+    chunks = np.arange(first // POOL_WORDS, (last - 1) // POOL_WORDS + 1)
+    for chunk, word in zip(chunks.tolist(), _chunk_words(np.array([key], np.uint64), chunks), strict=True):
+        begin = max(first, chunk * POOL_WORDS)
+        end = min(last, (chunk + 1) * POOL_WORDS)
+        yield 8 * begin - start, begin - chunk * POOL_WORDS, end - begin, word
+
+
+def _edges(key: int, start: int, length: int) -> Iterator[tuple[int, bytes]]:
+    """The words that only partly lie in [start, start + length): (position, the bytes that do)."""
+    end = start + length
+    partial = {start // 8} if start % 8 else set()
+    if end % 8:
+        partial.add(end // 8)
+    for index in sorted(partial) if length else ():
+        chunk, place = divmod(index, POOL_WORDS)
+        word = _pool()[place] ^ _chunk_words(np.array([key], np.uint64), np.array([chunk]))[0]
+        begin, stop = max(start, 8 * index), min(end, 8 * index + 8)
+        yield begin - start, word.tobytes()[begin - 8 * index : stop - 8 * index]
+
+
+def _first_byte(difference: int) -> int:
+    """The first byte in which two little-endian words differ whose exclusive or is `difference`."""
+    return ((difference & -difference).bit_length() - 1) // 8
+
+
+def _rows(lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview) -> NDArray[np.uint64] | None:
+    """The samples as rows of words, where they have one length of whole words, lie evenly and are small; else None."""
+    count = len(lengths)
+    if count == 0 or lengths[0] % 8 or lengths[0] > CHUNK or (lengths != lengths[0]).any():
+        return None
+    stride = int(starts[1] - starts[0]) if count > 1 else int(lengths[0])
+    if stride < lengths[0] or (count > 1 and (np.diff(starts) != stride).any()):
+        return None
+    rows: NDArray[np.uint64] = np.ndarray((count, int(lengths[0]) // 8), _WORD, data, int(starts[0]), (stride, 8))
+    return rows

@@ -1,0 +1,364 @@
+"""The MPI-IO backends: a read_at a call, or one view and one read_at_all for all calls of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from operator import sub
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.buffers import Pieces, sample_heads
+from dliosim.execute.faults import truncated
+from dliosim.execute.opening import first_alone, refuse_link
+from dliosim.measure.meter import Meter
+from dliosim.model import Access
+from dliosim.plan.extents import Calls
+
+_CODES = {
+    MPI.ERR_NO_SUCH_FILE: "R401",
+    MPI.ERR_NO_SPACE: "R402",
+    MPI.ERR_QUOTA: "R402",
+}
+
+_Spec = tuple[memoryview, int, MPI.Datatype]
+
+
+class IndependentReader:
+    """Reads by MPI_File_read_at, a call a row.
+
+    With `shared` there is one file, number 0, opened by all ranks of `comm` in `begin_epoch`; else (and with `open each
+    sample`) each rank opens the files that it reads for itself.
+    """
+
+    def __init__(
+        self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
+    ) -> None:
+        self.meter = Meter()
+        self._directory = str(directory)
+        self._file_name = file_name
+        self._hints = access.hints
+        self._lifetime = access.open
+        self._merged = access.transfer is not None
+        self._shared = shared and access.open != "each sample"
+        # Threads open files for themselves at the same time, which may not happen on one communicator.
+        self._comm = comm if self._shared else MPI.COMM_SELF.Dup()
+        self._table: dict[int, MPI.File] = {}
+        self._granted: dict[str, str] = {}
+        self._pieces: Pieces[_Spec] = Pieces(lambda piece, length: (piece, length, MPI.BYTE))
+        self._statuses: list[MPI.Status] = []
+        self._closed = False
+
+    def begin_epoch(self) -> None:
+        """Open the shared file, unless it is open. Collective over `comm` where the file is shared."""
+        if self._shared and not self._table:
+            self._table[0] = self._open(0)
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`."""
+        if not len(calls.file):
+            return 0
+        files = calls.file.tolist()
+        specs = self._pieces.of(calls, into)
+        if self._lifetime == "each sample":
+            return self._read_opening(calls, files, specs)
+        table = self._table
+        for file in [file for file in dict.fromkeys(files) if file not in table]:
+            table[file] = self._open(file)
+        return self._read_rows(files, [table[file] for file in files], calls.offset.tolist(), specs)
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes. Collective over `comm` where the file is shared."""
+        if self._lifetime == "each epoch":
+            self._close_table()
+
+    def granted(self) -> dict[str, str]:
+        """The hints of the file opened last."""
+        return self._granted
+
+    def close(self) -> None:
+        """Close everything. Collective over `comm` where the file is shared."""
+        self._close_table()
+        self._pieces.forget()
+        if not self._shared and not self._closed:
+            self._comm.Free()
+        self._closed = True
+
+    def _read_rows(self, files: list[int], handles: list[MPI.File], offsets: list[int], specs: list[_Spec]) -> int:
+        statuses = self._statuses
+        statuses.extend(MPI.Status() for _ in range(len(files) - len(statuses)))
+        now = perf_counter_ns
+        stamps = [now()]
+        stamp = stamps.append
+        try:
+            for _ in map(MPI.File.Read_at, handles, offsets, specs, statuses):
+                stamp(now())
+        except MPI.Exception as error:
+            row = len(stamps) - 1
+            where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
+            raise _failed("MPI_File_read_at", self._path(files[row]), error, where) from error
+        counts = list(map(MPI.Status.Get_count, statuses, [MPI.BYTE] * len(files)))
+        for row, (got, (_, length, _)) in enumerate(zip(counts, specs, strict=True)):
+            if got != length:
+                raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], length, got)
+        moved = sum(counts)
+        meter = self.meter
+        meter.call_ns.extend(list(map(sub, stamps[1:], stamps)))
+        meter.calls += len(files)
+        meter.moved += moved
+        return moved
+
+    def _read_opening(self, calls: Calls, files: list[int], specs: list[_Spec]) -> int:
+        """Open, read and close; the calls of one sample share the handle."""
+        offsets = calls.offset.tolist()
+        heads = [row for row, head in enumerate(sample_heads(calls, self._merged)) if head]
+        moved = 0
+        for first, last in pairwise([*heads, len(files)]):
+            handle = self._table[0] = self._open(files[first])
+            rows = slice(first, last)
+            moved += self._read_rows(files[rows], [handle] * (last - first), offsets[rows], specs[rows])
+            self._close_table()
+        return moved
+
+    def _path(self, file: int) -> str:
+        return f"{self._directory}/{self._file_name(file)}"
+
+    def _open(self, file: int) -> MPI.File:
+        before = perf_counter_ns()
+        handle = open_file(self._comm, self._path(file), MPI.MODE_RDONLY, self._hints)
+        self.meter.open_ns += perf_counter_ns() - before
+        self.meter.opens += 1
+        if not self._granted:
+            self._granted = hints_of(handle)
+        return handle
+
+    def _close_table(self) -> None:
+        before = perf_counter_ns()
+        while self._table:
+            self._table.popitem()[1].Close()
+        self.meter.close_ns += perf_counter_ns() - before
+
+
+class CollectiveReader:
+    """Reads the calls of a step (or of one round of it) by one view and one MPI_File_read_at_all.
+
+    There is one file, number 0. The view has the calls in the order of the file, as MPI wants it, and a memory type
+    puts their bytes where the calls want them. A rank without calls takes part with none. Every method but `granted`
+    is collective over `comm`, which nobody may use on another thread.
+    """
+
+    def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
+        self.meter = Meter()
+        self._path = f"{directory}/{file_name(0)}"
+        self._hints = access.hints
+        self._each_epoch = access.open == "each epoch"
+        self._comm = comm
+        self._handle: MPI.File | None = None
+        self._granted: dict[str, str] = {}
+        self._status = MPI.Status()
+        self._file_type = _ReusedType()
+        self._memory_type = _ReusedType()
+
+    def begin_epoch(self) -> None:
+        """Open the file, unless it is open."""
+        self._opened()
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`; a rank that fails has taken part first, so that the others do not wait for it."""
+        handle = self._opened()
+        began = perf_counter_ns()
+        count, asked = len(calls.length), int(calls.length.sum())
+        try:
+            if count:
+                order = np.argsort(calls.offset, kind="stable")
+                offset, length = calls.offset[order], calls.length[order]
+                file_type = self._file_type.of(offset - offset[0], length)
+                memory_type = self._memory_type.of(calls.start[order], length)
+                handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
+            else:
+                memory_type = MPI.BYTE
+                handle.Set_view(0, MPI.BYTE, MPI.BYTE)
+            viewed = perf_counter_ns()
+            handle.Read_at_all(0, (into, min(count, 1), memory_type), self._status)
+            ended = perf_counter_ns()
+        except MPI.Exception as error:
+            raise _failed("MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes") from error
+        meter = self.meter
+        meter.view_ns += viewed - began
+        meter.call_ns.append(ended - viewed)
+        meter.calls += 1
+        meter.moved += asked
+        if count:
+            self._check_end(handle, calls)
+        return asked
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes."""
+        if self._each_epoch:
+            self._close_handle()
+
+    def granted(self) -> dict[str, str]:
+        """The hints of the file."""
+        return self._granted
+
+    def close(self) -> None:
+        """Close the file and free the types."""
+        self._close_handle()
+        self._file_type.free()
+        self._memory_type.free()
+
+    def _opened(self) -> MPI.File:
+        if self._handle is None:
+            before = perf_counter_ns()
+            self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
+            self.meter.open_ns += perf_counter_ns() - before
+            self.meter.opens += 1
+            self._granted = hints_of(self._handle)
+        return self._handle
+
+    def _close_handle(self) -> None:
+        before = perf_counter_ns()
+        if self._handle is not None:
+            self._handle.Close()
+            self._handle = None
+        self.meter.close_ns += perf_counter_ns() - before
+
+    def _check_end(self, handle: MPI.File, calls: Calls) -> None:
+        # Two-phase I/O reports the bytes asked as read even where the file ended before, so its size has to tell.
+        size = handle.Get_size()
+        beyond = np.flatnonzero(calls.offset + calls.length > size)
+        if len(beyond):
+            offset, length = int(calls.offset[beyond[0]]), int(calls.length[beyond[0]])
+            raise truncated("MPI_File_read_at_all", self._path, offset, length, max(0, size - offset))
+
+
+class IndependentWriter:
+    """Writes by MPI_File_write_at on a file opened by all ranks of `comm`; made and closed by all."""
+
+    _call = "MPI_File_write_at"
+
+    def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
+        """Open a file that is there. Collective. Raises ExecutionError."""
+        self.meter = Meter()
+        self.path = path
+        self._status = MPI.Status()
+        self._handle: MPI.File | None = None
+        before = perf_counter_ns()
+        self._handle = open_file(comm, str(path), MPI.MODE_WRONLY, access.hints)
+        self.meter.open_ns += perf_counter_ns() - before
+        self.meter.opens += 1
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """See `Writer.write`."""
+        size = len(data)
+        before = perf_counter_ns()
+        try:
+            self._issue(self._opened(), offset, (data, size, MPI.BYTE))
+        except MPI.Exception as error:
+            raise _failed(self._call, str(self.path), error, f" of {size} bytes at offset {offset}") from error
+        meter = self.meter
+        meter.call_ns.append(perf_counter_ns() - before)
+        meter.calls += 1
+        wrote = self._status.Get_count(MPI.BYTE) if size else 0
+        meter.moved += wrote
+        if wrote != size:
+            raise ExecutionError(f"{self._call} of {size} bytes at offset {offset} wrote {wrote} on {self.path}")
+
+    def sync(self) -> None:
+        """MPI_File_sync; collective, timed in `meter.sync_ns`."""
+        before = perf_counter_ns()
+        try:
+            self._opened().Sync()
+        except MPI.Exception as error:
+            raise _failed("MPI_File_sync", str(self.path), error) from error
+        self.meter.sync_ns += perf_counter_ns() - before
+
+    def close(self) -> None:
+        """Close. Collective."""
+        before = perf_counter_ns()
+        handle, self._handle = self._handle, None
+        try:
+            if handle is not None:
+                handle.Close()
+        except MPI.Exception as error:
+            raise _failed("MPI_File_close", str(self.path), error) from error
+        self.meter.close_ns += perf_counter_ns() - before
+
+    def _issue(self, handle: MPI.File, offset: int, spec: _Spec) -> None:
+        handle.Write_at(offset, spec, self._status)
+
+    def _opened(self) -> MPI.File:
+        if self._handle is None:
+            raise ExecutionError(f"{self.path} is closed")
+        return self._handle
+
+
+class CollectiveWriter(IndependentWriter):
+    """Writes by MPI_File_write_at_all: all ranks of `comm` call `write` together, some perhaps with no data."""
+
+    _call = "MPI_File_write_at_all"
+
+    def _issue(self, handle: MPI.File, offset: int, spec: _Spec) -> None:
+        handle.Write_at_all(offset, spec, self._status)
+
+
+class _ReusedType:
+    """An indexed datatype of bytes, made anew only where it differs from the one before."""
+
+    def __init__(self) -> None:
+        self._shape: tuple[bytes, bytes] | None = None
+        self._type = MPI.DATATYPE_NULL
+
+    def of(self, displacement: NDArray[np.int64], length: NDArray[np.int64]) -> MPI.Datatype:
+        """The type whose pieces have these displacements and lengths, in bytes."""
+        shape = displacement.tobytes(), length.tobytes()
+        if shape != self._shape:
+            self.free()
+            if (length == length[0]).all():
+                made = MPI.BYTE.Create_hindexed_block(int(length[0]), displacement.tolist())
+            else:
+                made = MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist())
+            self._type, self._shape = made.Commit(), shape
+        return self._type
+
+    def free(self) -> None:
+        """Free the type, if there is one."""
+        if self._shape is not None:
+            self._type.Free()
+            self._shape = None
+
+
+def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str], ...]) -> MPI.File:
+    """Open by all ranks of `comm`, with the hints as they are. Collective; ExecutionError on every rank if it fails."""
+    first_alone(comm, lambda: refuse_link(path))
+    info = MPI.Info.Create() if hints else MPI.INFO_NULL
+    try:
+        for key, value in hints:
+            info.Set(key, value)
+        return MPI.File.Open(comm, path, mode, info)
+    except MPI.Exception as error:
+        failure = _failed("MPI_File_open", path, error)
+        failure.shared = comm.size > 1
+        raise failure from error
+    finally:
+        if hints:
+            info.Free()
+
+
+def hints_of(handle: MPI.File) -> dict[str, str]:
+    """The hints that an open file has. Local."""
+    info = handle.Get_info()
+    try:
+        return dict(info.items())
+    finally:
+        info.Free()
+
+
+def _failed(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
+    text = " ".join(error.Get_error_string().split())
+    return ExecutionError(f"{call}{where} failed on {path}: {text}", _CODES.get(error.Get_error_class()))

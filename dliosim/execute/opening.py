@@ -1,0 +1,51 @@
+"""Making and opening files so that ranks cannot empty each other's, leave the root by a link, or fail apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.faults import failed
+from dliosim.execute.world import wait
+
+_LONGEST_ERROR = 4096
+
+
+def create_file(path: str) -> None:
+    """Make a file, or empty the one that is there; ExecutionError if that fails or `path` is a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        os.close(os.open(path, flags, 0o644))
+    except OSError as error:
+        raise failed("open", path, error) from error
+
+
+def refuse_link(path: str) -> None:
+    """Raise ExecutionError if `path` is a link: MPI_File_open would follow it to wherever it leads."""
+    if Path(path).is_symlink():
+        raise ExecutionError(f"MPI_File_open refused on {path}: a symbolic link stands where a file should be", "R401")
+
+
+def first_alone(comm: MPI.Intracomm, action: Callable[[], None]) -> None:
+    """Do something on the first rank of `comm` while the others wait; its error is raised on all. Collective."""
+    if comm.size == 1:
+        action()
+        return
+    note = np.zeros(_LONGEST_ERROR, np.uint8)
+    if comm.rank == 0:
+        try:
+            action()
+        except ExecutionError as error:
+            text = f"{error.code or ''}\n{error.message}".encode()[:_LONGEST_ERROR]
+            note[: len(text)] = np.frombuffer(text, np.uint8)
+    wait(comm.Ibcast(note))
+    if note[0]:
+        code, message = note.tobytes().rstrip(b"\0").decode(errors="replace").split("\n", 1)
+        failure = ExecutionError(message, code or None)
+        failure.shared = True
+        raise failure

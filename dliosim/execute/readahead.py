@@ -1,0 +1,260 @@
+"""Keeping batches ahead of the steps: threads that read, in an order that the main thread alone decides."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.backend import Reader
+from dliosim.measure.meter import BusyClock
+from dliosim.model import Access
+from dliosim.plan.extents import Calls, Rounds
+
+T = TypeVar("T")
+
+#: Seconds that `close` waits for a thread whose call does not return, when the run has already failed.
+PATIENCE = 5.0
+
+
+class Batches(Protocol):
+    """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
+
+    readers: Sequence[Reader]
+    clock: BusyClock
+
+    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+        """Begin an epoch with the calls of its steps.
+
+        For mpi-collective, `rounds` deals the calls of each step over rounds, and `most` has for each step the rounds
+        of the rank that needs most; without them there is one round a step, on a rank without calls too.
+        """
+        ...
+
+    def wait(self, step: int) -> tuple[memoryview, int]:
+        """The buffer with the batch of a step, and the bytes that its calls returned.
+
+        The buffer is good until the next step is waited for. Steps come in order, from 0. Raises ExecutionError if a
+        call failed.
+        """
+        ...
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Run something that makes collective file calls, on the thread that makes them, after those begun before."""
+        ...
+
+    def end(self) -> None:
+        """End the epoch, at whichever step: let reads that are ahead finish and close what an epoch opens."""
+        ...
+
+    def close(self, failed: bool = False) -> None:
+        """Stop the threads and close the files; with `failed`, do not wait for calls that might never return."""
+        ...
+
+
+def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memoryview]) -> Batches:
+    """The batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
+    if access.readers == 0:
+        return InlineBatches(readers, slots)
+    return ReadAhead(readers, slots, access.by == "sample", access.api == "mpi-collective")
+
+
+def slot_count(access: Access) -> int:
+    """Buffers that an access needs: a batch in use, and those ahead."""
+    return 1 + access.prefetch if access.readers else 1
+
+
+class InlineBatches:
+    """Reads in the step itself, on the calling thread (`readers 0`)."""
+
+    def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
+        self.readers = readers
+        self.clock = BusyClock()
+        self._reader = readers[0]
+        self._slot = slots[0]
+
+    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+        """See `Batches.begin`."""
+        self._epoch = _Epoch(calls, rounds, most)
+        self._reader.begin_epoch()
+
+    def wait(self, step: int) -> tuple[memoryview, int]:
+        """Read the batch of a step."""
+        return self._slot, _read(self._epoch.parts(step), self._slot, self.clock, self._reader)
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Run it here."""
+        return action()
+
+    def end(self) -> None:
+        """See `Batches.end`."""
+        self._reader.end_epoch()
+
+    def close(self, failed: bool = False) -> None:
+        """Close the files, unless that is collective and the run has failed."""
+        if not failed:
+            self._reader.close()
+
+
+class ReadAhead:
+    """Keeps as many batches ahead as there are slots besides the one in use.
+
+    The main thread submits the reads of steps 0 to N - 1 when an epoch begins, and that of step s + N when it has the
+    batch of step s: one order on every rank, also if a read fails. With `by_sample` the calls of a step are shared
+    among the readers, else a reader takes a whole batch. With `collective` there is one reader, and opening, closing
+    and `run` happen on its thread, in the order in which they were asked for.
+    """
+
+    def __init__(
+        self, readers: Sequence[Reader], slots: Sequence[memoryview], by_sample: bool, collective: bool
+    ) -> None:
+        self.readers = readers
+        self.clock = BusyClock()
+        self._slots = slots
+        self._ahead = len(slots) - 1
+        self._groups = len(readers) if by_sample else 1
+        self._collective = collective
+        self._tasks: SimpleQueue[_Task[Any] | None] = SimpleQueue()
+        self._pending: dict[int, list[_Task[int]]] = {}
+        self._cancelled = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(reader,), name=f"reader-{number}", daemon=True)
+            for number, reader in enumerate(readers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+        """See `Batches.begin`."""
+        self._epoch = _Epoch(calls, rounds, most)
+        self._each(lambda reader: reader.begin_epoch())
+        for step in range(min(self._ahead, calls.steps)):
+            self._submit(step)
+
+    def wait(self, step: int) -> tuple[memoryview, int]:
+        """See `Batches.wait`."""
+        if step not in self._pending:  # only with no batch ahead
+            self._submit(step)
+        tasks = self._pending.pop(step)
+        for task in tasks:
+            task.wait()
+        # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
+        if self._ahead and step + self._ahead < self._epoch.steps:
+            self._submit(step + self._ahead)
+        return self._slots[step % len(self._slots)], sum([task.result() for task in tasks])
+
+    def run(self, action: Callable[[], T]) -> T:
+        """See `Batches.run`."""
+        if not self._collective:
+            return action()
+        task: _Task[T] = _Task(lambda _: action())
+        self._tasks.put(task)
+        task.wait()
+        return task.result()
+
+    def end(self) -> None:
+        """See `Batches.end`; errors of batches that nobody waited for are nobody's."""
+        for tasks in self._pending.values():
+            for task in tasks:
+                task.wait()
+        self._pending.clear()
+        self._each(lambda reader: reader.end_epoch())
+
+    def close(self, failed: bool = False) -> None:
+        """See `Batches.close`; safe to call twice."""
+        if not self._threads:
+            return
+        self._cancelled = failed
+        if not failed:
+            self._each(lambda reader: reader.close())
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join(PATIENCE if failed else None)
+        self._threads = []
+
+    def _each(self, action: Callable[[Reader], None]) -> None:
+        """Something that may be collective, once for each reader, in their order and with none of them at work."""
+        for reader in self.readers:
+            self.run(partial(action, reader))
+
+    def _submit(self, step: int) -> None:
+        slot = self._slots[step % len(self._slots)]
+        if self._groups > 1:
+            shares = [[share] for share in self._epoch.shares(step, self._groups)]
+        else:
+            shares = [self._epoch.parts(step)]
+        tasks = self._pending[step] = [_Task(partial(_read, share, slot, self.clock)) for share in shares]
+        for task in tasks:
+            self._tasks.put(task)
+
+    def _work(self, reader: Reader) -> None:
+        while (task := self._tasks.get()) is not None:
+            if not self._cancelled:
+                task.perform(reader)
+
+
+class _Epoch:
+    """The calls of an epoch, as the tasks need them."""
+
+    def __init__(self, calls: Calls, rounds: Rounds | None, most: NDArray[np.int64] | None) -> None:
+        self.steps = calls.steps
+        self._calls = calls
+        self._rounds = rounds
+        self._most = [] if most is None else most.tolist()
+
+    def parts(self, step: int) -> list[Calls]:
+        """What one reader reads in turn: all calls of a step, or those of each of its rounds."""
+        rounds = self._rounds
+        if rounds is None:
+            return [self._calls.step(step)]
+        return [self._calls.round(step, *rounds.calls(step, number)) for number in range(self._most[step])]
+
+    def shares(self, step: int, groups: int) -> list[Calls]:
+        """What several readers read at the same time: runs of the step's calls, equal in number to within one."""
+        first, last = int(self._calls.step_start[step]), int(self._calls.step_start[step + 1])
+        bounds = [first + (last - first) * group // groups for group in range(groups + 1)]
+        return [self._calls.round(step, begin, end) for begin, end in pairwise(bounds) if begin < end]
+
+
+def _read(parts: list[Calls], slot: memoryview, clock: BusyClock, reader: Reader) -> int:
+    with clock:
+        return sum([reader.read(part, slot) for part in parts])
+
+
+class _Task(Generic[T]):
+    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it."""
+
+    __slots__ = ("_action", "_done", "_error", "_value")
+
+    def __init__(self, action: Callable[[Reader], T]) -> None:
+        self._action = action
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._error: BaseException | None = None
+        self._value: T
+
+    def perform(self, reader: Reader) -> None:
+        """Do it, keep what comes of it, and wake whoever waits."""
+        try:
+            self._value = self._action(reader)
+        except BaseException as error:  # whatever it is, it is the main thread's to raise
+            self._error = error
+        finally:
+            self._done.release()
+
+    def wait(self) -> None:
+        """Wait until it is done; only once."""
+        self._done.acquire()
+
+    def result(self) -> T:
+        """What came of it, after `wait`."""
+        if self._error is not None:
+            raise self._error
+        return self._value
