@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.content import fill, fill_samples, sample_keys
+from dliosim.execute.content import fill, fill_batch, sample_keys
 from dliosim.model import Dataset
 from dliosim.plan.extents import locate
 from dliosim.plan.writing import FilePart
@@ -44,6 +44,19 @@ def chunks(
             out = buffer[: stop - start]
             _produce(rows, start, stop, out)
             yield start, out
+
+
+def chunk_count(
+    dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart, transfer: int | None
+) -> int:
+    """How many chunks `chunks` makes of a part."""
+    if part.first_sample == part.last_sample:
+        return -(-part.length // (transfer or max(part.length, 1)))
+    if transfer is None:
+        return part.last_sample - part.first_sample
+    heads = np.arange(part.first_sample + _GROUP, part.last_sample, _GROUP)
+    edges = np.concatenate([[part.offset], locate(dataset, prefix, heads)[1], [part.offset + part.length]])
+    return int((-(-np.diff(edges) // transfer)).sum())
 
 
 def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -84,7 +97,7 @@ def _produce(rows: _Rows, start: int, stop: int, out: memoryview) -> None:
         np.frombuffer(out, np.uint8)[:] = 0
     whole = (offset >= start) & (ends <= stop)
     if whole.any():
-        fill_samples(rows.key[first:last][whole], length[whole], offset[whole] - start, out)
+        fill_batch(rows.key[first:last][whole], length[whole], offset[whole] - start, out)
     for row in np.flatnonzero(~whole & (ends > start)):
         low, high = max(int(offset[row]), start), min(int(ends[row]), stop)
         fill(int(rows.key[first + row]), low - int(offset[row]), out[low - start : high - start])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dliosim.errors import UsageError
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
+from dliosim.measure.figures import PhaseSummary
 from dliosim.model import Workload
 
 
@@ -56,3 +57,11 @@ class Session:
         if root not in self.roots:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
         return inside(self.roots[root], f"{path}/{digest}")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a phase gave: its figures, and those of every rank (`gather_ranks`) where rank 0 has them."""
+
+    summary: PhaseSummary
+    rank_rows: NDArray[np.int64] | None = None

@@ -8,7 +8,6 @@ from time import perf_counter_ns
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.compute import busy, sleep_until
@@ -189,11 +188,6 @@ def take_calls(meters: Sequence[Meter], histogram: Histogram) -> None:
     """Move the latencies that threads have recorded into a histogram."""
     for meter in meters:
         histogram.add(meter.take_latencies())
-
-
-def draws_in_ns(seconds: NDArray[np.float64]) -> list[int]:
-    """Seconds as whole nanoseconds, none below zero."""
-    return np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
 
 
 class _BlockClock:

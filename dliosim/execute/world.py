@@ -56,6 +56,13 @@ class World:
         else:
             self.comm.Barrier()
 
+    def wait(self, request: MPI.Request) -> None:
+        """Wait for a request, spinning only where every rank has a core."""
+        if self.polite:
+            wait(request)
+        else:
+            request.Wait()
+
     def allreduce(self, values: NDArray[Any], operation: str) -> NDArray[Any]:
         """The element-wise sum, min or max over ranks, in place."""
         self.allreduce_on(self.comm, values, operation)
@@ -162,9 +169,9 @@ def wait(request: MPI.Request) -> None:
 def make_world(comm: MPI.Intracomm, cores: int) -> World:
     """The world of a communicator on nodes with `cores` cores for each node's ranks; collective."""
     crowded = np.zeros(1, np.int64)
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
     crowded[0] = node.size > cores
     counts = np.array([node.rank == 0, crowded[0]], np.int64)
     comm.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
-    leaders = comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank)
+    leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
     return World(comm, node, leaders, int(counts[0]), bool(counts[1]))

@@ -1,0 +1,161 @@
+"""The command line: `dliosim run`, `check`, `plan` and `explain`; the one place that names COMM_WORLD."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import dliosim
+from dliosim.errors import DliosimError, UsageError
+
+_DESCRIPTION = """\
+Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
+
+  dliosim check patterns/cosmoflow.dlio                        is the pattern right?
+  dliosim plan patterns/cosmoflow.dlio --ranks 512             what would 512 ranks do?
+  mpiexec -n 4 dliosim run patterns/cosmoflow.dlio             do it, with real I/O
+  mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
+  dliosim explain E204                                         what does that error mean?
+  dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
+
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed.
+"""
+
+_OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
+-D universe.layout="shared file"); may be given several times"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _only_rank_0_prints_usage()
+    parsed = _parser().parse_args(given)
+    try:
+        if parsed.command == "run":
+            from dliosim.command_run import run_command
+
+            return run_command(parsed, given)
+        from dliosim.command_plan import check_command, explain_command, plan_command
+
+        commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
+        return commands[parsed.command](parsed)
+    except DliosimError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+    """The -D options as (name, phrase), in order; UsageError for one without `=`."""
+    pairs = []
+    for text in parsed.define:
+        name, equals, phrase = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE")
+        pairs.append((name.strip(), phrase.strip()))
+    return pairs
+
+
+def roots(parsed: argparse.Namespace) -> dict[str, Path]:
+    """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
+    places = {"data": Path(parsed.dir).absolute()}
+    for text in parsed.root:
+        name, equals, place = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
+            raise UsageError(f"--root {text}: expected NAME=DIR")
+        places[name] = Path(place).absolute()
+    return places
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dliosim", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="run a pattern with real I/O, under mpiexec", description=run_command_help())
+    run.add_argument("pattern", metavar="FILE", help="a pattern file (.dlio)")
+    _add_overrides(run)
+    _add_places(run)
+    run.add_argument("--output", metavar="DIR", help="where results go (default: a new dliosim-results-NAME-TIME here)")
+    run.add_argument("--null", action="store_true", help="no I/O at all: measures the tool itself")
+    run.add_argument("--with-null", action="store_true", help="run every loop once more without I/O: gives the slowdown")
+    run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
+
+    check = commands.add_parser("check", help="say whether patterns are right, without running them")
+    check.add_argument("pattern", metavar="FILE", nargs="+")
+    _add_overrides(check)
+    _add_job(check, default=4)
+
+    plan = commands.add_parser("plan", help="say what a pattern would do on so many ranks, without doing it")
+    plan.add_argument("pattern", metavar="FILE")
+    _add_overrides(plan)
+    _add_job(plan, default=None)
+    plan.add_argument("--csv", action="store_true", help="the reads of one rank and epoch: step, sample, file, offset, length")
+    plan.add_argument("--rank", type=_natural, default=0, metavar="R", help="with --csv: which rank, from 0 (default 0)")
+    plan.add_argument("--epoch", type=_natural, default=0, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
+    plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
+
+    explain = commands.add_parser("explain", help="explain an error code, or a pattern with its values and their origins")
+    explain.add_argument("subject", metavar="CODE|FILE", help="a code such as E204, or a pattern file")
+    _add_overrides(explain)
+    _add_job(explain, default=4)
+    return parser
+
+
+def run_command_help() -> str:
+    """The description of `dliosim run`."""
+    return (
+        "Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it "
+        "measured. Start it with mpiexec -n RANKS; without, it is a job of one rank."
+    )
+
+
+def _add_overrides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE", help=_OVERRIDE_HELP)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", default="dliosim-data", metavar="DIR", help="where data go (default: ./dliosim-data)")
+    parser.add_argument(
+        "--root", action="append", default=[], metavar="NAME=DIR", help="another tier, for `root NAME` in a pattern"
+    )
+
+
+def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
+    said = f"(default {default})" if default else ""
+    parser.add_argument("--ranks", type=_positive, default=default, required=default is None, metavar="N",
+                        help=f"ranks of the job {said}")
+    parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job (default 1)")
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal() or len(text) > 12:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    value = _natural(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _only_rank_0_prints_usage() -> None:
+    """A wrong option is said once, not by each of 512 ranks; before MPI is imported only the launcher knows the rank."""
+    launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+    if next((rank for rank in launched if rank is not None), "0") != "0":
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""One epoch of one rank, planned outside the clock: its calls, what each sample should hold, and its compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.content import edge_words, edges_match, first_bad_sample, sample_keys
+from dliosim.execute.kept import KeptSamples
+from dliosim.execute.posix import PAGE
+from dliosim.execute.readahead import Batches
+from dliosim.execute.session import Session
+from dliosim.measure.meter import Meter
+from dliosim.model import Dataset, Loop
+from dliosim.plan.extents import Calls, Extents, Rounds, calls, rounds
+from dliosim.plan.reading import plan_epoch
+from dliosim.plan.streams import draw, key
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWork:
+    """What a rank does in one epoch. `extents` is all of it, `stored` the rows that are read from storage.
+
+    `compute_ns` and `gap_ns` (the time to each request's arrival from the one before) have one entry a step.
+    """
+
+    extents: Extents
+    stored: Extents
+    calls: Calls
+    rounds: Rounds | None
+    most: NDArray[np.int64] | None
+    compute_ns: list[int]
+    gap_ns: list[int]
+
+    @property
+    def steps(self) -> int:
+        """Steps of this epoch."""
+        return len(self.compute_ns)
+
+
+def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
+    """Plan the first `steps` steps of an epoch (from 0); local, but for collective rounds: see `most_rounds`."""
+    world, workload = session.world, session.workload
+    extents = plan_epoch(loop, dataset, session.prefixes[dataset.name], workload.job, world.rank, epoch)
+    if steps < extents.steps:
+        extents = _first_steps(extents, steps)
+    stored = extents if kept.is_empty else rows_of(extents, ~kept.holds(extents.sample))
+    access = loop.access
+    planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
+    collective = access.api == "mpi-collective"
+    dealt = rounds(planned, access.transfer) if collective and access.transfer else None
+    counters = np.arange(extents.steps, dtype=np.int64)
+    compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
+    compute = _in_ns(draw(loop.compute.time, compute_key, counters))
+    gaps: list[int] = []
+    if loop.arrivals is not None:
+        gaps = _in_ns(draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters))
+    return EpochWork(extents, stored, planned, dealt, None, compute, gaps)
+
+
+def rows_of(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
+    """The chosen rows, in the same steps (some of which may be left without any)."""
+    before = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(chosen, out=before[1:])
+    return Extents(
+        extents.sample[chosen],
+        extents.file[chosen],
+        extents.offset[chosen],
+        extents.length[chosen],
+        before[extents.step_start],
+    )
+
+
+def _first_steps(extents: Extents, steps: int) -> Extents:
+    last = int(extents.step_start[steps])
+    return Extents(
+        extents.sample[:last],
+        extents.file[:last],
+        extents.offset[:last],
+        extents.length[:last],
+        extents.step_start[: steps + 1],
+    )
+
+
+def _in_ns(seconds: NDArray[np.float64]) -> list[int]:
+    """Seconds as whole nanoseconds, none below zero."""
+    whole: list[int] = np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
+    return whole
+
+
+def _step_bytes(extents: Extents) -> list[int]:
+    """Bytes of the samples of each step."""
+    total = np.zeros(len(extents.length) + 1, np.int64)
+    np.cumsum(extents.length, out=total[1:])
+    whole: list[int] = np.diff(total[extents.step_start]).tolist()
+    return whole
+
+
+class EpochSource:
+    """The batches of one epoch as `steps.run_steps` wants them: waited for, and checked against what was prepared."""
+
+    def __init__(self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples) -> None:
+        self.meters: Sequence[Meter] = [reader.meter for reader in batches.readers]
+        self._batches = batches
+        self._work = work
+        self._kept = kept
+        self._dataset = dataset
+        self._null = session.options.null
+        self._whole = session.options.verify
+        self._buffer = memoryview(b"")
+        self._asked = _step_bytes(work.extents)
+        self._needed = _step_bytes(work.stored)
+        self._bounds: list[int] = work.stored.step_start.tolist()
+        self._hits = not kept.is_empty
+        if not self._null:
+            self._keys = sample_keys(dataset, work.stored.sample)
+            self._first, self._last = edge_words(self._keys, work.stored.length)
+
+    def wait(self, step: int) -> int:
+        """The bytes of the step's samples, once all of them are in memory."""
+        self._buffer, got = self._batches.wait(step)
+        if got < self._needed[step]:
+            # Never a fast step: whatever a backend claims, this is what it returned.
+            raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
+        if self._hits:
+            self._kept.copy_out(self._samples(step))
+        return self._asked[step]
+
+    def check(self, step: int) -> None:
+        """Compare the batch with what was prepared; keep what `cache memory` keeps. Raises ExecutionError [R401]."""
+        first, last = self._bounds[step], self._bounds[step + 1]
+        if self._null or first == last:
+            return
+        work = self._work
+        length, start = work.stored.length[first:last], work.calls.sample_start[first:last]
+        good = edges_match(self._first[first:last], self._last[first:last], length, start, self._buffer)
+        bad = None if good.all() else int(np.argmin(good))
+        if bad is None and self._whole:
+            bad = first_bad_sample(self._keys[first:last], length, start, self._buffer)
+        if bad is not None:
+            raise self._mismatch(first + bad)
+        if self._kept.has_room:
+            self._kept.keep(work.stored.sample[first:last], start, length, self._buffer)
+
+    def _samples(self, step: int) -> NDArray[np.int64]:
+        starts = self._work.extents.step_start
+        return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
+
+    def _mismatch(self, row: int) -> ExecutionError:
+        stored, name = self._work.stored, self._dataset.name
+        path = self._dataset.file_name(int(stored.file[row]))
+        place = f"bytes [{stored.offset[row]}, {stored.offset[row] + stored.length[row]}) of {path}"
+        text = f"sample {stored.sample[row]} of data set `{name}`, {place}, is not what was prepared"
+        return ExecutionError(f"{text}; `prepare {name} afresh` writes it again", "R401")

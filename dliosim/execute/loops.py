@@ -1,0 +1,311 @@
+"""Train, evaluate and infer: epochs of steps over a data set, with checkpoints and evaluations between them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.errors import DliosimError, PlanError
+from dliosim.execute.backends import Files, open_readers
+from dliosim.execute.buffers import allocate
+from dliosim.execute.caches import proc_io
+from dliosim.execute.checkpointing import save
+from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
+from dliosim.execute.kept import KeptSamples
+from dliosim.execute.preparing import check_prepared
+from dliosim.execute.readahead import Batches, make_batches, slot_count
+from dliosim.execute.residency import resident_bytes
+from dliosim.execute.session import Phase, Session
+from dliosim.execute.space import require_memory
+from dliosim.execute.steps import Course, run_steps, take_calls
+from dliosim.execute.syncing import Syncer
+from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.records import EpochRecord, VerbRecord
+from dliosim.measure.summary import gather_ranks, summarise, summarise_verb
+from dliosim.model import Cadence, Dataset, Loop
+from dliosim.model.counting import steps_of_epoch
+from dliosim.plan.digests import extent_hash, order_hash
+from dliosim.plan.extents import file_sizes
+
+
+@dataclass(slots=True)
+class _Running:
+    """A loop while it runs: its open files and threads, what it keeps, and what is known of it so far."""
+
+    loop: Loop
+    dataset: Dataset
+    salt: int
+    files: Files
+    syncer: Syncer
+    kept: KeptSamples
+    begun: int
+    batches: Batches | None = None
+    buffer_size: int = 0
+    saves: list[VerbRecord] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    records: list[EpochRecord] = field(default_factory=list)
+    epochs: list[EpochSummary] = field(default_factory=list)
+    resident: float | None = None
+
+
+def run_loop(session: Session, loop: Loop, ordinal: int) -> Iterator[Phase]:
+    """Run a loop, with those inside it; yields their phases, then one for each checkpoint saved. Collective.
+
+    `ordinal` tells this loop from the others of the run, in hashes and random draws.
+    """
+    running = _start(session, loop, ordinal)
+    inner = [
+        (evaluation.every, _start(session, evaluation.loop, _salt(ordinal, number)))
+        for number, evaluation in enumerate(loop.evaluations)
+    ]
+    everyone = [running, *(other for _, other in inner)]
+    failed = True
+    gc.collect()
+    gc.disable()
+    try:
+        for epoch, stop in _epochs(session, running):
+            for every, other in inner:
+                if (epoch + 1) % every == 0:
+                    for _ in _epochs(session, other):
+                        pass
+            if stop:
+                break
+        for cadence in loop.checkpoints:
+            if cadence.unit == "end":
+                _save(session, running, cadence)
+        failed = False
+    finally:
+        gc.enable()
+        for each in everyone:
+            _stop(each, failed)
+    for each in everyone:
+        yield _phase(session, each)
+    for name, record in zip(running.saved, running.saves, strict=True):
+        summary = summarise_verb(record, session.world)
+        api = session.workload.checkpoint(name).access.api
+        yield Phase(PhaseSummary(name, "save", summary.seconds if summary else 0.0, verb=summary, api=api))
+
+
+def _salt(ordinal: int, number: int) -> int:
+    """What tells an evaluation's hashes from those of all other loops: outer ones have small numbers."""
+    return (number + 1 << 32) + ordinal
+
+
+def _start(session: Session, loop: Loop, salt: int) -> _Running:
+    dataset = session.workload.dataset(loop.dataset)
+    world, access = session.world, loop.access
+    directory = check_prepared(session, dataset)
+    if loop.seconds is not None and loop.sync.kind == "off" and access.api == "mpi-collective":
+        text = f"`for` in `{loop.name}` with `sync off` and a collective api: nothing lets ranks agree on the last step"
+        raise PlanError(f"{text}; say `sync barrier`, or `steps N`")
+    prefix = session.prefixes[dataset.name]
+
+    def size(file: int) -> int:
+        return int(file_sizes(dataset, prefix, np.array([file]))[0])
+
+    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
+    syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
+    running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory), perf_counter_ns())
+    found = np.array(resident_bytes(session, dataset), np.int64)
+    world.allreduce(found, "sum")
+    running.resident = float(found[0] / found[1]) if found[1] else None
+    return running
+
+
+def _stop(running: _Running, failed: bool) -> None:
+    if running.batches is not None:
+        running.batches.close(failed)
+
+
+def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
+    """Run the epochs of a loop; yields each one's number (from 0) and whether the loop's time is up."""
+    loop = running.loop
+    each = steps_of_epoch(loop, running.dataset, session.world.size)
+    if each == 0:
+        raise PlanError(f"`{loop.name}` has no steps: its batch is larger than the data of some rank", "E201")
+    left = loop.arrivals.requests if loop.arrivals is not None else loop.epochs * each
+    deadline = None if loop.seconds is None else perf_counter_ns() + round(loop.seconds * 1e9)
+    epoch = 0
+    while left:
+        steps = min(each, left)
+        left -= steps
+        final = left == 0
+        stop = _epoch(session, running, epoch, steps, deadline, final)
+        yield epoch, stop
+        if stop:
+            return
+        epoch += 1
+
+
+def _epoch(
+    session: Session, running: _Running, epoch: int, steps: int, deadline: int | None, final: bool
+) -> bool:
+    """Plan, agree, run and sum up one epoch; returns whether the time is up."""
+    world, loop = session.world, running.loop
+    error: DliosimError | None = None
+    work: EpochWork | None = None
+    try:
+        work = plan_work(session, loop, running.dataset, epoch, steps, running.kept)
+    except DliosimError as failure:
+        error = failure
+    # The largest buffer of any rank is every rank's, so that files are opened anew by all or by none.
+    needed = np.array([world.failure_flag(error), work.calls.buffer_size if work is not None else 0], np.int64)
+    world.allreduce(needed, "max")
+    world.raise_if_failed(int(needed[0]), error)
+    if work is None:
+        raise PlanError("an epoch could not be planned")
+    batches = _batches(session, running, int(needed[1]))
+    if work.rounds is not None:
+        most = world.allreduce(work.rounds.count.copy(), "max")
+        work = replace(work, most=most)
+    source = EpochSource(session, running.dataset, batches, work, running.kept)
+    record = EpochRecord(running.salt, epoch, batch=loop.batch)
+    before = _Counts.of(batches)
+    course = _course(session, running, work, deadline)
+    lengths = np.diff(work.extents.step_start).tolist()
+    session.progress.start(loop.name, epoch + 1, loop.epochs, work.steps)
+    begin_error = _begin(batches, work)
+    if loop.sync.kind != "off" or begin_error is not None:
+        world.agree(begin_error)
+    else:
+        world.barrier()
+    io_before = proc_io()
+    stop = run_steps(course, source, lengths, record, session.progress)
+    io_after = proc_io()
+    batches.end()
+    session.progress.end()
+    _account(source, record, before, _Counts.of(batches))
+    if io_before is not None and io_after is not None:
+        record.rchar, record.read_bytes = io_after.rchar - io_before.rchar, io_after.read_bytes - io_before.read_bytes
+    record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, running.salt)
+    record.extent_hash = extent_hash(work.stored, 0, record.steps, running.salt)
+    if running.kept.has_room or (epoch == 0 and loop.access.memory):
+        running.kept.seal()
+    for cadence in loop.checkpoints:
+        if cadence.unit == "epochs" and (epoch + 1) % cadence.every == 0:
+            saving = perf_counter_ns()
+            _save(session, running, cadence)
+            record.checkpoint_ns += perf_counter_ns() - saving
+            record.wall_ns += perf_counter_ns() - saving
+    running.records.append(record)
+    world.agree(None)
+    summary = summarise(record, world)
+    if summary is not None:
+        running.epochs.append(summary)
+    return stop
+
+
+def _batches(session: Session, running: _Running, needed: int) -> Batches:
+    """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before."""
+    access, batches = running.loop.access, running.batches
+    if batches is not None and needed <= running.buffer_size:
+        return batches
+    if batches is not None:
+        batches.close()
+    # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
+    size = needed if running.dataset.fixed_size is not None else needed + needed // 8
+    require_memory(size * slot_count(access), session.workload.job.ranks_per_node, "read buffers")
+    slots = [allocate(0 if session.options.null else size) for _ in range(slot_count(access))]
+    readers = open_readers(access, running.files, session.options.null)
+    running.batches, running.buffer_size = make_batches(access, readers, slots), size
+    return running.batches
+
+
+def _begin(batches: Batches, work: EpochWork) -> DliosimError | None:
+    """Open what is opened together and let reads ahead begin; a failure is for all to hear of."""
+    try:
+        batches.begin(work.calls, work.rounds, work.most)
+    except DliosimError as error:
+        return error
+    return None
+
+
+def _course(session: Session, running: _Running, work: EpochWork, deadline: int | None) -> Course:
+    loop = running.loop
+    by_steps = [cadence for cadence in loop.checkpoints if cadence.unit == "steps"]
+    saves = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
+
+    def save_after(step: int) -> None:
+        for cadence in by_steps:
+            if (step + 1) % cadence.every == 0:
+                _save(session, running, cadence)
+
+    arrival = np.cumsum(work.gap_ns).tolist() if work.gap_ns else []
+    return Course(
+        work.steps,
+        work.compute_ns,
+        loop.compute.busy,
+        arrival,
+        running.syncer,
+        frozenset(saves),
+        save_after,
+        deadline,
+        not session.world.polite,
+    )
+
+
+def _save(session: Session, running: _Running, cadence: Cadence) -> None:
+    checkpoint = session.workload.checkpoint(cadence.checkpoint)
+    if running.batches is None:
+        record = save(session, checkpoint)
+    else:
+        # On the thread that makes the loop's collective calls: two threads in them deadlock in ROMIO's lock.
+        record = running.batches.run(lambda: save(session, checkpoint))
+    running.saves.append(record)
+    running.saved.append(checkpoint.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Sums of all readers' meters at one moment."""
+
+    calls: int
+    moved: int
+    opens: int
+    open_ns: int
+    view_ns: int
+    busy_ns: int
+
+    @classmethod
+    def of(cls, batches: Batches) -> _Counts:
+        meters = [reader.meter for reader in batches.readers]
+        return cls(
+            sum(meter.calls for meter in meters),
+            sum(meter.moved for meter in meters),
+            sum(meter.opens for meter in meters),
+            sum(meter.open_ns + meter.close_ns for meter in meters),
+            sum(meter.view_ns for meter in meters),
+            batches.clock.total_ns(),
+        )
+
+
+def _account(source: EpochSource, record: EpochRecord, before: _Counts, after: _Counts) -> None:
+    take_calls(source.meters, record.call_latency)
+    record.calls = after.calls - before.calls
+    record.bytes_moved = after.moved - before.moved
+    record.opens = after.opens - before.opens
+    record.open_ns = after.open_ns - before.open_ns
+    record.view_ns = after.view_ns - before.view_ns
+    record.io_busy_ns = after.busy_ns - before.busy_ns
+
+
+def _phase(session: Session, running: _Running) -> Phase:
+    loop, access = running.loop, running.loop.access
+    granted = running.batches.readers[0].granted() if running.batches is not None else {}
+    wall = np.array([sum(record.wall_ns for record in running.records)], np.int64)
+    session.world.allreduce(wall, "max")
+    summary = PhaseSummary(
+        loop.name,
+        loop.kind,
+        int(wall[0]) * 1e-9,
+        epochs=tuple(running.epochs),
+        resident_share=running.resident,
+        api="null" if session.options.null else access.api,
+        hints_asked=access.hints,
+        hints_granted=tuple(sorted(granted.items())),
+    )
+    return Phase(summary, gather_ranks(running.records, session.world) if running.records else None)

@@ -1,0 +1,115 @@
+"""Running a workload: its verbs from top to bottom, each of which becomes a phase of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.execute.checkpointing import save
+from dliosim.execute.compute import sleep_until
+from dliosim.execute.loops import run_loop
+from dliosim.execute.preparing import prepare
+from dliosim.execute.residency import drop_caches
+from dliosim.execute.restoring import restore
+from dliosim.execute.session import Phase, Session
+from dliosim.execute.totals import shared_prefix
+from dliosim.measure.figures import PhaseSummary, with_null
+from dliosim.measure.records import VerbRecord
+from dliosim.measure.summary import summarise_verb
+from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb
+from dliosim.plan.streams import draw, key
+
+
+@dataclass(slots=True)
+class _Counters:
+    """How many loops and pauses a run has met: what random draws and hashes are told apart by."""
+
+    loops: Iterator[int] = field(default_factory=count)
+    pauses: Iterator[int] = field(default_factory=count)
+
+
+def run_workload(session: Session) -> list[Phase]:
+    """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
+    for dataset in session.workload.datasets:
+        session.prefixes[dataset.name] = shared_prefix(dataset, session.world)
+    return list(_run(session, session.workload.verbs, _Counters()))
+
+
+def run_with_null(session: Session) -> list[Phase]:
+    """As `run_workload`, then every loop once more without I/O, which gives each its slowdown."""
+    phases = run_workload(session)
+    null = replace(session, options=replace(session.options, null=True))
+    without = iter(list(_run(null, tuple(_loops(session.workload.verbs)), _Counters())))
+    kinds = ("train", "evaluate", "infer")
+    return [
+        replace(phase, summary=with_null(phase.summary, next(without).summary))
+        if phase.summary.kind in kinds
+        else phase
+        for phase in phases
+    ]
+
+
+def _loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
+    """The loops alone, in the order and as often as they run."""
+    for verb in verbs:
+        if isinstance(verb, Loop):
+            yield verb
+        elif isinstance(verb, Repeat):
+            for _ in range(verb.count):
+                yield from _loops(verb.body)
+
+
+def _run(session: Session, verbs: Sequence[Verb], counters: _Counters) -> Iterator[Phase]:
+    for verb in verbs:
+        if isinstance(verb, Repeat):
+            for _ in range(verb.count):
+                yield from _run(session, verb.body, counters)
+        elif isinstance(verb, Loop):
+            yield from run_loop(session, verb, next(counters.loops))
+        else:
+            yield _perform(session, verb, counters)
+
+
+def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
+    world, workload = session.world, session.workload
+    world.barrier()
+    begun = perf_counter_ns()
+    if isinstance(verb, Prepare):
+        dataset = workload.dataset(verb.dataset)
+        session.progress.start(f"prepare {dataset.name}", 1, 1, 0)
+        record, note = prepare(session, verb, dataset)
+        return _verb_phase(session, dataset.name, "prepare", record, verb.access.api, (note,) if note else ())
+    if isinstance(verb, Save):
+        checkpoint = workload.checkpoint(verb.checkpoint)
+        session.progress.start(f"save {checkpoint.name}", 1, 1, 0)
+        return _verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access.api)
+    if isinstance(verb, Restore):
+        checkpoint = workload.checkpoint(verb.checkpoint)
+        session.progress.start(f"restore {checkpoint.name}", 1, 1, 0)
+        record, notes = restore(session, checkpoint, verb.written_by or world.size)
+        return _verb_phase(session, checkpoint.name, "restore", record, checkpoint.access.api, notes)
+    if isinstance(verb, DropCaches):
+        session.progress.start("drop caches", 1, 1, 0)
+        return _verb_phase(session, "", "drop caches", drop_caches(session), None)
+    if isinstance(verb, Pause):
+        pause = draw(verb.time, key(workload.seed, "pause"), np.array([next(counters.pauses)]))
+        sleep_until(begun + round(max(float(pause[0]), 0.0) * 1e9), not world.polite)
+        return Phase(PhaseSummary("", "pause", (perf_counter_ns() - begun) * 1e-9))
+    if isinstance(verb, Barrier):
+        world.barrier()
+        return Phase(PhaseSummary("", "barrier", (perf_counter_ns() - begun) * 1e-9))
+    raise TypeError(f"no such verb: {verb!r}")
+
+
+def _verb_phase(
+    session: Session, name: str, kind: str, record: VerbRecord, api: str | None, notes: tuple[str, ...] = ()
+) -> Phase:
+    session.progress.end()
+    summary = summarise_verb(record, session.world)
+    seconds = summary.seconds if summary is not None else record.wall_ns * 1e-9
+    share = summary.resident_share if summary is not None else None
+    return Phase(PhaseSummary(name, kind, seconds, verb=summary, resident_share=share, api=api, notes=notes))

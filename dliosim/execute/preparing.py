@@ -1,0 +1,223 @@
+"""Preparing a data set: every rank writes its parts; a manifest written last says that all of them are whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import DliosimError, ExecutionError
+from dliosim.execute.backends import open_writer
+from dliosim.execute.buffers import allocate
+from dliosim.execute.checkpointing import account
+from dliosim.execute.manifest import read_manifest, remove_manifest, sync_directory, write_manifest
+from dliosim.execute.produce import chunk_count, chunks
+from dliosim.execute.session import Session
+from dliosim.execute.space import require_space
+from dliosim.execute.striping import ask_for_striping
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset, Prepare
+from dliosim.plan.extents import file_sizes
+from dliosim.plan.writing import FilePart, prepare_parts
+
+#: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
+_PROBES = 8
+
+
+def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, str]:
+    """Write a data set unless a complete one is there; returns the record and a note if it was kept. Collective."""
+    world, record = session.world, VerbRecord()
+    if session.options.null:
+        return record, "not prepared: --null"
+    directory = session.directory(dataset.root, dataset.path, dataset.digest())
+    if not verb.afresh and world.on_rank_0(lambda: read_manifest(directory) is not None):
+        world.agree(_first_fault(session, dataset, directory))
+        return record, f"kept: complete data of the same description are in {directory}"
+    world.on_rank_0(lambda: _make_room(session, dataset, directory))
+    started = perf_counter_ns()
+    error: DliosimError | None = None
+    try:
+        _write(session, dataset, verb, directory, record)
+    except DliosimError as failure:
+        if verb.access.api == "mpi-collective" and not failure.shared:
+            world.abort(failure)
+        error = failure
+    world.agree(error)
+    world.on_rank_0(lambda: _complete(session, dataset, directory, verb.fsync))
+    record.wall_ns = perf_counter_ns() - started
+    return record, ""
+
+
+def check_prepared(session: Session, dataset: Dataset) -> Path:
+    """The directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
+    directory = session.directory(dataset.root, dataset.path, dataset.digest())
+    if not session.options.null:
+        session.world.on_rank_0(lambda: _require(dataset, directory))
+    return directory
+
+
+def _require(dataset: Dataset, directory: Path) -> None:
+    if read_manifest(directory) is not None:
+        return
+    others = _others(dataset, directory)
+    if others:
+        text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
+        raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
+    what = "is incomplete" if directory.is_dir() else "has not been prepared"
+    raise ExecutionError(f"data set `{dataset.name}` {what} in {directory}: add `prepare {dataset.name}`", "R401")
+
+
+def _others(dataset: Dataset, directory: Path) -> int:
+    """By how many ranks a complete data set of the same name beside this one was prepared, or 0. Rank 0 only."""
+    if dataset.layout.kind != "file per rank" or not directory.parent.is_dir():
+        return 0
+    for entry in sorted(directory.parent.iterdir()):
+        manifest = read_manifest(entry) or {}
+        if manifest.get("name") == dataset.name and manifest.get("layout") == dataset.layout.kind:
+            return int(manifest.get("files", 0))
+    return 0
+
+
+def _first_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+    """What is wrong with the first bad file among a few of this rank's, spread over all files."""
+    files, world = dataset.layout.files, session.world
+    probes = min(files, _PROBES * world.size)
+    mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
+    for file, size in zip(mine.tolist(), file_sizes(dataset, session.prefixes[dataset.name], mine).tolist(), strict=True):
+        path = directory / dataset.file_name(file)
+        again = f"`prepare {dataset.name} afresh` writes it again"
+        try:
+            found = path.lstat().st_size
+        except OSError as error:
+            return ExecutionError(f"data set `{dataset.name}` is damaged: {path}: {error.strerror}; {again}", "R401")
+        if found != size:
+            text = f"data set `{dataset.name}` is damaged: {path} has {found} bytes, not {size}"
+            return ExecutionError(f"{text}; {again}", "R401")
+    return None
+
+
+def total_bytes(session: Session, dataset: Dataset) -> int:
+    """Bytes of all files of a data set."""
+    prefix, files = session.prefixes[dataset.name], dataset.layout.files
+    step = 1 << 18
+    blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
+    return sum(int(file_sizes(dataset, prefix, block).sum()) for block in blocks)
+
+
+def _make_room(session: Session, dataset: Dataset, directory: Path) -> None:
+    """Take back the manifest, make the folders, and see that the data will fit."""
+    remove_manifest(directory)
+    for folder in range(dataset.layout.folders):
+        (directory / dataset.folder_name(folder)).mkdir(parents=True, exist_ok=True)
+    present = sum(
+        path.lstat().st_blocks * 512
+        for folder in range(dataset.layout.folders)
+        for path in (directory / dataset.folder_name(folder)).iterdir()
+        if path.is_file()
+    )
+    require_space(directory, total_bytes(session, dataset) - present, f"data set `{dataset.name}`")
+    if dataset.stripe is not None:
+        ask_for_striping(directory, dataset.stripe)
+    if dataset.layout.files < session.world.size:
+        # Files that several ranks write are made here, so that nobody empties what another has begun.
+        for file in range(dataset.layout.files):
+            path = directory / dataset.file_name(file)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o644))
+
+
+def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
+    world, access = session.world, verb.access
+    prefix = session.prefixes[dataset.name]
+    parts = prepare_parts(dataset, prefix, session.workload.job, world.rank)
+    split = dataset.layout.files < world.size
+    if access.api != "posix" and dataset.layout.files == 1:
+        _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
+        return
+    buffer = memoryview(b"")
+    for part in parts:
+        needed = access.transfer or _largest_call(dataset, part)
+        if len(buffer) < min(needed, part.length):
+            buffer = allocate(min(needed, part.length))
+        path = directory / dataset.file_name(part.file)
+        writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
+        try:
+            for offset, data in _timed(chunks(dataset, prefix, part, access.transfer, buffer), record):
+                writer.write(offset, data)
+                record.bytes += len(data)
+            if verb.fsync:
+                writer.sync()
+        finally:
+            writer.close()
+            account(writer.meter, record)
+            record.files += 1
+
+
+def _write_together(
+    session: Session, dataset: Dataset, verb: Prepare, path: Path, parts: list[FilePart], record: VerbRecord
+) -> None:
+    """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
+    world, access = session.world, verb.access
+    prefix = session.prefixes[dataset.name]
+    needed = (min(access.transfer or _largest_call(dataset, part), part.length) for part in parts)
+    buffer = allocate(max(needed, default=0))
+    rounds = np.array([sum(chunk_count(dataset, prefix, part, access.transfer) for part in parts)], np.int64)
+    if access.api == "mpi-collective":
+        world.allreduce(rounds, "max")
+    writer = open_writer(access, path, world.comm, create=False)
+    try:
+        made = (chunk for part in parts for chunk in chunks(dataset, prefix, part, access.transfer, buffer))
+        calls = _timed(made, record)
+        for _ in range(int(rounds[0])):
+            offset, data = next(calls, (0, buffer[:0]))
+            writer.write(offset, data)
+            record.bytes += len(data)
+        if verb.fsync:
+            writer.sync()
+    finally:
+        writer.close()
+        account(writer.meter, record)
+        record.files += world.rank == 0
+
+
+def _largest_call(dataset: Dataset, part: FilePart) -> int:
+    """Bytes of the largest sample with its padding, and the header: a bound on one call of `transfer whole sample`."""
+    if dataset.fixed_size is not None:
+        largest = dataset.fixed_size
+    elif dataset.size.high is not None:
+        largest = int(dataset.size.high) + 1
+    else:
+        largest = part.length
+    return min(largest + dataset.align + dataset.header + dataset.align, part.length)
+
+
+def _timed(made: Iterator[tuple[int, memoryview]], record: VerbRecord) -> Iterator[tuple[int, memoryview]]:
+    """The same chunks, with the time that making them took."""
+    while True:
+        begun = perf_counter_ns()
+        chunk = next(made, None)
+        record.content_ns += perf_counter_ns() - begun
+        if chunk is None:
+            return
+        yield chunk
+
+
+def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool) -> None:
+    if durable:
+        for folder in range(dataset.layout.folders):
+            sync_directory(directory / dataset.folder_name(folder))
+    write_manifest(
+        directory,
+        {
+            "name": dataset.name,
+            "digest": dataset.digest(),
+            "layout": dataset.layout.kind,
+            "files": dataset.layout.files,
+            "samples": dataset.samples,
+            "bytes": total_bytes(session, dataset),
+        },
+    )

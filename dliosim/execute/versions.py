@@ -1,0 +1,90 @@
+"""The numbered directories of a checkpoint: which are complete, which is the next, which are deleted."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.manifest import read_manifest, sync_directory, write_manifest
+
+_COMPLETE = re.compile(r"\d{6,12}")
+_PARTIAL = ".partial"
+
+
+def file_name(file: int) -> str:
+    """Name of one file of a checkpoint, in its directory."""
+    return f"{file:06d}.ckpt"
+
+
+def numbers(base: Path) -> list[int]:
+    """Numbers of the checkpoints under `base` that were renamed into place, newest first."""
+    if not base.is_dir():
+        return []
+    return sorted((int(entry.name) for entry in base.iterdir() if _COMPLETE.fullmatch(entry.name)), reverse=True)
+
+
+def begin(base: Path) -> tuple[int, Path]:
+    """Make the directory in which the next checkpoint is written aside; what a crash left there is removed."""
+    base.mkdir(parents=True, exist_ok=True)
+    for entry in base.glob(f"*{_PARTIAL}"):
+        shutil.rmtree(entry)
+    number = max(numbers(base), default=0) + 1
+    aside = base / f"{number:06d}{_PARTIAL}"
+    aside.mkdir()
+    return number, aside
+
+
+def commit(aside: Path, sizes: Iterable[int], ranks: int) -> Path:
+    """Give a written and synced checkpoint its name, durably; from then on it is complete."""
+    write_manifest(aside, {"sizes": list(sizes), "ranks": ranks})
+    final = aside.with_name(aside.name.removesuffix(_PARTIAL))
+    aside.rename(final)
+    sync_directory(final.parent)
+    return final
+
+
+def delete_old(base: Path, keep: int) -> None:
+    """Delete all but the newest `keep` checkpoints."""
+    for number in numbers(base)[keep:]:
+        old = base / f"{number:06d}"
+        # Aside first, so that a deletion cut short leaves nothing that looks complete.
+        dying = old.with_name(f"{old.name}.old{_PARTIAL}")
+        old.rename(dying)
+        shutil.rmtree(dying)
+
+
+def newest_complete(base: Path, name: str) -> tuple[int, Path, list[str]]:
+    """The newest complete checkpoint: number, directory, and what was found newer and why it does not count.
+
+    Raises ExecutionError [R404] where there is none.
+    """
+    passed_over: list[str] = []
+    for number in numbers(base):
+        directory = base / f"{number:06d}"
+        fault = _fault(directory)
+        if fault is None:
+            return number, directory, passed_over
+        passed_over.append(f"{directory.name}: {fault}")
+    for entry in sorted(base.glob(f"*{_PARTIAL}")) if base.is_dir() else []:
+        passed_over.append(f"{entry.name}: was never finished")
+    found = "; ".join(passed_over) or "nothing was ever saved there by this description and this many ranks"
+    raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
+
+
+def _fault(directory: Path) -> str | None:
+    manifest = read_manifest(directory)
+    sizes = manifest.get("sizes") if manifest else None
+    if not isinstance(sizes, list):
+        return "has no manifest that can be read"
+    for file, size in enumerate(sizes):
+        path = directory / file_name(file)
+        try:
+            found = path.lstat().st_size
+        except OSError as error:
+            return f"{path.name}: {error.strerror}"
+        if found != size:
+            return f"{path.name} has {found} bytes, not {size}"
+    return None
