@@ -1,0 +1,154 @@
+"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, W303, W304)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dliosim.language.diagnostics import Diagnostic, Label
+from dliosim.language.settings import Settings, find
+from dliosim.model import Access, Checkpoint, Dataset, Loop
+from dliosim.model.counting import shard_bounds, steps_of_epoch, steps_of_loop
+
+PAGE: Final = 4096  # bytes to which O_DIRECT wants offsets aligned
+
+
+def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Checks of a `prepare` verb."""
+    found = settings.context.found
+    if access.api == "mpi-collective" and not _is_shared(dataset):
+        found.append(_not_shared(settings, data, dataset))
+    _no_direct_writes(settings, access)
+
+
+def checkpoint(settings: Settings, built: Checkpoint) -> None:
+    """Checks of a checkpoint."""
+    if built.access.api == "mpi-collective" and built.writers.kind != "shared file":
+        labels = [
+            *settings.labels("api", "all ranks must call write together"),
+            *settings.labels("writers", "but not every rank writes to one file", "but each rank writes a file (the default)"),
+        ]
+        hint = "use `api mpi-independent`, or let all write one file: `writers all ranks into shared file`"
+        message = "collective access needs one file shared by every rank"
+        settings.context.found.append(find("E204", message, labels, hint))
+    _no_direct_writes(settings, built.access)
+
+
+def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Checks of a loop that reads `dataset`, whose settings are `data`."""
+    found = settings.context.found
+    found.extend(_collective(settings, loop, dataset, data))
+    found.extend(_direct(settings, loop, dataset, data))
+    steps = _shards(settings, loop, dataset, data)
+    if steps:
+        found.extend(_cadences(settings, loop, dataset))
+        found.extend(_ahead(settings, loop, steps))
+    if loop.access.api != "posix" and loop.access.readers > 1:
+        labels = [*settings.labels("readers", "only one of these reads at a time"), *settings.labels("api", "one lock a process")]
+        message = f"{loop.access.readers} readers are no faster than one with MPI-IO"
+        found.append(find("W304", message, labels, "use `readers 1`, or `api posix`"))
+
+
+def _is_shared(dataset: Dataset) -> bool:
+    return dataset.layout.kind == "shared file" or (dataset.layout.kind == "files" and dataset.layout.files == 1)
+
+
+def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnostic:
+    reason = {
+        "file per sample": "but each sample is a file of its own",
+        "files": f"but the samples are in {dataset.layout.files} files",
+        "file per rank": "but each rank has a file of its own",
+    }[dataset.layout.kind]
+    verb = "write" if settings.block.kind == "prepare" else "read"
+    labels = [
+        *settings.labels("api", f"all ranks must call {verb} together"),
+        *data.labels("layout", reason, f"{reason} (the default)"),
+    ]
+    hint = "use `api mpi-independent`, or store the samples in one file: `layout shared file`"
+    return find("E204", "collective access needs one file shared by every rank", labels, hint)
+
+
+def _no_direct_writes(settings: Settings, access: Access) -> None:
+    if access.cache == "off":
+        labels = settings.labels("cache", "O_DIRECT is for reading")
+        message = f"`{settings.block.kind}` cannot write past the page cache"
+        settings.context.found.append(find("E206", message, labels, "use `cache page` with `fsync on`"))
+
+
+def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    if loop.access.api != "mpi-collective":
+        return []
+    if not _is_shared(dataset):
+        return [_not_shared(settings, data, dataset)]
+    if loop.access.open == "each sample":
+        labels = [*settings.labels("open", "ranks would open at different times"), *settings.labels("api", "all must open together")]
+        message = "collective access cannot open the file for each sample"
+        return [find("E205", message, labels, "use `open once` or `open each epoch`")]
+    return []
+
+
+def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    if loop.access.cache != "off":
+        return []
+    labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
+    if loop.access.api != "posix":
+        labels = [*labels, *settings.labels("api", "MPI-IO offers no O_DIRECT here")]
+        return [find("E206", f"`cache off` does not work with `api {loop.access.api}`", labels, "`api posix` can; or `cache page`")]
+    alone = dataset.layout.files == dataset.samples
+    aligned = dataset.header % PAGE == 0 and (alone or (dataset.fixed_size or 1) % PAGE == 0)
+    if aligned or dataset.align % PAGE == 0:
+        return []
+    head = "align" if data.given("align") is not None else "header" if dataset.header % PAGE else "size"
+    labels = [*labels, *data.labels(head, "but samples do not begin at multiples of 4 KiB")]
+    return [find("E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`")]
+
+
+def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
+    found = settings.context.found
+    ranks = settings.context.scope.job.ranks
+    if loop.shard == "by file" and dataset.layout.files < ranks:
+        files = dataset.layout.files
+        counted = f"{files} file{'s' if files > 1 else ''}"
+        labels = [*settings.labels("shard", f"{ranks} ranks"), *data.labels("layout", counted, f"{counted} (the default layout)")]
+        message = f"{ranks - files} of {ranks} ranks would have no file to read"
+        found.append(find("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
+        return 0
+    steps = steps_of_epoch(loop, dataset, ranks)
+    fewest = shard_bounds(loop, dataset, ranks)[0]
+    if steps and (fewest or loop.last_batch != "pad"):
+        return steps
+    share = f"{fewest} sample{'' if fewest == 1 else 's'}"
+    if loop.last_batch == "pad":
+        labels = [Label(settings.place("last batch"), "nothing to wrap round to"), *data.labels("samples", "too few")]
+        message = f"`{loop.name}` cannot pad: a rank has no sample of its own"
+        found.append(find("E201", message, labels, f"use at least {ranks * loop.batch} samples, or `last batch keep`"))
+        return 0
+    label = f"{loop.batch} per rank and step, and a rank has {share}"
+    labels = [*settings.labels("batch", label, f"{label} (the default batch)"), *data.labels("samples", f"{dataset.samples} samples")]
+    largest = dataset.samples // ranks if loop.shard == "by sample" else fewest
+    hint = f"the largest batch is {largest} per rank; or `last batch keep`" if largest else "use more samples, or `last batch keep`"
+    found.append(find("E201", f"the batch is larger than the data: `{loop.name}` would have zero steps", labels, hint))
+    return 0
+
+
+def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
+    ranks = settings.context.scope.job.ranks
+    total = steps_of_loop(loop, dataset, ranks)
+    found = []
+    for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
+        last = total if cadence.unit == "steps" else loop.epochs
+        if cadence.unit != "end" and cadence.every > last:
+            message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
+            label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
+            found.append(find("E207", message, [label], f"at most `every {last} {cadence.unit}`, or `at end`"))
+    if loop.sync.every > total:
+        labels = settings.labels("sync", f"the last step is {total}")
+        message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"
+        found.append(find("E207", message, labels, f"at most `every {total} steps`, or `sync off`"))
+    return found
+
+
+def _ahead(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
+    if loop.access.prefetch <= steps or loop.arrivals is not None or settings.given("prefetch") is None:
+        return []
+    labels = settings.labels("prefetch", f"an epoch has {steps} step{'' if steps == 1 else 's'}")
+    return [find("W303", f"`{loop.name}` prefetches more than an epoch", labels, f"at most `prefetch {steps} batches` has an effect")]

@@ -1,0 +1,191 @@
+"""From the path of a pattern to a Workload with nothing left to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, cast
+
+from dliosim.language import checks, nouns, overrides
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, PatternError, did_you_mean, hints, mistake
+from dliosim.language.document import Block
+from dliosim.language.loader import Loader
+from dliosim.language.scope import Scope
+from dliosim.language.settings import Context, Settings
+from dliosim.language.verbs import Nouns, Verbs
+from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
+from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A workload, and the document it was made of."""
+
+    workload: Workload
+    context: Context
+    warnings: tuple[Diagnostic, ...]
+
+
+def compile_pattern(
+    path: Path, overrides: Sequence[tuple[str, str]], job: Job
+) -> tuple[Workload, tuple[Diagnostic, ...]]:
+    """The workload that a pattern file describes for a job, and the warnings about it.
+
+    `overrides` are the pairs of `-D name=value`. Raises PatternError with every mistake found.
+    """
+    compiled = compile_document(path, overrides, job)
+    return compiled.workload, compiled.warnings
+
+
+def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
+    """As `compile_pattern`, with the document for those who want to know where values come from."""
+    loader = Loader()
+    document = loader.load(path)
+    if not loader.found or document.workload is not None:
+        loader.found.extend(overrides.apply(document, given))
+    context = Context(document, Scope(document.params, job), loader.found)
+    for param in document.params.values():
+        try:
+            context.scope.check(param)
+        except Mistake as error:
+            context.report(error)
+    seed = _seed(context)
+    known = _nouns(context, seed, job)
+    verbs = Verbs(context, known)
+    body = verbs.all(document.verbs)
+    if not document.verbs and not loader.found:
+        here = document.workload.span if document.workload else document.source.span(0, 0)
+        hint = "add verbs, such as `prepare D` and `train { read D }`"
+        context.report(mistake("E003", "the pattern does nothing", here, "no verb follows", hint=hint))
+    expectations = tuple(
+        found for block in document.expects if (found := _expectation(context, block, verbs)) is not None
+    )
+    _unused(context)
+    diagnostics = _in_order(loader.found)
+    workload = document.workload
+    if workload is None or any(found.is_error for found in diagnostics):
+        raise PatternError(diagnostics)
+    title = workload.find("STRING")
+    made = Workload(
+        name=workload.children[0].text,
+        title=title.text[1:-1] if title is not None else "",
+        seed=seed,
+        job=job,
+        datasets=tuple(data for data in known.datasets.values() if data is not None and data.name in known.used),
+        checkpoints=tuple(kept for kept in known.checkpoints.values() if kept is not None and kept.name in known.used),
+        verbs=body,
+        expectations=expectations,
+        pattern=document.source.text,
+        overrides=tuple((name, value) for name, value in given),
+    )
+    return Compiled(made, context, tuple(diagnostics))
+
+
+def _seed(context: Context) -> int:
+    line = context.document.seed
+    if line is None:
+        return 0
+    try:
+        return context.scope.count(context.scope.phrase("count", line.phrase).only, 0, 2**63 - 1)
+    except Mistake as error:
+        context.report(error, line.phrase)
+        return 0
+
+
+def _nouns(context: Context, seed: int, job: Job) -> Nouns:
+    datasets: dict[str, Dataset | None] = {}
+    checkpoints: dict[str, Checkpoint | None] = {}
+    settings: dict[str, Settings] = {}
+    for name, block in context.document.nouns.items():
+        if block.kind == "access":
+            # Read for its mistakes; what it means depends on the loop that uses it.
+            nouns.access(Settings(context, block, block.settings), None)
+            continue
+        found = nouns.guarded_settings(context, block)
+        if found is None:
+            (datasets if block.kind == "dataset" else checkpoints)[name] = None  # type: ignore[index]
+            continue
+        settings[name] = found
+        if block.kind == "dataset":
+            datasets[name] = nouns.dataset(found, seed, job.ranks)
+        else:
+            checkpoints[name] = built = nouns.checkpoint(found, seed, job.ranks)
+            if built is not None:
+                checks.checkpoint(found, built)
+    return Nouns(datasets, checkpoints, settings)
+
+
+_FIGURES = {"utilization": (RATIO, COUNT), "throughput": (RATE, FREQUENCY), "p99": (TIME,)}
+
+
+def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | None:
+    figure = block.header["FIGURE"].text
+    name = block.header.get("NAME")
+    try:
+        value = context.scope.value(block.header["value"])
+        if value.dimension not in _FIGURES[figure]:
+            needed = " or ".join(str(dimension) for dimension in _FIGURES[figure] if dimension != COUNT)
+            raise mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, f"this is {value.dimension}")
+        if value.amount <= 0 or (figure == "utilization" and value.amount > 1):
+            bounds = "0 % to 100 %" if figure == "utilization" else "must be above 0"
+            raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
+        loop = _expected_loop(context, block, verbs)
+    except Mistake as error:
+        context.report(error)
+        return None
+    unit = {RATIO: "ratio", COUNT: "ratio", RATE: "B/s", FREQUENCY: "samples/s", TIME: "s"}[value.dimension]
+    bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
+    text = " ".join(block.place.text.split())
+    if name is None:
+        text = text.replace(figure, f"{figure} of {loop}", 1)
+    amount = float(Fraction(value.amount))
+    return Expectation(
+        cast(Literal["utilization", "throughput", "p99"], figure), loop, bound, amount,
+        cast(Literal["ratio", "B/s", "samples/s", "s"], unit), text,
+    )  # fmt: skip
+
+
+def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
+    names = [verb.name for verb in context.document.walk() if verb.kind in ("train", "evaluate", "infer")]
+    listed = f"loops here: {', '.join(names) or 'none'}"
+    name = block.header.get("NAME")
+    if name is None:
+        if len(names) != 1:
+            raise mistake("E003", "say of which loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
+        return names[0]
+    if name.text not in names:
+        hint = hints(did_you_mean(name.text, names), listed)
+        raise mistake("E101", f"unknown loop `{name.text}`", name.span, "not defined", hint=hint)
+    return name.text
+
+
+def _unused(context: Context) -> None:
+    document = context.document
+    for noun in document.nouns.values():
+        if noun.own and noun.name not in context.used:
+            label = Label(noun.place, "nothing refers to it")
+            context.found.append(Diagnostic("W302", f"{noun.kind} `{noun.name}` is never used", (label,)))
+    for param in document.params.values():
+        if param.own and param.name not in context.scope.used:
+            label = Label(param.place, "nothing refers to it")
+            context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (label,)))
+
+
+def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Each once, errors first, as they stand in the file."""
+    unique = list(dict.fromkeys(found))
+    files: list[str] = []
+    for diagnostic in unique:
+        for label in diagnostic.labels[:1]:
+            if label.span.source.name not in files:
+                files.append(label.span.source.name)
+
+    def key(diagnostic: Diagnostic) -> tuple[bool, int, int]:
+        if not diagnostic.labels:
+            return (not diagnostic.is_error, -1, 0)
+        span = diagnostic.labels[0].span
+        return (not diagnostic.is_error, files.index(span.source.name), span.start)
+
+    return sorted(unique, key=key)

@@ -1,0 +1,156 @@
+"""A user's mistakes as values: collected, shown together, each with the user's own lines and a caret."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.errors import DliosimError
+from dliosim.language.source import COMMAND_LINE, Source, Span
+
+_MAX_WIDTH: Final = 160  # columns of a shown line; longer ones are cut around the caret
+_RED, _YELLOW, _BLUE, _BOLD, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place, and what is to be said about it."""
+
+    span: Span
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: E and R codes are errors, W codes warnings. The first label is the place that is wrong.
+
+    `file` is shown where there is no place, because the file could not be read.
+    """
+
+    code: str
+    message: str
+    labels: tuple[Label, ...] = ()
+    help: tuple[str, ...] = ()
+    file: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it stops the run."""
+        return not self.code.startswith("W")
+
+
+class PatternError(DliosimError, ValueError):
+    """A pattern with mistakes; `diagnostics` has all of them, warnings included."""
+
+    exit_code = 2
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        first = next((found for found in self.diagnostics if found.is_error), self.diagnostics[0])
+        super().__init__(first.message, first.code)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.diagnostics,))
+
+    def __str__(self) -> str:
+        return render(self.diagnostics, colour=False)
+
+
+class Mistake(Exception):
+    """Raised inside the compiler for one diagnostic, caught at the next statement."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+def mistake(code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = "") -> Mistake:
+    """A Mistake at `span`, with further places and a help line."""
+    return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else ()))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`did you mean `x`?`, or an empty text where nothing known is near."""
+    near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def hints(*texts: str) -> str:
+    """The texts that are not empty, joined to one help line."""
+    return " ".join(text for text in texts if text)
+
+
+def render(diagnostics: Iterable[Diagnostic], colour: bool) -> str:
+    """All diagnostics as a terminal shows them, an empty line between two."""
+    return "\n".join(_render(found, colour) for found in diagnostics)
+
+
+def _render(found: Diagnostic, colour: bool) -> str:
+    def paint(style: str, text: str) -> str:
+        return f"{style}{text}{_PLAIN}" if colour and text else text
+
+    strong = _RED if found.is_error else _YELLOW
+    word = "error" if found.is_error else "warning"
+    lines = [paint(strong, f"{word}[{found.code}]") + paint(_BOLD, f": {_printable(found.message)}")]
+    numbers = [label.span.source.position(label.span.start)[0] for label in found.labels if _has_lines(label.span.source)]
+    gutter = len(str(max(numbers, default=1)))
+    bar = paint(_BLUE, f"{' ' * gutter} |")
+    if not found.labels and found.file:
+        lines.append(f"{' ' * gutter}{paint(_BLUE, '-->')} {_printable(found.file)}")
+    for number, (source, labels) in enumerate(_by_source(found.labels)):
+        arrow = "-->" if number == 0 else ":::"
+        lines.append(f"{' ' * gutter}{paint(_BLUE, arrow)} {_place(labels[0].span)}")
+        lines.append(bar)
+        shown = 0
+        for label in sorted(labels, key=lambda label: label.span.start):
+            line, column = source.position(label.span.start)
+            text, column = _window(source.line(line), column)
+            if line != shown:
+                head = f"{line:>{gutter}} |" if _has_lines(source) else f"{' ' * gutter} |"
+                lines.append(f"{paint(_BLUE, head)} {text}".rstrip())
+                shown = line
+            primary = label is found.labels[0]
+            width = max(1, min(label.span.end - label.span.start, len(text) - column + 1))
+            mark = ("^" if primary else "-") * width + (f" {_printable(label.text)}" if label.text else "")
+            lines.append(f"{bar} {' ' * (column - 1)}{paint(strong if primary else _BLUE, mark)}")
+        lines.append(bar)
+    for text in found.help:
+        lines.append(f"{' ' * gutter} {paint(_BLUE, '=')} help: {_printable(text)}")
+    return "\n".join(lines) + "\n"
+
+
+def _has_lines(source: Source) -> bool:
+    return source.name != COMMAND_LINE
+
+
+def _by_source(labels: Sequence[Label]) -> list[tuple[Source, list[Label]]]:
+    groups: list[tuple[Source, list[Label]]] = []
+    for label in labels:
+        for source, members in groups:
+            if source is label.span.source:
+                members.append(label)
+                break
+        else:
+            groups.append((label.span.source, [label]))
+    return groups
+
+
+def _place(span: Span) -> str:
+    if not _has_lines(span.source):
+        return COMMAND_LINE
+    line, column = span.source.position(span.start)
+    return f"{_printable(span.source.name)}:{line}:{column}"
+
+
+def _printable(text: str) -> str:
+    # A pattern may come from anyone: nothing of it may steer the terminal.
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text.replace("\t", " "))
+
+
+def _window(text: str, column: int) -> tuple[str, int]:
+    if len(text) > _MAX_WIDTH:
+        start = max(0, column - _MAX_WIDTH // 2)
+        text, column = ("\u2026" if start else "") + text[start : start + _MAX_WIDTH], column - start + (1 if start else 0)
+    return _printable(text), column

@@ -1,0 +1,115 @@
+"""A document: the blocks and parameters of a pattern with their settings, nothing evaluated yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dliosim.language import vocabulary
+from dliosim.language.parser import Node
+from dliosim.language.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of a block. `sub` tells repeated ones apart; its first member is what an override replaces."""
+
+    head: str
+    place: Span
+    phrase: Span
+    sub: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Block:
+    """A noun or a verb with its settings; `header` has what stands on its first line, by kind of node."""
+
+    kind: str
+    name: str
+    place: Span
+    header: dict[str, Node]
+    settings: list[Setting] = field(default_factory=list)
+    body: list[Block] = field(default_factory=list)
+    own: bool = True
+
+    @property
+    def title(self) -> str:
+        """How messages call it: `dataset universe`, `train`."""
+        return self.kind if self.name in ("", self.kind) else f"{self.kind} {self.name}"
+
+
+@dataclass(slots=True)
+class Param:
+    """A parameter: its default, the text that counts, and the domain; `own` where the main file defines it."""
+
+    name: str
+    place: Span
+    default: Span
+    value: Span
+    domain: Node | None
+    own: bool = True
+
+
+@dataclass(slots=True)
+class Document:
+    """All that a file says, with what it includes and extends merged in; nothing is evaluated yet."""
+
+    source: Source
+    workload: Node | None = None
+    seed: Setting | None = None
+    params: dict[str, Param] = field(default_factory=dict)
+    nouns: dict[str, Block] = field(default_factory=dict)
+    verbs: list[Block] = field(default_factory=list)
+    expects: list[Block] = field(default_factory=list)
+    sets: list[tuple[Span, Span]] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Block]:
+        """Every verb, those inside others too."""
+        yield from _walk(self.verbs)
+
+
+def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        yield from _walk(block.body)
+
+
+def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]:
+    """The settings of two blocks merged: those above replace those below of the same head and first sub-name."""
+    above = list(above)
+    replaced = {(setting.head, setting.sub[:1]) for setting in above}
+    if any((setting.head, setting.sub) == ("shuffle", ("off",)) for setting in above):
+        replaced |= {("shuffle", ("samples",)), ("shuffle", ("files",))}
+    elif any(setting.head == "shuffle" for setting in above):
+        replaced.add(("shuffle", ("off",)))
+    return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
+
+
+def setting_of(head: str, place: Span, phrase: Span) -> Setting:
+    """A setting with the words that tell it from others of its head."""
+    words = re.findall(r'"[^"]*"|\S+', phrase.text)
+    sub: tuple[str, ...] = ()
+    if head in vocabulary.REPEATED and words:
+        sub = (words[0],)
+        if head == "checkpoint":
+            sub = (words[0], words[-1].rstrip("s"))
+        elif head == "shuffle":
+            sub = ("samples" if words[0] == "sample" else "files" if words[0] == "file" else words[0],)
+    return Setting(head, place, phrase, sub)
+
+
+def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | None:
+    """The head that a statement begins with, its place, and the place of the rest; None where it is no known one."""
+    for head in sorted(heads, key=len, reverse=True):
+        found = re.match(r"\s+".join(head.split()) + r"(?![\w-])", span.text)
+        if found:
+            cut = span.start + found.end()
+            return head, Span(span.source, span.start, cut), Span(span.source, cut, span.end).stripped()
+    return None
+
+
+def first_word(span: Span) -> Span:
+    """The place of the first word of a statement."""
+    found = re.match(r"[\w.-]+|\S", span.text)
+    return Span(span.source, span.start, span.start + (found.end() if found else 0))

@@ -1,0 +1,340 @@
+"""Files to a document: statements are told apart, includes and extends followed, blocks merged."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dliosim.language import vocabulary
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.document import Block, Document, Param, Setting, first_word, overlay, setting_of, split_head
+from dliosim.language.parser import Node, parse
+from dliosim.language.source import Source, Span, Unreadable, read_source
+from dliosim.language.statements import Statement, split
+
+VERSIONS: Final = ("1",)
+_HEADER_KINDS: Final = {"NAME", "STRING", "from", "with", "AFRESH", "on_ranks", "FIGURE", "at_least", "at_most"}
+
+
+@dataclass(slots=True)
+class Loader:
+    """Collects mistakes in `found`; a statement that has one is left out."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+    _included: set[str] = field(default_factory=set)
+
+    def load(self, path: Path) -> Document:
+        """The document of the main file."""
+        try:
+            source = read_source(path, str(path))
+        except Unreadable as error:
+            self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=str(path)))
+            return Document(Source(str(path), ""))
+        document = self._file(source, (os.path.realpath(path),))
+        if document.workload is None and not self.found:
+            here = source.span(0, len(source.line(1)))
+            hint = 'add `workload NAME "what it does"` below it'
+            self.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
+        return document
+
+    def _file(self, source: Source, chain: tuple[str, ...], *, included: bool = False) -> Document:
+        reading = _Reading(self, Document(source), chain, included)
+        try:
+            statements = _versioned(source, split(source))
+        except Mistake as error:
+            self.found.append(error.diagnostic)
+            return reading.document
+        for statement in statements:
+            self.guarded(lambda statement=statement: reading.take(statement))  # type: ignore[misc]
+        return self._merged(reading.base, reading.document)
+
+    def guarded(self, action: Callable[[], None]) -> None:
+        """Do it, and collect its mistake if it makes one."""
+        try:
+            action()
+        except Mistake as error:
+            self.found.append(error.diagnostic)
+
+    def open(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
+        """The document of a file named by an include or extends line; None where it has been included before."""
+        name = os.path.join(os.path.dirname(quoted.source.name), quoted.text[1:-1])
+        try:
+            source = read_source(Path(name), name)
+        except Unreadable as error:
+            raise mistake("E103", f"cannot read {quoted.text}: {error}", quoted, f"looked for {name}") from None
+        real = os.path.realpath(name)
+        if real in chain:
+            members = [os.path.basename(member) for member in (*chain[chain.index(real) :], real)]
+            raise mistake("E103", "files that include each other", quoted, " -> ".join(members))
+        if included and real in self._included:
+            return None
+        self._included.add(real)
+        return self._file(source, (*chain, real), included=included)
+
+    def _merged(self, base: Document | None, own: Document) -> Document:
+        if base is not None:
+            self._merge_into(base, own)
+            base.source, base.sets = own.source, own.sets
+            own = base
+        placed: dict[str, Span] = {}
+        for name, value in own.sets:
+            param = own.params.get(name.text)
+            if param is None:
+                hint = did_you_mean(name.text, own.params)
+                self.found.append(mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
+            elif name.text in placed:
+                self.found.append(_twice("set", name.text, name, placed[name.text]).diagnostic)
+            elif param.own and param.place.source is own.source:
+                error = mistake("E102", f"`{name.text}` is a parameter of this file", name, "set again",
+                                more=[Label(param.place, "defined here")], hint="change its default instead")  # fmt: skip
+                self.found.append(error.diagnostic)
+            else:
+                param.value = value
+                placed[name.text] = name
+        own.sets = []
+        return own
+
+    def _merge_into(self, base: Document, own: Document) -> None:
+        base.workload, base.seed = own.workload or base.workload, own.seed or base.seed
+        for name, param in own.params.items():
+            if name in base.params:
+                hint = f"`set {name} = …` gives it another value"
+                self.found.append(_twice("parameter", name, param.place, base.params[name].place, hint).diagnostic)
+            base.params.setdefault(name, param)
+        for name, noun in own.nouns.items():
+            below = base.nouns.setdefault(name, noun)
+            if below is not noun and below.kind != noun.kind:
+                self.found.append(_twice(noun.kind, name, noun.place, below.place).diagnostic)
+            elif below is not noun:
+                _merge_block(below, noun)
+        for verb in own.verbs:
+            same = (block for block in base.walk() if (block.kind, block.name) == (verb.kind, verb.name))
+            match = next(same, None) if verb.name else None
+            if match is None or verb.kind in ("save", "restore"):
+                base.verbs.append(verb)
+            else:
+                _merge_block(match, verb)
+        replaced = {expect.name for expect in own.expects}
+        base.expects = [expect for expect in base.expects if expect.name not in replaced] + own.expects
+
+
+def _merge_block(below: Block, above: Block) -> None:
+    below.header.update(above.header)
+    below.settings = overlay(below.settings, above.settings)
+    for block in above.body:
+        match = next((inner for inner in below.body if (inner.kind, inner.name) == (block.kind, block.name)), None)
+        if match is None or not block.name:
+            below.body.append(block)
+        else:
+            _merge_block(match, block)
+
+
+def _twice(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
+    return mistake("E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint)
+
+
+def _versioned(source: Source, statements: list[Statement]) -> list[Statement]:
+    known = f"versions known: {', '.join(VERSIONS)}"
+    if not statements:
+        raise mistake("E005", "the file is empty", source.span(0, 0), "expected `dlio 1`", hint=known)
+    head = split_head(statements[0].span, ["dlio"])
+    if head is None:
+        word = first_word(statements[0].span)
+        raise mistake("E005", "the first statement must be `dlio 1`", word, "expected `dlio 1`", hint=known)
+    if head[2].text not in VERSIONS:
+        shown = head[2] if head[2].text else head[1]
+        raise mistake("E005", f"unknown language version `{head[2].text}`", shown, "not a version", hint=known)
+    return statements[1:]
+
+
+# ---- one file -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file being read: its own document, and the one it extends."""
+
+    loader: Loader
+    document: Document
+    chain: tuple[str, ...]
+    included: bool
+    base: Document | None = None
+    names: Counter[str] = field(default_factory=Counter)
+    loops: dict[str, Span] = field(default_factory=dict)
+
+    def take(self, statement: Statement) -> None:
+        head, place, phrase = _known(statement, vocabulary.STATEMENTS, "")
+        if self.included and head not in vocabulary.INCLUDABLE:
+            hint = "an included file may have param, dataset, checkpoint, access and include; `extends` takes a workload"
+            raise mistake("E103", f"an included file has a `{head}` line", place, "not a noun", hint=hint)
+        _check_block(statement, head, place)
+        if head in vocabulary.VERBS:
+            self.document.verbs.append(self._verb(statement, head, place, phrase))
+        elif head in vocabulary.NOUNS:
+            self._noun(statement, head, phrase)
+        elif head in ("include", "extends"):
+            self._follow(head, place, parse("file", phrase))
+        else:
+            self._line(head, place, phrase)
+
+    def _line(self, head: str, place: Span, phrase: Span) -> None:
+        document = self.document
+        if head == "dlio":
+            raise _twice("statement", "dlio", place, document.source.span(0, 0))
+        if head == "seed":
+            if document.seed is not None:
+                raise _twice("setting", "seed", place, document.seed.place)
+            document.seed = Setting("seed", place, phrase)
+            return
+        node = parse(vocabulary.STATEMENTS[head], phrase)
+        if head == "workload":
+            if document.workload is not None:
+                raise _twice("statement", "workload", place, document.workload.span)
+            document.workload = node
+        elif head == "set":
+            document.sets.append((node.children[0].span, node.children[1].span))
+        elif head == "param":
+            name, value = node.children[:2]
+            domain = next((child for child in node.children if child.kind in ("one_of", "between")), None)
+            if name.text in document.params:
+                raise _twice("parameter", name.text, name.span, document.params[name.text].place)
+            if name.text in ("ranks", "nodes", "ranks_per_node"):
+                raise mistake("E102", f"`${name.text}` is built in", name.span, "choose another name")
+            own = not self.included
+            document.params[name.text] = Param(name.text, name.span, value.span, value.span, domain, own)
+        else:
+            header = _header(node)
+            loop = header["NAME"].text if "NAME" in header else ""
+            block = Block("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
+            for other in document.expects:
+                if other.name == block.name and set(other.header) == set(header):
+                    raise _twice("statement", f"expect {block.name}", phrase, other.place)
+            document.expects.append(block)
+
+    def _follow(self, head: str, place: Span, node: Node) -> None:
+        if head == "extends":
+            if self.base is not None:
+                raise _twice("statement", "extends", place, self.base.source.span(0, 0))
+            self.base = self.loader.open(node.only.span, self.chain, included=False)
+            for param in self.base.params.values() if self.base else ():
+                param.own = False
+            for block in (*self.base.nouns.values(), *self.base.walk()) if self.base else ():
+                block.own = False
+            return
+        found = self.loader.open(node.only.span, self.chain, included=True)
+        if found is None:
+            return
+        for name, param in found.params.items():
+            if name in self.document.params:
+                raise _twice("parameter", name, self.document.params[name].place, param.place)
+            self.document.params[name] = param
+        for name, noun in found.nouns.items():
+            if name in self.document.nouns:
+                raise _twice(noun.kind, name, self.document.nouns[name].place, noun.place)
+            self.document.nouns[name] = noun
+
+    def _noun(self, statement: Statement, head: str, phrase: Span) -> None:
+        header = _header(parse(head, phrase))
+        name = header["NAME"]
+        block = Block(head, name.text, name.span, header, own=not self.included)
+        if name.text in self.document.nouns:
+            raise _twice(head, name.text, name.span, self.document.nouns[name.text].place)
+        self.document.nouns[name.text] = block
+        self._settings(block, statement)
+
+    def _verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> Block:
+        rule = vocabulary.VERBS.get(head, head)
+        # What a parameter may give (`pause $gap`) is read when it is evaluated.
+        header = {"phrase": Node("phrase", phrase)} if rule in ("quantity", "count") else _header(parse(rule, phrase))
+        if "on_ranks" in header:
+            raise reserved("on", header["on_ranks"].span)
+        name = header["NAME"].text if "NAME" in header else ""
+        if head in vocabulary.LOOPS and not name:
+            self.names[head] += 1
+            name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
+        if head in vocabulary.LOOPS:
+            if name in self.loops:
+                raise _twice("loop", name, header["NAME"].span if "NAME" in header else place, self.loops[name])
+            self.loops[name] = place
+        block = Block(head, name, place, header)
+        if head == "repeat":
+            for inner in statement.body or ():
+                self.loader.guarded(lambda inner=inner: self._repeated(block, inner))  # type: ignore[misc]
+        else:
+            self._settings(block, statement)
+        return block
+
+    def _repeated(self, block: Block, statement: Statement) -> None:
+        head, place, phrase = _known(statement, vocabulary.VERBS, "repeat")
+        _check_block(statement, head, place)
+        block.body.append(self._verb(statement, head, place, phrase))
+
+    def _settings(self, block: Block, statement: Statement) -> None:
+        for line in statement.body or ():
+            self.loader.guarded(lambda line=line: self._setting(block, line))  # type: ignore[misc]
+
+    def _setting(self, block: Block, line: Statement) -> None:
+        known: dict[str, str] = dict(vocabulary.SETTINGS[block.kind])
+        if block.kind == "train":
+            known["evaluate"] = "evaluate"
+        head, place, phrase = _known(line, known, block.kind)
+        if head == "evaluate":
+            _check_block(line, head, place)
+            block.body.append(self._verb(line, head, place, phrase))
+            return
+        if line.opened is not None:
+            raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
+        setting = setting_of(head, place, phrase)
+        for other in block.settings:
+            if (other.head, other.sub) == (setting.head, setting.sub):
+                raise _twice("setting", " ".join((head, *setting.sub)), place, other.place)
+        block.settings.append(setting)
+
+
+def reserved(word: str, span: Span) -> Mistake:
+    """A word that is kept for later."""
+    return mistake("E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1")
+
+
+def _known(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:
+    found = split_head(statement.span, known)
+    if found is not None:
+        return found
+    word = first_word(statement.span)
+    if word.text in vocabulary.RESERVED:
+        raise reserved(word.text, word)
+    elsewhere = split_head(statement.span, {head for settings in vocabulary.SETTINGS.values() for head in settings})
+    if elsewhere is not None and kind != "repeat":
+        raise not_taken(elsewhere[0], kind, elsewhere[1])
+    raise unknown_setting(word, kind, known)
+
+
+def unknown_setting(word: Span, kind: str, known: dict[str, str]) -> Mistake:
+    """E001, with what is valid there."""
+    what = "setting" if kind and kind != "repeat" else "statement"
+    where = f" in `{kind}`" if kind else ""
+    listed = f"{what}s here: {', '.join(sorted(known))}"
+    message = f"unknown {what} `{word.text}`{where}"
+    return mistake("E001", message, word, f"not a {what}", hint=hints(did_you_mean(word.text, known), listed))
+
+
+def not_taken(head: str, kind: str, place: Span) -> Mistake:
+    """E210: a setting, but of others."""
+    homes = ", ".join(f"`{home}`" for home in vocabulary.homes(head))
+    where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
+    return mistake("E210", where, place, "not taken here", hint=f"`{head}` is a setting of {homes}")
+
+
+def _check_block(statement: Statement, head: str, place: Span) -> None:
+    if head in vocabulary.MUST_OPEN and statement.opened is None:
+        raise mistake("E003", f"`{head}` needs a block", statement.span.after(), "expected `{`")
+    if head not in vocabulary.MAY_OPEN and statement.opened is not None:
+        raise mistake("E003", f"`{head}` takes no block", statement.opened, "expected the end of the line")
+
+
+def _header(node: Node) -> dict[str, Node]:
+    return {child.kind if child.kind in _HEADER_KINDS else "value": child for child in node.children}

@@ -1,0 +1,78 @@
+"""`-D name=value` and `-D block.setting=phrase` applied to a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dliosim.language import vocabulary
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.document import Block, Document, Setting, overlay, setting_of
+from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, Source, Span
+
+
+def apply(document: Document, overrides: Sequence[tuple[str, str]]) -> list[Diagnostic]:
+    """Put every override in its place; what names nothing comes back as a diagnostic."""
+    found: list[Diagnostic] = []
+    given: dict[tuple[str, ...], Span] = {}
+    for name, value in overrides:
+        source = Source(COMMAND_LINE, f"-D {name}={value}")
+        place = source.span(3, 3 + len(name))
+        phrase = source.span(4 + len(name), len(source.text)).stripped()
+        try:
+            if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
+                raise mistake("E003", "an override of more than one line", source.span(0, 2))
+            _apply(document, name.strip(), place, phrase, given)
+        except Mistake as error:
+            found.append(error.diagnostic)
+    return found
+
+
+def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict[tuple[str, ...], Span]) -> None:
+    block_name, dot, head = (part.strip() for part in name.partition("."))
+    head = " ".join(head.split())
+    setting = setting_of(head or name, place, phrase)
+    key = (name, *setting.sub)
+    if key in given:
+        first = Label(given[key], "first here")
+        raise mistake("E102", f"`-D {name}` is given twice", place, "again here", more=[first])
+    given[key] = place
+    if dot:
+        _override_setting(document, block_name, setting)
+    elif name in document.params:
+        document.params[name].value = phrase
+    elif name == "seed":
+        document.seed = Setting("seed", place, phrase)
+    else:
+        known = [*document.params, "seed"]
+        hint = hints(did_you_mean(name, known), f"parameters here: {', '.join(sorted(document.params)) or 'none'}")
+        raise mistake("E105", f"`-D {name}` names nothing", place, "no parameter of this name", hint=hint)
+
+
+def _override_setting(document: Document, name: str, setting: Setting) -> None:
+    named = _blocks(document)
+    blocks = named.get(name, [])
+    if not blocks:
+        hint = hints(did_you_mean(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
+        raise mistake("E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint)
+    taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
+    if not taking:
+        known = vocabulary.SETTINGS[blocks[0].kind]
+        hint = hints(did_you_mean(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
+        raise mistake("E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint)
+    if len({block.kind for block in taking}) > 1:
+        kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
+        hint = "give one of them another name"
+        raise mistake("E105", f"`-D {name}.{setting.head}` could mean {kinds}", setting.place, "two blocks", hint=hint)
+    for block in taking:
+        block.settings = overlay(block.settings, [setting])
+
+
+def _blocks(document: Document) -> dict[str, list[Block]]:
+    named: dict[str, list[Block]] = {}
+    for block in (*document.nouns.values(), *document.walk()):
+        if block.kind == "prepare":
+            named.setdefault("prepare", []).append(block)
+            named.setdefault(f"prepare {block.name}", []).append(block)
+        elif block.kind in vocabulary.SETTINGS:
+            named.setdefault(block.name, []).append(block)
+    return named

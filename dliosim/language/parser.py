@@ -1,0 +1,180 @@
+"""Phrases to nodes: the lark parser behind a small tree that knows its places in the source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from dliosim.language.build import GRAMMAR, TABLES, identity, options
+from dliosim.language.diagnostics import Mistake, did_you_mean, hints, mistake
+from dliosim.language.source import MAX_LINE_LENGTH, Span
+from dliosim.units import UNITS
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+MAX_PARENTHESES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A rule of the grammar that matched, or a token (in capitals) with no children."""
+
+    kind: str
+    span: Span
+    children: tuple[Node, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The source text."""
+        return self.span.text
+
+    def find(self, kind: str) -> Node | None:
+        """The first child of a kind."""
+        return next((child for child in self.children if child.kind == kind), None)
+
+    def all(self, kind: str) -> list[Node]:
+        """The children of a kind."""
+        return [child for child in self.children if child.kind == kind]
+
+    @property
+    def only(self) -> Node:
+        """The one child."""
+        return self.children[0]
+
+
+def parse(rule: str, span: Span) -> Node:
+    """The phrase at `span` read by a start rule of the grammar; raises Mistake (E002, E003) where it is broken."""
+    from lark import UnexpectedInput
+
+    _bound(span)
+    try:
+        tree = _parser().parse(span.text, start=rule)
+    except UnexpectedInput as error:
+        raise _broken(rule, span, error) from None
+    return _node(tree, span)
+
+
+def _bound(span: Span) -> None:
+    """Keep what is hostile from the parser; with parentheses bounded, so is the depth of a tree."""
+    if len(span.text) > MAX_LINE_LENGTH:
+        raise mistake("E003", f"a phrase of more than {MAX_LINE_LENGTH} characters", Span(span.source, span.start, span.start + 1))
+    depth = 0
+    for position, letter in enumerate(span.text, span.start):
+        depth += (letter == "(") - (letter == ")")
+        if depth > MAX_PARENTHESES:
+            here = Span(span.source, position, position + 1)
+            raise mistake("E003", f"parentheses nested more than {MAX_PARENTHESES} deep", here)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = GRAMMAR.read_text(encoding="utf-8")
+    if TABLES.exists():
+        tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_with_int_keys)
+        if all(tables.get(key) == value for key, value in identity(grammar).items()):
+            return Lark._load_from_dict(tables["data"], tables["memo"])
+    return Lark(grammar, **options(grammar))
+
+
+def _with_int_keys(found: dict[str, Any]) -> dict[Any, Any]:
+    # JSON knows no keys but text; lark numbers states, tokens and rules.
+    return {int(key) if key.isdigit() else key: value for key, value in found.items()}
+
+
+def _node(tree: Tree[Token] | Token, phrase: Span) -> Node:
+    if isinstance(tree, str):
+        return Node(tree.type, _place(phrase, tree.start_pos, tree.end_pos))
+    children = tuple(_node(child, phrase) for child in tree.children)
+    start, end = (0, len(phrase.text)) if tree.meta.empty else (tree.meta.start_pos, tree.meta.end_pos)
+    return Node(str(tree.data), _place(phrase, start, end), children)
+
+
+def _place(phrase: Span, start: int | None, end: int | None) -> Span:
+    return Span(phrase.source, phrase.start + (start or 0), phrase.start + (end or 0)).stripped()
+
+
+# ---- what is wrong with a phrase ----------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
+_QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
+_SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
+_DESCRIBED: Final = {
+    "NAME": "a name", "STRING": "quoted text", "UNIT": "a unit", "PHRASE": "a value", "CHOICE": "a value",
+    "WORD": "a word", "DISTRIBUTION": "a distribution", "$END": "the end of the line", "_EQ": "`=`", "_COMMA": "`,`",
+    "_LPAR": "`(`",
+    "FIGURE": "`utilization`, `throughput` or `p99`", "_MPI_INDEPENDENT": "`mpi-independent`",
+    "_MPI_COLLECTIVE": "`mpi-collective`",
+}  # fmt: skip
+FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
+DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
+_AMBIGUOUS: Final = {
+    "m": "min (minutes), ms (milliseconds) or MB (10^6 bytes)",
+    "K": "kB (10^3 bytes) or KiB (2^10 bytes)",
+    "b": "B (bytes)",
+}
+_TIME_WORDS: Final = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "\u00b5s": "us", "\u03bcs": "us",
+    "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h", "hr": "h", "byte": "B", "bytes": "B",
+    "percent": "%",
+}  # fmt: skip
+
+
+def unit_hint(word: str) -> str:
+    """What an unknown unit may have meant, both readings spelled out."""
+    if word in _AMBIGUOUS:
+        return f"did you mean {_AMBIGUOUS[word]}?"
+    if word in _TIME_WORDS:
+        return f"did you mean {_TIME_WORDS[word]}?"
+    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE)
+    if found is None:
+        return hints(did_you_mean(word, UNITS), "units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, ns, us, ms, s, min, h, %")
+    letter, rate = found[1].upper(), "/s" if found[3] else ""
+    power = "KMGTP".index(letter) + 1
+    decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
+    binary = f"{letter}iB{rate} (2^{10 * power} bytes)"
+    return f"did you mean {binary}?" if found[2] else f"did you mean {decimal} or {binary}?"
+
+
+def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
+    offset = getattr(error, "pos_in_stream", None)
+    text = phrase.text
+    token = getattr(error, "token", None)
+    at_end = offset is None or (token is not None and token.type == "$END")
+    # The error's own list has whatever may follow anywhere in the grammar; this one is exact.
+    before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
+    before.exhaust_lexer()
+    expected = before.accepts()
+    if at_end:
+        return mistake("E003", "the phrase ends too early", phrase.after() if text else phrase, _expected(expected))
+    found = _WORD.match(text, offset)
+    word = found[0] if found else text[offset:]
+    here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
+    wanted = [name.strip("_").lower() for name in expected if re.fullmatch(r"_?[A-Z]+", name)]
+    keyword = did_you_mean(word, (name for name in wanted if name not in ("name", "word", "unit", "number")))
+    if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
+        return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
+    if "FUNCTION" in expected:
+        known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
+        keyword = keyword or did_you_mean(word, known)
+        if not keyword and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word):
+            keyword = "parameters are written with a `$`"
+    message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
+    return mistake("E003", message, here, _expected(expected), hint=keyword)
+
+
+def _expected(names: Iterable[str]) -> str:
+    names = set(names)
+    words = {_DESCRIBED.get(name, f"`{name.strip('_').lower()}`") for name in names - _QUANTITY - _SILENT}
+    if names >= {"NUMBER", "PARAM"}:
+        words.add("a quantity")
+    ordered = sorted(words, key=lambda word: (word == "the end of the line", not word.startswith("`"), word))
+    if not ordered:
+        return ""
+    return f"expected {', '.join(ordered[:-1])} or {ordered[-1]}" if len(ordered) > 1 else f"expected {ordered[0]}"

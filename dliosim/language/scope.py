@@ -1,0 +1,365 @@
+"""Names and values: parameters, built-ins, and expressions with dimensions, all in exact fractions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from dliosim.language.diagnostics import Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.document import Param
+from dliosim.language.parser import DISTRIBUTIONS, Node, parse
+from dliosim.language.source import Span
+from dliosim.model import Distribution, Job, constant
+from dliosim.units import COUNT, RATIO, SIZE, TIME, UNITS, Dimension, format_bytes, number
+
+MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
+MAX_SIZE: Final = 2**60
+MAX_COUNT: Final = 2**48
+MAX_SECONDS: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An exact value, in bytes or seconds or plain, and where it came from."""
+
+    amount: Fraction
+    dimension: Dimension
+    span: Span
+
+    def __str__(self) -> str:
+        return show(self.amount, self.dimension)
+
+
+def show(amount: Fraction, dimension: Dimension) -> str:
+    """A value as a person would write it."""
+    if dimension == SIZE and amount.denominator == 1 and amount >= 0:
+        return format_bytes(int(amount))
+    if dimension == RATIO:
+        return f"{float(amount * 100):g} %"
+    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{_as_float(amount):g}"
+    return text + {SIZE: " B", TIME: " s"}.get(dimension, "")
+
+
+@dataclass(slots=True)
+class Scope:
+    """Looks names up and evaluates; `used` has the parameters that anything asked for."""
+
+    params: Mapping[str, Param]
+    job: Job
+    used: set[str] = field(default_factory=set)
+    _values: dict[str, Value] = field(default_factory=dict)
+    _active: list[str] = field(default_factory=list)
+
+    # ---- phrases --------------------------------------------------------------------------------------------------
+
+    def phrase(self, rule: str, span: Span) -> Node:
+        """The phrase read by a rule; `$name` alone stands for the text of that parameter, read by the same rule."""
+        if re.fullmatch(r"\$\w+", span.text, re.ASCII) and span.text[1:] not in self._builtins():
+            return self._inside(span, lambda value: self.phrase(rule, value))
+        return parse(rule, span)
+
+    def _inside(self, reference: Span, read: Callable[[Span], Node]) -> Node:
+        param = self._param(reference)
+        if param.name in self._active:
+            raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
+        self._active.append(param.name)
+        try:
+            return read(param.value)
+        finally:
+            self._active.pop()
+
+    def _param(self, reference: Span) -> Param:
+        name = reference.text[1:]
+        self.used.add(name)
+        if name not in self.params:
+            known = [*self.params, *self._builtins()]
+            listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
+            near = did_you_mean(name, known).replace("`", "`$", 1)
+            raise mistake("E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed))
+        return self.params[name]
+
+    def _builtins(self) -> dict[str, int]:
+        job = self.job
+        return {"ranks": job.ranks, "nodes": job.nodes, "ranks_per_node": job.ranks_per_node}
+
+    # ---- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Value:
+        """The value of an expression; Mistake (E101, E111, E113) where it has none."""
+        found = _OPERATIONS[node.kind](self, node)
+        if max(found.amount.numerator.bit_length(), found.amount.denominator.bit_length()) > MAX_BITS:
+            raise mistake("E113", "a number too large to work with", node.span, f"over {MAX_BITS} bits")
+        return found
+
+    def _number(self, node: Node) -> Value:
+        try:
+            amount = number(node.children[0].text)
+        except ValueError as error:
+            raise mistake("E113", "a number too large to read", node.span, str(error)) from None
+        factor, dimension = UNITS[node.children[1].text] if len(node.children) > 1 else (Fraction(1), COUNT)
+        return Value(amount * factor, dimension, node.span)
+
+    def _reference(self, node: Node) -> Value:
+        name = node.text[1:]
+        if name in self._builtins():
+            return Value(Fraction(self._builtins()[name]), COUNT, node.span)
+        if name not in self._values:
+            param = self._param(node.span)
+            try:
+                tree = self._inside(node.span, lambda value: Node("", value, (parse("sum", value),)))
+            except Mistake as error:
+                if error.diagnostic.code != "E003":
+                    raise
+                raise mistake(
+                    "E111", f"`{node.text}` is not a quantity", node.span, "a quantity is needed here",
+                    more=[Label(param.value, "its value")],
+                ) from None  # fmt: skip
+            self._active.append(name)
+            try:
+                self._values[name] = self.value(tree.only)
+            finally:
+                self._active.pop()
+        self.used.add(name)
+        found = self._values[name]
+        return Value(found.amount, found.dimension, node.span)
+
+    def _negative(self, node: Node) -> Value:
+        inner = self.value(node.children[1])
+        return Value(-inner.amount, inner.dimension, node.span)
+
+    def _sum(self, node: Node) -> Value:
+        total = self.value(node.children[0])
+        for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
+            term = self.value(operand)
+            if term.dimension != total.dimension:
+                what = "add" if operator.kind == "PLUS" else "subtract"
+                raise _unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
+            sign = 1 if operator.kind == "PLUS" else -1
+            total = self._bounded(Value(total.amount + sign * term.amount, total.dimension, _join(total.span, term.span)))
+        return total
+
+    def _product(self, node: Node) -> Value:
+        total = self.value(node.children[0])
+        for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
+            factor = self.value(operand)
+            span = _join(total.span, factor.span)
+            if operator.kind == "STAR":
+                amount, power = total.amount * factor.amount, 1
+            elif factor.amount == 0:
+                raise mistake("E113", "division by zero", factor.span, "this is 0")
+            else:
+                amount, power = total.amount / factor.amount, -1
+            total = self._bounded(Value(amount, _combined(total.dimension, factor.dimension, power), span))
+        return total
+
+    def _bounded(self, value: Value) -> Value:
+        if max(value.amount.numerator.bit_length(), value.amount.denominator.bit_length()) > MAX_BITS:
+            raise mistake("E113", "a number too large to work with", value.span, f"over {MAX_BITS} bits")
+        return value
+
+    def _call(self, node: Node) -> Value:
+        name, operands = node.children[0].text, [self.value(child) for child in node.children[1:]]
+        first = operands[0]
+        if name in ("min", "max"):
+            for operand in operands[1:]:
+                if operand.dimension != first.dimension:
+                    raise _unlike(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
+            amounts = [operand.amount for operand in operands]
+            return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
+        if len(operands) != 1:
+            raise mistake("E003", f"`{name}` takes one value, not {len(operands)}", node.span)
+        if name == "log2":
+            if first.dimension != COUNT:
+                raise mistake("E111", f"`log2` of {first.dimension}", first.span, "a count is needed here")
+            if first.amount <= 0:
+                raise mistake("E113", f"`log2` of {first}", first.span, "must be above 0")
+            return Value(_log2(first.amount), COUNT, node.span)
+        if first.dimension not in (COUNT, SIZE):
+            raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
+        return Value(Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)), first.dimension, node.span)
+
+    # ---- what settings need ---------------------------------------------------------------------------------------
+
+    def of(self, node: Node, dimension: Dimension) -> Value:
+        """A value of the dimension that a setting needs; E111 otherwise."""
+        found = self.value(node)
+        if found.dimension != dimension:
+            label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
+            raise mistake("E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=_unit_help(dimension))
+        return found
+
+    def count(self, node: Node, low: int = 1, high: int = MAX_COUNT) -> int:
+        """A whole number in [low, high]; E111, E112, E113 otherwise."""
+        return _whole(self.of(node, COUNT), low, high)
+
+    def size(self, node: Node, low: int = 0, high: int = MAX_SIZE) -> int:
+        """Whole bytes in [low, high]."""
+        return _whole(self.of(node, SIZE), low, high)
+
+    def seconds(self, node: Node, low: float = 0.0) -> float:
+        """Seconds, at least `low`."""
+        found = self.of(node, TIME)
+        if not low <= found.amount <= MAX_SECONDS:
+            raise mistake("E113", f"{found} is out of range", found.span, f"{low:g} s to {MAX_SECONDS:_} s")
+        return float(found.amount)
+
+    def quantity(self, node: Node, dimension: Dimension) -> Distribution:
+        """The `quantity` node of a setting: a value or a distribution, clipped or not."""
+        source, clip = node.children[0], node.find("clip")
+        if source.kind == "param_ref" and source.text[1:] not in self._builtins():
+            inner = self._inside(source.span, lambda value: parse("quantity", value))
+            if inner.children[0].kind == "distribution" or inner.find("clip"):
+                if clip and inner.find("clip"):
+                    raise mistake("E003", f"`{source.text}` is clipped already", clip.span)
+                return self._distribution(inner.children[0], inner.find("clip") or clip, dimension)
+        return self._distribution(source, clip, dimension)
+
+    def _distribution(self, node: Node, clip: Node | None, dimension: Dimension) -> Distribution:
+        low: float | None = None
+        high: float | None = None
+        if clip is not None:
+            bounds = [self._parameter(child, dimension) for child in clip.children]
+            if bounds[0].amount > bounds[1].amount:
+                raise mistake("E113", f"clipped to {bounds[0]} and {bounds[1]}", clip.span, "the first is larger")
+            low, high = float(bounds[0].amount), float(bounds[1].amount)
+        if node.kind != "distribution":
+            value = self.of(node, dimension)
+            if dimension == SIZE:
+                _whole(value, 1, MAX_SIZE)
+            elif not 0 <= value.amount <= MAX_SECONDS:
+                raise mistake("E113", f"{value} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+            amount = float(value.amount)
+            return constant(max(low, min(high, amount)) if low is not None and high is not None else amount)
+        name, operands = node.children[0].text, [self._parameter(child, dimension) for child in node.children[1:]]
+        kind = next(kind for kind in DISTRIBUTIONS if kind == name)
+        names = _PARAMETERS[kind]
+        if len(operands) != len(names):
+            takes = f"{kind}({', '.join(names)})"
+            raise mistake("E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}")
+        if kind == "poisson" and dimension == TIME:
+            raise mistake("E111", "`poisson` draws counts, not times", node.span, "a time is needed here",
+                          hint="the time between random arrivals is `exponential(mean)`")  # fmt: skip
+        for what, operand in zip(names, operands, strict=True):
+            positive = what == "mean" and kind != "normal"
+            if operand.amount < 0 or (positive and operand.amount == 0):
+                rule = "must be above 0" if positive else "must not be negative"
+                raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
+        if kind == "uniform" and operands[0].amount > operands[1].amount:
+            raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
+        return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)  # type: ignore[arg-type]
+
+    def _parameter(self, node: Node, dimension: Dimension) -> Value:
+        found = self.of(node, dimension)
+        if abs(found.amount) > (MAX_SIZE if dimension == SIZE else MAX_SECONDS):
+            raise mistake("E113", f"{found} is out of range", found.span, "too large")
+        return found
+
+    # ---- parameters -----------------------------------------------------------------------------------------------
+
+    def check(self, param: Param) -> None:
+        """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
+        default, given = self._dimension(param.default), self._dimension(param.value)
+        if default is not None and given is not None and default != given:
+            raise mistake("E111", f"`{param.name}` is {default}, not {given}", param.value, f"this is {given}",
+                          more=[Label(param.default, f"the default is {default}")])  # fmt: skip
+        domain = param.domain
+        if domain is None:
+            return
+        if domain.kind == "one_of":
+            accepted = [" ".join(choice.text.split()) for choice in domain.children]
+            if " ".join(param.value.text.split()) not in accepted and not self._equal_to_any(param, domain):
+                hint = did_you_mean(param.value.text, accepted)
+                raise mistake("E113", f"`{param.name}` cannot be `{param.value.text}`", param.value, "not in the domain",
+                              more=[Label(domain.span, "the values it may have")], hint=hint)  # fmt: skip
+            return
+        low, high = (self.value(child) for child in domain.children)
+        found = self.value(parse("sum", param.value))
+        if found.dimension != low.dimension or low.dimension != high.dimension:
+            raise _unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
+        if not low.amount <= found.amount <= high.amount:
+            raise mistake("E113", f"`{param.name}` cannot be {found}", param.value, "not in the domain",
+                          more=[Label(domain.span, f"{low} to {high}")])  # fmt: skip
+
+    def _equal_to_any(self, param: Param, domain: Node) -> bool:
+        try:
+            found = self.value(parse("sum", param.value))
+            choices = [self.value(parse("sum", choice.span)) for choice in domain.children]
+        except Mistake:
+            return False
+        return any((choice.amount, choice.dimension) == (found.amount, found.dimension) for choice in choices)
+
+    def _dimension(self, span: Span) -> Dimension | None:
+        # None where the text is a phrase of another kind, or broken: the setting that uses it judges it then.
+        try:
+            node = parse("quantity", span).children[0]
+            return self.value(node.children[1] if node.kind == "distribution" else node).dimension
+        except Mistake:
+            return None
+
+
+_PARAMETERS: Final = {
+    "normal": ("mean", "stdev"),
+    "lognormal": ("mean", "stdev"),
+    "uniform": ("low", "high"),
+    "exponential": ("mean",),
+    "gamma": ("mean", "stdev"),
+    "poisson": ("mean",),
+}
+_OPERATIONS: Final[dict[str, Callable[[Scope, Node], Value]]] = {
+    "number": Scope._number,
+    "param_ref": Scope._reference,
+    "negative": Scope._negative,
+    "sum": Scope._sum,
+    "product": Scope._product,
+    "call": Scope._call,
+}
+
+
+def _combined(left: Dimension, right: Dimension, power: int) -> Dimension:
+    size, time = left.bytes + power * right.bytes, left.seconds + power * right.seconds
+    # A ratio of a ratio, or a part of one, is a ratio; a ratio of anything else is of that other kind.
+    ratio = left.ratio and right.ratio == (power == 1)
+    return Dimension(size, time, ratio and size == 0 and time == 0)
+
+
+def _whole(value: Value, low: int, high: int) -> int:
+    if value.amount.denominator != 1:
+        below, above = show(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
+        what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
+        nearest = f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
+        raise mistake("E112", f"{what}: {_as_float(value.amount):.10g}", value.span, what, hint=nearest)
+    if not low <= value.amount <= high:
+        bounds = f"{show(Fraction(low), value.dimension)} to {show(Fraction(high), value.dimension)}"
+        raise mistake("E113", f"{value} is out of range", value.span, bounds)
+    return int(value.amount)
+
+
+def _unlike(message: str, here: Value, other: Value) -> Mistake:
+    more = [Label(other.span, f"this is {other.dimension}")]
+    return mistake("E111", message, here.span, f"this is {here.dimension}", more=more)
+
+
+def _unit_help(dimension: Dimension) -> str:
+    return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(dimension, "")
+
+
+def _join(left: Span, right: Span) -> Span:
+    return Span(left.source, min(left.start, right.start), max(left.end, right.end)) if left.source is right.source else left
+
+
+def _log2(amount: Fraction) -> Fraction:
+    above, below = amount.numerator.bit_length() - 1, amount.denominator.bit_length() - 1
+    if amount == Fraction(1 << above, 1 << below):
+        return Fraction(above - below)
+    return Fraction(math.log2(amount.numerator) - math.log2(amount.denominator))
+
+
+def _as_float(amount: Fraction) -> float:
+    try:
+        return float(amount)
+    except OverflowError:
+        return math.inf if amount > 0 else -math.inf

@@ -1,0 +1,272 @@
+"""Verbs and loops: blocks to the dataclasses of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+from dliosim.language import checks, vocabulary
+from dliosim.language.diagnostics import Label, Mistake, mistake
+from dliosim.language.document import Block, Setting
+from dliosim.language.nouns import access, with_access
+from dliosim.language.parser import Node
+from dliosim.language.settings import Context, Settings, warn_if_not_positive
+from dliosim.model import (
+    Arrivals,
+    Barrier,
+    Cadence,
+    Checkpoint,
+    Compute,
+    Dataset,
+    Distribution,
+    DropCaches,
+    Evaluation,
+    Layout,
+    Loop,
+    Pause,
+    Prepare,
+    Repeat,
+    Restore,
+    Save,
+    Shuffle,
+    Sync,
+    Verb,
+    constant,
+)
+from dliosim.units import TIME
+
+
+@dataclass(slots=True)
+class Nouns:
+    """What verbs refer to: the model of each noun (None where it is broken) and its settings; and which are used."""
+
+    datasets: Mapping[str, Dataset | None]
+    checkpoints: Mapping[str, Checkpoint | None]
+    settings: Mapping[str, Settings]
+    used: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Verbs:
+    """Compiles verbs in order."""
+
+    context: Context
+    nouns: Nouns
+    loops: dict[str, Loop] = field(default_factory=dict)
+
+    def all(self, blocks: list[Block]) -> tuple[Verb, ...]:
+        """The verbs of a file or of a `repeat`; those with mistakes are left out."""
+        verbs: list[Verb] = []
+        for block in blocks:
+            try:
+                verb = self._verb(block)
+            except Mistake as error:
+                self.context.report(error)
+                continue
+            if verb is not None:
+                verbs.append(verb)
+        return tuple(verbs)
+
+    def _verb(self, block: Block) -> Verb | None:
+        if block.kind in vocabulary.LOOPS:
+            return self._loop(block)
+        if block.kind == "prepare":
+            return self._prepare(block)
+        if block.kind == "barrier":
+            return Barrier()
+        if block.kind == "drop caches":
+            return DropCaches()
+        if block.kind in ("save", "restore"):
+            name = self._checkpoint(block.header["NAME"])
+            if block.kind == "save":
+                return Save(name)
+            by = block.header.get("value")
+            return Restore(name, None if by is None else self.context.scope.count(by))
+        phrase = block.header["phrase"].span
+        try:
+            if block.kind == "repeat":
+                count = self.context.scope.count(self.context.scope.phrase("count", phrase).only)
+            else:
+                return self._pause(block)
+        except Mistake as error:
+            self.context.report(error, phrase)
+            count = 1
+            if block.kind == "pause":
+                return None
+        return Repeat(count, self.all(block.body))
+
+    def _pause(self, block: Block) -> Verb:
+        place = block.header["phrase"].span
+        time = self.context.scope.quantity(self.context.scope.phrase("quantity", place), TIME)
+        block.settings = [Setting("pause", block.place, place)]
+        warn_if_not_positive(Settings(self.context, block, block.settings), "pause", time)
+        return Pause(time)
+
+    def _dataset(self, name: Node) -> Dataset | None:
+        self.context.noun(name, "dataset")
+        self.nouns.used.add(name.text)
+        return self.nouns.datasets.get(name.text)
+
+    def _checkpoint(self, name: Node) -> str:
+        self.context.noun(name, "checkpoint")
+        self.nouns.used.add(name.text)
+        return name.text
+
+    def _prepare(self, block: Block) -> Verb | None:
+        dataset = self._dataset(block.header["NAME"])
+        name = block.header["with"].only if "with" in block.header else None
+        settings = with_access(self.context, block, name, vocabulary.WRITING)
+        before = len(self.context.found)
+        verb = Prepare(
+            dataset=block.header["NAME"].text,
+            access=access(settings, None),
+            afresh="AFRESH" in block.header,
+            fsync=settings.read("fsync", lambda node: node.kind == "on", True),
+        )
+        if dataset is not None and len(self.context.found) == before:
+            checks.prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+        return verb
+
+    # ---- loops ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, block: Block) -> Loop | None:
+        context, scope = self.context, self.context.scope
+        before = len(context.found)
+        own = Settings(context, block, block.settings)
+        own.require(["read"])
+        dataset, with_name = own.read("read", self._read, (None, None))
+        try:
+            settings = with_access(context, block, with_name, vocabulary.ACCESS)
+        except Mistake as error:
+            context.report(error, own.place("read"))
+            settings = own
+        compute = settings.read("compute", self._compute, Compute(constant(0.0)))
+        warn_if_not_positive(settings, "compute", compute.time)
+        arrivals = settings.read("requests", self._requests, None)
+        if arrivals is not None:
+            warn_if_not_positive(settings, "requests", arrivals.gap)
+        loop = Loop(
+            kind=cast(Literal["train", "evaluate", "infer"], block.kind),
+            name=block.name,
+            dataset=dataset.name if dataset is not None else "",
+            access=access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
+            batch=settings.read("batch", self._batch, 1),
+            shard=settings.read("shard", _shard, "by sample"),
+            shuffle=self._shuffle(settings),
+            last_batch=settings.read("last batch", _last_batch, "drop"),
+            epochs=settings.read("epochs", lambda node: scope.count(node.only, 1, 10**9), 1),
+            steps=settings.read("steps", lambda node: scope.count(node.only), None),
+            seconds=settings.read("for", lambda node: scope.seconds(node.only), None),
+            arrivals=arrivals,
+            shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
+            compute=compute,
+            sync=settings.read("sync", self._sync, Sync()),
+            checkpoints=tuple(
+                cadence for line in settings.all("checkpoint") if (cadence := settings.convert(line, self._cadence, None))
+            ),
+        )
+        if arrivals is not None:
+            _requests_alone(settings)
+        evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
+        loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
+        self.loops[loop.name] = loop
+        if dataset is None or any(found.is_error for found in context.found[before:]):
+            return None
+        checks.loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+        return loop
+
+    def _evaluation(self, block: Block, epochs: int) -> Evaluation | None:
+        every = 1
+        try:
+            if "value" in block.header:
+                every = self.context.scope.count(block.header["value"])
+            if every > epochs:
+                message = f"`{block.name}` runs every {every} epochs, and there are {epochs}: it never runs"
+                label = f"the last epoch is {epochs}"
+                raise mistake("E207", message, block.header["value"].span, label, hint=f"at most `every {epochs} epochs`")
+            loop = self._loop(block)
+        except Mistake as error:
+            self.context.report(error)
+            return None
+        return None if loop is None else Evaluation(every, loop)
+
+    def _read(self, node: Node) -> tuple[Dataset | None, Node | None]:
+        with_node = node.find("with")
+        return self._dataset(node.children[0]), with_node.only if with_node is not None else None
+
+    def _batch(self, node: Node) -> int:
+        scope = self.context.scope
+        batch = scope.count(node.only)
+        if node.kind == "per_rank":
+            return batch
+        ranks = scope.job.ranks
+        if batch % ranks:
+            nearest = [str(value) for value in (batch // ranks * ranks, -(-batch // ranks) * ranks) if value]
+            raise mistake("E202", f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks", node.only.span,
+                          f"not a multiple of {ranks}", hint=f"the nearest multiples are {' and '.join(nearest)}")  # fmt: skip
+        return batch // ranks
+
+    def _shuffle(self, settings: Settings) -> Shuffle:
+        shuffle = Shuffle()
+        for line in settings.all("shuffle"):
+            shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._shuffled(node, shuffle), shuffle)  # type: ignore[misc]
+        lines = settings.all("shuffle")
+        off = [line for line in lines if line.sub == ("off",)]
+        if off and len(lines) > 1:
+            other = next(line for line in lines if line.sub != ("off",))
+            error = mistake("E102", "`shuffle off` beside another `shuffle` line", off[0].phrase, "off",
+                            more=[Label(other.phrase, "but this shuffles")])  # fmt: skip
+            settings.context.report(error)
+        return shuffle
+
+    def _shuffled(self, node: Node, shuffle: Shuffle) -> Shuffle:
+        once = node.find("once") is not None
+        if node.kind == "off":
+            return shuffle
+        if node.kind == "shuffle_files":
+            files: Literal["globally", "within shard"] = "within shard" if node.find("within_shard") else "globally"
+            return replace(shuffle, files=files, files_once=once)
+        scope = node.children[0]
+        kind = cast(Literal["globally", "within shard", "within buffer"], scope.kind.replace("_", " "))
+        buffer = self.context.scope.count(scope.only, 1, 1 << 32) if scope.kind == "within_buffer" else 0
+        return replace(shuffle, samples=kind, samples_once=once, buffer=buffer)
+
+    def _compute(self, node: Node) -> Compute:
+        return Compute(self.context.scope.quantity(node.children[0], TIME), node.find("BUSY") is not None)
+
+    def _sync(self, node: Node) -> Sync:
+        scope = self.context.scope
+        steps = node.find("every_steps")
+        every = scope.count(steps.only) if steps is not None and steps.children else 1
+        size = scope.size(node.children[0], 4) if node.kind == "allreduce" else 0
+        return Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
+
+    def _requests(self, node: Node) -> Arrivals:
+        scope = self.context.scope
+        gap: Distribution = scope.quantity(node.children[1], TIME)
+        return Arrivals(scope.count(node.children[0]), gap)
+
+    def _cadence(self, node: Node) -> Cadence:
+        name = self._checkpoint(node.children[0])
+        if node.kind == "at_end":
+            return Cadence(name, "end")
+        every = self.context.scope.count(node.children[1]) if len(node.children) > 1 else 1
+        return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
+
+
+def _requests_alone(settings: Settings) -> None:
+    for head in ("epochs", "steps"):
+        line = settings.given(head)
+        if line is not None:
+            error = mistake("E210", f"`{head}` beside `requests`", line.place, "passes repeat as needed",
+                            more=settings.labels("requests", "this says how many steps there are"), hint=f"leave out `{head}`")  # fmt: skip
+            settings.context.report(error)
+
+
+def _shard(node: Node) -> Literal["by sample", "by block", "by file", "off"]:
+    return cast(Literal["by sample", "by block", "by file", "off"], node.kind.replace("_", " "))
+
+
+def _last_batch(node: Node) -> Literal["drop", "pad", "keep"]:
+    return cast(Literal["drop", "pad", "keep"], node.kind)

@@ -1,0 +1,131 @@
+"""Bytes and seconds: the units of the language, exact text for values, and rounded text for people."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """What a value measures: powers of bytes and of seconds; `ratio` tells a share (70 %) from a count."""
+
+    bytes: int = 0
+    seconds: int = 0
+    ratio: bool = False
+
+    def __str__(self) -> str:
+        known = _NAMES.get(self)
+        return known if known is not None else f"a product of bytes^{self.bytes} and seconds^{self.seconds}"
+
+
+COUNT: Final = Dimension()
+RATIO: Final = Dimension(ratio=True)
+SIZE: Final = Dimension(bytes=1)
+TIME: Final = Dimension(seconds=1)
+RATE: Final = Dimension(bytes=1, seconds=-1)
+FREQUENCY: Final = Dimension(seconds=-1)
+
+_NAMES: Final = {
+    COUNT: "a count",
+    RATIO: "a ratio",
+    SIZE: "a size",
+    TIME: "a time",
+    RATE: "a rate",
+    FREQUENCY: "a number of samples per second",
+}
+
+SIZES: Final[dict[str, int]] = {
+    "B": 1,
+    **{f"{letter}B": 1000**power for power, letter in enumerate("kMGTP", 1)},
+    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGTP", 1)},
+}
+TIMES: Final[dict[str, Fraction]] = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+UNITS: Final[dict[str, tuple[Fraction, Dimension]]] = {
+    **{name: (Fraction(factor), SIZE) for name, factor in SIZES.items()},
+    **{name: (factor, TIME) for name, factor in TIMES.items()},
+    **{f"{name}/s": (Fraction(factor), RATE) for name, factor in SIZES.items()},
+    "samples/s": (Fraction(1), FREQUENCY),
+    "%": (Fraction(1, 100), RATIO),
+}
+
+MAX_DIGITS: Final = 60
+_QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(\S+)\s*", re.ASCII)
+
+
+def number(text: str) -> Fraction:
+    """The value of digits with an optional fraction, `_` grouping them; ValueError over 60 digits."""
+    digits = text.replace("_", "")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits; at most {MAX_DIGITS} are read")
+    return Fraction(digits)
+
+
+def _parse(text: str, dimension: Dimension) -> Fraction:
+    found = _QUANTITY.fullmatch(text)
+    if found is None or found[2] not in UNITS or UNITS[found[2]][1] != dimension:
+        raise ValueError(f"{text!r} is not {dimension} such as {'4 KiB' if dimension == SIZE else '10 ms'}")
+    return number(found[1]) * UNITS[found[2]][0]
+
+
+def parse_bytes(text: str) -> int:
+    """Whole bytes of `4 KiB`, `1.5 MB`; ValueError where the unit is missing or unknown, or a byte is split."""
+    value = _parse(text, SIZE)
+    if value.denominator != 1:
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    return int(value)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds of `10 ms`, `5 min`; ValueError where the unit is missing or unknown."""
+    return float(_parse(text, TIME))
+
+
+def format_bytes(size: int) -> str:
+    """The shortest exact text, which `parse_bytes` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
+    exact = (f"{size // factor:_} {name}" for name, factor in SIZES.items() if size % factor == 0)
+    return min(exact, key=len) if size else "0 B"
+
+
+def format_seconds(seconds: float) -> str:
+    """The exact text of a time, which `parse_seconds` reads back: 0.01 is `10 ms`."""
+    exact = Decimal(repr(float(seconds)))
+    name = next((name for name in ("s", "ms", "us") if abs(exact) >= Decimal(float(TIMES[name])) or not exact), "ns")
+    text = f"{exact * int(1 / TIMES[name]):f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"
+
+
+def about_bytes(size: float, suffix: str = "B") -> str:
+    """Rounded to three digits, powers of 10: `2.83 MB`; `suffix` `B/s` makes a rate."""
+    return _about(size, [(1000.0**power, letter + suffix) for power, letter in enumerate(["", "k", "M", "G", "T", "P"])])
+
+
+def about_binary(size: float, suffix: str = "B") -> str:
+    """Rounded to three digits, powers of 2: `2.7 MiB`."""
+    letters = ["", "Ki", "Mi", "Gi", "Ti", "Pi"]
+    return _about(size, [(1024.0**power, letter + suffix) for power, letter in enumerate(letters)])
+
+
+def about_seconds(seconds: float) -> str:
+    """Rounded to three digits: `10 ms`, `1.25 s`, `3.5 min`."""
+    return "0 s" if seconds == 0 else _about(seconds, [(float(factor), name) for name, factor in TIMES.items()])
+
+
+def _about(value: float, scale: list[tuple[float, str]]) -> str:
+    factor, name = scale[0]
+    for larger in scale[1:]:
+        if abs(value) < larger[0] * 0.9995:
+            break
+        factor, name = larger
+    scaled = value / factor
+    return f"{scaled:.0f} {name}" if abs(scaled) >= 999.5 else f"{scaled:.3g} {name}"

@@ -1,0 +1,63 @@
+"""Text and values of bytes and seconds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.units import (
+    RATIO,
+    SIZE,
+    Dimension,
+    about_binary,
+    about_bytes,
+    about_seconds,
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_seconds,
+)
+
+
+@given(st.integers(0, 2**62))
+def test_bytes_survive_the_round_trip(size: int) -> None:
+    assert parse_bytes(format_bytes(size)) == size
+
+
+@given(st.floats(0, 1e9, allow_subnormal=False).filter(lambda value: value == 0 or value > 1e-30))
+def test_seconds_survive_the_round_trip(seconds: float) -> None:
+    assert parse_seconds(format_seconds(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4 KiB", 4096), ("4kB", 4000), ("2.8 MB", 2_800_000), ("2_828_486 B", 2_828_486), ("1.5 GiB", 3 * 2**29)],
+)
+def test_units_are_powers_of_ten_or_two_as_written(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["4", "4 mb", "4 KB", "4 k", "0.5 B", "4 ms", "", "MB", "9" * 100 + " B"])
+def test_what_is_no_whole_number_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_bytes(text)
+
+
+def test_exact_text_is_the_shortest() -> None:
+    assert [format_bytes(size) for size in (0, 1, 4096, 4000, 2_828_486, 2**30)] == [
+        "0 B", "1 B", "4 KiB", "4 kB", "2_828_486 B", "1 GiB",
+    ]  # fmt: skip
+    assert [format_seconds(value) for value in (0.0, 0.01, 1.5, 90.0, 3e-7)] == ["0 s", "10 ms", "1.5 s", "90 s", "300 ns"]
+
+
+def test_rounded_text_has_three_digits_and_moves_on_to_the_next_unit() -> None:
+    assert [about_bytes(size) for size in (0, 999, 999_999, 2_828_486)] == ["0 B", "999 B", "1 MB", "2.83 MB"]
+    assert about_bytes(3.177e9, "B/s") == "3.18 GB/s"
+    assert about_binary(4096) == "4 KiB"
+    assert [about_seconds(value) for value in (0.0, 0.01, 1.25, 210.0)] == ["0 s", "10 ms", "1.25 s", "3.5 min"]
+
+
+def test_dimensions_name_themselves() -> None:
+    assert (str(SIZE), str(RATIO)) == ("a size", "a ratio")
+    assert str(Dimension(2, 0)) == "a product of bytes^2 and seconds^0"
