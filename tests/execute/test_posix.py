@@ -135,7 +135,7 @@ def test_too_many_open_files_say_what_to_do(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 20, hard))
     try:
-        with pytest.raises(ExecutionError, match="Too many open files .*the limit is .*`open each sample`"):
+        with pytest.raises(ExecutionError, match=r"Too many open files .*the limit is .*`open each sample`"):
             one.read(make_calls([[(file, 0, 1) for file in range(200)]]), allocate(200))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,95 @@
+"""The page cache: asking the kernel to forget files, and what it still keeps; and what the process really moved."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from dliosim.execute.faults import failed
+
+# Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
+_WINDOW = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIO:
+    """Bytes that this process has moved: by read and write calls, and to and from storage below the page cache."""
+
+    called_read: int
+    called_written: int
+    storage_read: int
+    storage_written: int
+
+
+def drop(paths: Iterable[Path | str]) -> None:
+    """Ask the kernel of this node to forget the pages of files; those not yet on storage are written first.
+
+    Raises ExecutionError for a file that cannot be opened or synced.
+    """
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                # Dirty pages stay in the cache whatever is asked.
+                os.fdatasync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise failed("posix_fadvise", str(path), error, reading=True) from error
+
+
+def resident(path: Path | str) -> tuple[int, int]:
+    """Bytes of a file that are in this node's page cache, and its size. Raises ExecutionError.
+
+    The kernel says so only to those who may write the file, and tells others that all of it is.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(descriptor).st_size
+            windows = range(0, size, _WINDOW)
+            found = sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise failed("mincore", str(path), error, reading=True) from error
+    return found, size
+
+
+def process_io() -> ProcessIO | None:
+    """What /proc/self/io says, or None where there is none."""
+    try:
+        text = Path("/proc/self/io").read_text()
+    except OSError:
+        return None
+    values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
+    return ProcessIO(values["rchar"], values["wchar"], values["read_bytes"], values["write_bytes"])
+
+
+def _resident_in(descriptor: int, first: int, length: int) -> int:
+    pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
+    with mmap.mmap(descriptor, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first) as mapped:
+        window = np.frombuffer(mapped, np.uint8)
+        outcome = _libc().mincore(
+            ctypes.c_void_p(window.ctypes.data), ctypes.c_size_t(length), ctypes.c_void_p(pages.ctypes.data)
+        )
+        del window
+    if outcome != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    present = np.flatnonzero(pages & 1)
+    # The file may end inside its last page.
+    beyond = len(pages) * mmap.PAGESIZE - length if len(present) and present[-1] == len(pages) - 1 else 0
+    return len(present) * mmap.PAGESIZE - beyond
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
