@@ -1,0 +1,133 @@
+"""What a forecast consists of: figures over ranks, of phases, of memory and of storage. Bytes, seconds, B/s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure of one rank, over all ranks; `total` is their sum. `estimated` where not every rank was worked out."""
+
+    minimum: float
+    mean: float
+    maximum: float
+    total: float
+    estimated: bool = False
+
+
+def same(value: float, ranks: int, estimated: bool = False) -> Spread:
+    """The same figure on every rank."""
+    return Spread(value, value, value, value * ranks, estimated)
+
+
+def over(values: Sequence[float] | NDArray[Any], ranks: int, estimated: bool) -> Spread:
+    """The spread over `ranks` ranks of which `values` are all, or a sample."""
+    column = np.asarray(values)
+    mean = float(column.mean())
+    total = float(column.sum()) if len(column) == ranks else mean * ranks
+    return Spread(float(column.min()), mean, float(column.max()), total, estimated)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What storage must deliver so that utilization stays at 90 % (with arrivals: to keep up with them).
+
+    A rank has `budget` seconds for the `step_bytes` of a step: compute / 0.9 where readers overlap it, else what is
+    left of that beside compute; with arrivals the mean gap between requests. Rates are in B/s.
+    """
+
+    step_bytes: float
+    budget: float
+    rank_rate: float
+    total_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of memory that one rank needs in a phase: batches, the plan's columns, allreduce, `cache memory`."""
+
+    buffers: int = 0
+    plan: int = 0
+    allreduce: int = 0
+    cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.buffers + self.plan + self.allreduce + self.cache
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseForecast:
+    """One phase, or epochs of it that are alike, done `times` times; figures are of one time, over the ranks.
+
+    Epochs count from 1 and are None outside loops. `at_most` where `for` may end a loop sooner. `bytes` are those asked
+    of storage, not those that `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT, None
+    without it. `span_ratio` is the span of the file that a step touches on all ranks for each byte that it reads there
+    (what a two-phase collective would read), None unless all read one file.
+    """
+
+    verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]
+    name: str
+    times: int
+    steps: int
+    samples: Spread
+    bytes: Spread
+    files: Spread
+    opens: Spread
+    calls: Spread
+    memory: Memory
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    at_most: bool = False
+    amplification: float | None = None
+    span_ratio: float | None = None
+    demand: Demand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What lies on a root in the end: `copies` of `bytes` in `files` files each."""
+
+    kind: Literal["dataset", "checkpoint"]
+    name: str
+    root: str
+    bytes: float
+    files: int
+    copies: int
+    estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A workload's forecast; memory in bytes: of the rank that needs most, and of the fullest node.
+
+    `index_bytes` of a node are the sums that place samples of varying size, one copy for all its ranks.
+    """
+
+    workload: str
+    digest: str
+    ranks: int
+    nodes: int
+    phases: tuple[PhaseForecast, ...]
+    storage: tuple[Storage, ...]
+    rank_bytes: int
+    index_bytes: int
+    node_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The samples that one rank reads in one epoch, in order; `file` is a path relative to the data set's root."""
+
+    step: NDArray[np.int64]
+    sample: NDArray[np.int64]
+    file: list[str]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]

@@ -1,0 +1,206 @@
+"""The figures of `dliosim plan`: what each phase of a workload will do and need, known before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dliosim.errors import PlanError
+from dliosim.model.counting import steps_of_epoch, steps_of_loop
+from dliosim.model.verbs import Cadence, Loop, Prepare, Repeat, Restore, Save, Verb
+from dliosim.model.workload import Workload
+from dliosim.plan.census import Census, Placement, census, expected, place
+from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage
+from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
+from dliosim.plan.reading import plan_epoch
+from dliosim.plan.sizes import block_count, needs_totals
+from dliosim.plan.writing import checkpoint_files
+
+__all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
+
+UTILIZATION = 0.9
+#: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
+PROCESS_BYTES = 80 * 1024 * 1024
+
+
+def forecast(workload: Workload) -> Forecast:
+    """Plan a workload for its job without touching data; seconds, however large it is."""
+    placements = {dataset.name: place(dataset) for dataset in workload.datasets}
+    phases: list[PhaseForecast] = []
+    needed = 0
+    for verb, times in _flat(workload.verbs):
+        made, memory = _phases(workload, placements, verb, times)
+        phases += made
+        needed = max(needed, memory)
+    used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
+    index = sum(8 * (block_count(dataset) + 1) for dataset in used)
+    rank_bytes = PROCESS_BYTES + needed
+    return Forecast(
+        workload.name,
+        workload.digest(),
+        workload.job.ranks,
+        workload.job.nodes,
+        tuple(phases),
+        _storage(workload, phases),
+        rank_bytes,
+        index,
+        rank_bytes * workload.job.ranks_per_node + index,
+    )
+
+
+def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None) -> Listing:
+    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named; PlanError if there is none."""
+    job = workload.job
+    if not 0 <= rank < job.ranks:
+        raise PlanError(f"there is no rank {rank}: the job has {job.ranks}")
+    found = next((one for one in _loops(workload.verbs) if loop in (None, one.name)), None)
+    if found is None:
+        raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
+    dataset = workload.dataset(found.dataset)
+    placement = place(dataset)
+    if not placement.exact:
+        raise PlanError(f"data set `{dataset.name}`: sizes vary, and {dataset.samples} samples are too many to list")
+    plan = plan_epoch(found, dataset, placement.prefix, job, rank, epoch)
+    folder = f"{dataset.path}/{dataset.digest()}"
+    return Listing(
+        np.repeat(np.arange(plan.steps), np.diff(plan.step_start)),
+        plan.sample,
+        [f"{folder}/{dataset.file_name(file)}" for file in plan.file.tolist()],
+        plan.offset,
+        plan.length,
+    )
+
+
+def _flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
+    """Verbs and how often each is done, repeats unrolled into a count."""
+    for verb in verbs:
+        if isinstance(verb, Repeat):
+            yield from _flat(verb.body, times * verb.count)
+        else:
+            yield verb, times
+
+
+def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    for verb, _ in _flat(verbs):
+        if isinstance(verb, Loop):
+            yield verb
+            yield from (evaluation.loop for evaluation in verb.evaluations)
+
+
+def _phases(
+    workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
+) -> tuple[list[PhaseForecast], int]:
+    """The phases of one verb, and the bytes of memory that a rank needs for it."""
+    if isinstance(verb, Loop):
+        return _loop(workload, placements, verb, times)
+    if isinstance(verb, Prepare):
+        made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
+    elif isinstance(verb, Save):
+        made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
+    elif isinstance(verb, Restore):
+        checkpoint = workload.checkpoint(verb.checkpoint)
+        made = [forecast_restore(checkpoint, verb.written_by or workload.job.ranks, workload.job.ranks, times)]
+    else:
+        made = []
+    return made, max((phase.memory.total for phase in made), default=0)
+
+
+def _loop(
+    workload: Workload, placements: dict[str, Placement], loop: Loop, times: int
+) -> tuple[list[PhaseForecast], int]:
+    dataset = workload.dataset(loop.dataset)
+    phases = []
+    for first, last, steps in _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks)):
+        epoch = min(first - 1, 1)
+        found = census(loop, dataset, placements[dataset.name], workload.job, epoch, steps)
+        alike = times * (last - first + 1)
+        phases.append(_pass(workload, loop, found, alike, first, last))
+    needed = max((phase.memory.total for phase in phases), default=0)
+    for evaluation in loop.evaluations:
+        inner, more = _loop(workload, placements, evaluation.loop, times * (loop.epochs // evaluation.every))
+        phases += inner
+        needed += more  # its buffers stay beside those of the training loop
+    saving = 0
+    for cadence in loop.checkpoints:
+        saves = _saves(loop, cadence, steps_of_loop(loop, dataset, workload.job.ranks))
+        phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
+        phases.append(phase)
+        saving = max(saving, phase.memory.total)
+    return phases, needed + saving
+
+
+def _passes(loop: Loop, steps: int) -> list[tuple[int, int, int]]:
+    """First epoch, last epoch and steps of the passes that are alike; the first stands apart."""
+    whole, rest = loop.epochs, 0
+    if loop.arrivals is not None:
+        whole, rest = divmod(loop.arrivals.requests, max(steps, 1))
+    made = [(1, 1, steps), (2, whole, steps)][: min(whole, 2)]
+    return [*made, (whole + 1, whole + 1, rest)] if rest else made
+
+
+def _pass(workload: Workload, loop: Loop, found: Census, times: int, first: int, last: int) -> PhaseForecast:
+    access = loop.access
+    batches = 1 + access.prefetch if access.readers else 1
+    memory = Memory(
+        batches * found.largest_step,
+        found.plan_bytes,
+        loop.sync.size if loop.sync.kind == "allreduce" else 0,
+        int(min(access.memory, found.bytes.maximum)) if first == 1 else access.memory,
+    )
+    return PhaseForecast(
+        loop.kind,
+        loop.name,
+        times,
+        found.steps,
+        found.samples,
+        found.bytes,
+        found.files,
+        found.opens,
+        found.calls,
+        memory,
+        first,
+        last,
+        loop.seconds is not None,
+        found.amplification,
+        found.span_ratio,
+        _demand(loop, found, workload.job.ranks),
+    )
+
+
+def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
+    if not found.steps:
+        return None
+    if loop.arrivals is not None:
+        budget = expected(loop.arrivals.gap)
+    else:
+        compute = expected(loop.compute.time)
+        budget = compute / UTILIZATION if loop.access.readers else compute * (1 / UTILIZATION - 1)
+    if budget <= 0:
+        return None
+    step_bytes = found.bytes.mean / found.steps
+    return Demand(step_bytes, budget, step_bytes / budget, step_bytes / budget * ranks)
+
+
+def _saves(loop: Loop, cadence: Cadence, steps: int) -> int:
+    if cadence.unit == "end":
+        return 1
+    return (steps if cadence.unit == "steps" else loop.epochs) // cadence.every
+
+
+def _storage(workload: Workload, phases: list[PhaseForecast]) -> tuple[Storage, ...]:
+    """Data sets that are prepared, and checkpoints that are saved."""
+    prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
+    made = []
+    for name, size in prepared.items():
+        dataset = workload.dataset(name)
+        made.append(Storage("dataset", name, dataset.root, size.total, dataset.layout.files, 1, size.estimated))
+    for checkpoint in workload.checkpoints:
+        saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
+        if saves:
+            # The newest is complete before the oldest is deleted.
+            copies = saves if checkpoint.keep is None else min(saves, checkpoint.keep + 1)
+            sizes = checkpoint_files(checkpoint, workload.job.ranks)
+            total = float(sizes.sum())
+            made.append(Storage("checkpoint", checkpoint.name, checkpoint.root, total, len(sizes), copies, False))
+    return tuple(made)

@@ -1,0 +1,171 @@
+"""Forecasts of what writes, and of what restores: preparing a data set, saving and restoring a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model.access import Access
+from dliosim.model.checkpoint import Checkpoint, Part, Writers
+from dliosim.model.dataset import Dataset
+from dliosim.model.verbs import Prepare
+from dliosim.plan.census import AFFORDABLE, Placement, expected
+from dliosim.plan.extents import file_sizes
+from dliosim.plan.figures import Memory, PhaseForecast, Spread, over, same
+from dliosim.plan.layout import align_up, files_of, first_samples
+from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
+from dliosim.plan.writing import (
+    CheckpointSlice,
+    checkpoint_files,
+    checkpoint_slices,
+    checkpoint_writers,
+    restore_slices,
+)
+
+_SAMPLED_RANKS = 256
+_SAMPLED_FILES = 65_536
+
+
+def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
+    """Writing a data set: whole files dealt over the ranks, or a share of the samples for each."""
+    dataset = placement.dataset
+    if dataset.layout.files < ranks:
+        samples, written, files = _shared_files(placement, ranks)
+    elif dataset.layout.files <= AFFORDABLE:
+        samples, written, files = _whole_files(placement, ranks)
+    else:
+        samples, written, files = _many_files(dataset, ranks)
+    transfer = verb.access.transfer
+    calls = samples
+    if transfer is not None:
+        least, mean, most = (
+            max(held, -(-size // transfer))
+            for held, size in (
+                (files.minimum, written.minimum),
+                (files.mean, written.mean),
+                (files.maximum, written.maximum),
+            )
+        )
+        calls = Spread(least, mean, most, mean * ranks, True)
+    if verb.access.api == "mpi-collective":
+        calls = same(calls.maximum, ranks, calls.estimated)
+    largest = transfer or _largest_sample(dataset) + dataset.header + 2 * dataset.align
+    memory = Memory(buffers=int(min(largest, written.maximum)))
+    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, files, calls, memory)
+
+
+def _whole_files(placement: Placement, ranks: int) -> tuple[Spread, Spread, Spread]:
+    """Samples, bytes and files of a rank that writes files rank, rank + R, ..."""
+    dataset = placement.dataset
+    files = np.arange(dataset.layout.files)
+    owner = files % ranks
+    starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
+    sizes = file_sizes(dataset, placement.prefix, files)
+    return (
+        over(np.bincount(owner, np.diff(starts)), ranks, False),
+        over(np.bincount(owner, sizes), ranks, not placement.exact),
+        over(np.bincount(owner), ranks, False),
+    )
+
+
+def _many_files(dataset: Dataset, ranks: int) -> tuple[Spread, Spread, Spread]:
+    """The same for more files than are counted: by the mean of an even sample of them."""
+    total, files = dataset.samples, dataset.layout.files
+    some = np.arange(0, files, files // _SAMPLED_FILES)
+    mean = float(file_sizes(dataset, None, some).mean())
+    held = (files - np.arange(ranks) + ranks - 1) // ranks
+    uneven = total % files != 0
+    return (
+        over(held * (total / files), ranks, uneven),
+        over(held * mean, ranks, uneven or dataset.fixed_size is None),
+        over(held, ranks, False),
+    )
+
+
+def _shared_files(placement: Placement, ranks: int) -> tuple[Spread, Spread, Spread]:
+    """The same for ranks that each write a contiguous share of the samples of few files."""
+    dataset = placement.dataset
+    total, files = dataset.samples, dataset.layout.files
+    edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
+    starts = first_samples(np.arange(files + 1), total, files)
+    filled = np.diff(starts) > 0
+    # The header goes with the first sample of a file, and to rank f % R where there is none.
+    owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
+    before = placement.prefix
+    if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
+        before = prefix(block_totals(dataset, 0, block_count(dataset)))
+    written = np.diff(bytes_before(dataset, before, edges))
+    written += np.bincount(owner, minlength=ranks) * align_up(dataset.header, dataset.align)
+    held = np.bincount(owner[~filled], minlength=ranks)
+    busy = edges[:-1] < edges[1:]
+    filled_before = np.append(0, np.cumsum(filled))
+    first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
+    held[busy] += filled_before[last + 1] - filled_before[first]
+    return (
+        over(np.diff(edges), ranks, False),
+        over(written, ranks, not placement.exact),
+        over(held, ranks, False),
+    )
+
+
+def _largest_sample(dataset: Dataset) -> float:
+    """Bytes of the largest sample, or four times the mean where there is no limit."""
+    if dataset.fixed_size is not None:
+        return dataset.fixed_size
+    return dataset.size.high if dataset.size.high is not None else 4 * expected(dataset.size)
+
+
+def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
+    """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
+    sizes, writers = checkpoint_files(checkpoint, ranks), checkpoint_writers(checkpoint, ranks)
+    if checkpoint.writers.kind == "shared file":
+        sizes = checkpoint_files(replace(checkpoint, writers=Writers("file per rank")), ranks)
+        writers = np.arange(ranks)
+    written, files = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
+    written[writers], files[writers] = sizes, 1
+    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
+    owned = [checkpoint_slices(checkpoint, ranks, rank) for rank in some]
+    pieces = [_pieces(slices, checkpoint.access) for slices in owned]
+    if len(owned) == ranks:
+        calls: NDArray[Any] = np.zeros(ranks)
+        np.add.at(calls, [slices[0].writer for slices in owned if slices], [count for count in pieces if count])
+    else:  # a writer's calls are as many as its bytes take on the whole
+        calls = written * (float(np.mean(pieces)) * ranks / max(1, int(written.sum())))
+    made = over(calls, ranks, len(owned) < ranks)
+    if checkpoint.access.api == "mpi-collective" and checkpoint.writers.kind == "shared file":
+        made = same(made.maximum, ranks, made.estimated)
+    opens, memory = over(files, ranks, False), _largest_piece(owned, checkpoint.access)
+    return PhaseForecast(
+        "save", checkpoint.name, times, 1, same(0, ranks), over(written, ranks, False), opens, opens, made, memory
+    )
+
+
+def forecast_restore(checkpoint: Checkpoint, written_by: int, ranks: int, times: int) -> PhaseForecast:
+    """Reading a checkpoint that `written_by` ranks wrote."""
+    streams = tuple(
+        Part(part.name, part.size * (1 if part.scope == "total" else written_by), "total") for part in checkpoint.parts
+    )
+    sizes = checkpoint_files(replace(checkpoint, parts=streams, writers=Writers("file per rank")), ranks)
+    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
+    owned = [restore_slices(checkpoint, written_by, ranks, rank) for rank in some]
+    estimated = len(owned) < ranks
+    calls = over([_pieces(slices, checkpoint.access) for slices in owned], ranks, estimated)
+    if checkpoint.access.api == "mpi-collective":
+        calls = same(calls.maximum, ranks, estimated)
+    files = over([len({piece.file for piece in slices}) for slices in owned], ranks, estimated)
+    memory = _largest_piece(owned, checkpoint.access)
+    return PhaseForecast(
+        "restore", checkpoint.name, times, 1, same(0, ranks), over(sizes, ranks, False), files, files, calls, memory
+    )
+
+
+def _pieces(slices: tuple[CheckpointSlice, ...], access: Access) -> int:
+    return sum(-(-piece.length // (access.transfer or piece.length)) for piece in slices)
+
+
+def _largest_piece(owned: list[tuple[CheckpointSlice, ...]], access: Access) -> Memory:
+    lengths = (piece.length for slices in owned for piece in slices)
+    return Memory(buffers=max((min(length, access.transfer or length) for length in lengths), default=0))

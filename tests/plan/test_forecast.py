@@ -1,0 +1,274 @@
+"""The forecast equals what the plans of all ranks add up to, and says so where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.errors import PlanError
+from dliosim.model import (
+    Access,
+    Arrivals,
+    Barrier,
+    Cadence,
+    Checkpoint,
+    Compute,
+    Dataset,
+    Distribution,
+    Evaluation,
+    Job,
+    Layout,
+    Loop,
+    Part,
+    Prepare,
+    Repeat,
+    Restore,
+    Save,
+    Shuffle,
+    Sync,
+    Workload,
+    Writers,
+    constant,
+)
+from dliosim.plan.extents import calls, file_sizes
+from dliosim.plan.figures import Spread
+from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
+from dliosim.plan.writing import checkpoint_files, checkpoint_slices, prepare_parts
+from tests.plan.helpers import plans, prefix_of
+from tests.strategies import checkpoints, datasets, jobs, loops
+
+DATASET = Dataset("d", 1, 1000, constant(4096), Layout("shared file", 1), "data")
+JOB = Job(4, 2)
+LOOP = Loop("train", "l", "d", Access(), batch=5, epochs=3)
+CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("shared file"), Access(), "c", keep=2)
+
+
+def workload(*verbs, dataset=DATASET, checkpoint=CHECKPOINT, job=JOB) -> Workload:
+    return Workload("w", "", 1, job, (dataset,), (checkpoint,), verbs)
+
+
+def only(*verbs, **others):
+    phases = forecast(workload(*verbs, **others)).phases
+    assert len(phases) == 1
+    return phases[0]
+
+
+def is_of(spread: Spread, values) -> bool:
+    """Whether a spread is the one of these values, all ranks' own."""
+    column = np.array(list(values))
+    found = (spread.minimum, spread.mean, spread.maximum, spread.total)
+    return not spread.estimated and found == pytest.approx((column.min(), column.mean(), column.max(), column.sum()))
+
+
+@given(datasets(), loops, jobs, st.none() | st.integers(64, 5000))
+def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transfer):
+    loop = replace(loop, access=Access(transfer=transfer), epochs=1)
+    made = plans(loop, dataset, job)
+    called = [calls(plan, transfer) for plan in made]
+    (phase,) = forecast(workload(loop, dataset=dataset, job=job)).phases
+    assert phase.steps == made[0].steps
+    assert is_of(phase.samples, [len(plan.sample) for plan in made])
+    assert is_of(phase.bytes, [plan.length.sum() for plan in made])
+    assert is_of(phase.files, [len(np.unique(plan.file)) for plan in made])
+    assert is_of(phase.opens, [len(np.unique(plan.file)) for plan in made])
+    assert is_of(phase.calls, [len(each.length) for each in called])
+    assert phase.memory.buffers == max(each.buffer_size for each in called)
+
+
+@given(datasets(), jobs)
+def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job):
+    parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    made = forecast(workload(Prepare("d", Access()), dataset=dataset, job=job))
+    (phase,) = made.phases
+    assert is_of(phase.samples, [sum(part.last_sample - part.first_sample for part in own) for own in parts])
+    assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
+    assert is_of(phase.files, [len(own) for own in parts])
+    sizes = file_sizes(dataset, prefix_of(dataset), np.arange(dataset.layout.files))
+    assert made.storage[0].bytes == sizes.sum()
+
+
+@given(checkpoints, jobs, st.none() | st.integers(1, 200))
+def test_saving_is_forecast_exactly_where_it_is_small(checkpoint, job, transfer):
+    checkpoint = replace(checkpoint, access=Access(transfer=transfer))
+    written, called = np.zeros(job.ranks), np.zeros(job.ranks)
+    for rank in range(job.ranks):
+        for piece in checkpoint_slices(checkpoint, job.ranks, rank):
+            written[piece.writer] += piece.length
+            called[piece.writer] += -(-piece.length // (transfer or piece.length))
+    phase = only(Save("c"), checkpoint=checkpoint, job=job)
+    assert is_of(phase.bytes, written)
+    assert is_of(phase.calls, called)
+
+
+@given(checkpoints, jobs, st.none() | st.integers(1, 9))
+def test_restoring_reads_all_that_was_written(checkpoint, job, written_by):
+    phase = only(Restore("c", written_by), checkpoint=checkpoint, job=job)
+    assert phase.bytes.total == checkpoint_files(checkpoint, written_by or job.ranks).sum()
+    assert not phase.calls.estimated
+
+
+def test_later_epochs_stand_apart_from_the_first():
+    first, later = forecast(workload(LOOP)).phases
+    assert (first.first_epoch, first.last_epoch, first.times) == (1, 1, 1)
+    assert (later.first_epoch, later.last_epoch, later.times) == (2, 3, 2)
+    assert first.opens.maximum == 1
+    assert later.opens.maximum == 0
+
+
+def test_repeats_multiply():
+    phases = forecast(workload(Repeat(3, (LOOP, Barrier(), Repeat(2, (Save("c"),)))))).phases
+    assert [phase.times for phase in phases] == [3, 6, 6]
+
+
+def test_what_is_kept_in_memory_is_not_read_again():
+    access = Access(cache="memory", memory=100 * 4096)
+    first, later = forecast(workload(replace(LOOP, access=access, shard="by block"))).phases
+    assert first.calls.total == 1000
+    assert later.calls.total == later.bytes.total / 4096 == 600
+    assert first.memory.cache == 100 * 4096
+
+
+def test_handles_follow_the_access():
+    files = replace(DATASET, layout=Layout("files", 100))
+    loop = replace(LOOP, epochs=1)
+
+    def opens(**settings):
+        return only(replace(loop, access=Access(**settings)), dataset=files).opens.total
+
+    assert opens(open="each sample") == 1000
+    assert opens(open="once") == sum(len(np.unique(plan.file)) for plan in plans(loop, files, Job(4)))
+    assert only(replace(loop, access=Access(api="mpi-independent", readers=2))).opens.total == 8
+
+
+def test_a_collective_step_is_a_call_or_the_rounds_of_the_rank_that_needs_most():
+    loop = replace(LOOP, epochs=1)
+    assert only(replace(loop, access=Access(api="mpi-collective"))).calls.mean == 50
+    assert only(replace(loop, access=Access(api="mpi-collective", transfer=8192))).calls.mean == 50 * 3
+
+
+def test_what_a_two_phase_read_spans_is_told():
+    straight = only(replace(LOOP, epochs=1))
+    shuffled = only(replace(LOOP, epochs=1, shuffle=Shuffle("globally")))
+    assert straight.span_ratio == pytest.approx(1)
+    assert 30 < shuffled.span_ratio < 50  # nearly the whole file for 20 of its 1000 samples
+    assert only(LOOP_OF_FILES, dataset=FILES).span_ratio is None
+
+
+FILES = replace(DATASET, layout=Layout("file per sample", 1000), size=constant(5000))
+LOOP_OF_FILES = replace(LOOP, epochs=1)
+
+
+def test_widening_of_direct_reads_is_told():
+    assert only(LOOP_OF_FILES, dataset=FILES).amplification is None
+    direct = replace(LOOP_OF_FILES, access=Access(cache="off"))
+    assert only(direct, dataset=FILES).amplification == pytest.approx(8192 / 5000)
+
+
+def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
+    loop = replace(LOOP, epochs=1, compute=Compute(constant(0.9)))
+    inside = only(loop).demand
+    assert inside.budget == pytest.approx(0.1)
+    assert inside.rank_rate == pytest.approx(5 * 4096 / 0.1)
+    assert inside.total_rate == pytest.approx(4 * inside.rank_rate)
+    assert only(replace(loop, access=Access(readers=1, prefetch=2))).demand.budget == pytest.approx(1.0)
+    assert only(replace(LOOP, epochs=1)).demand is None
+
+
+def test_requests_are_steps_that_repeat_passes():
+    loop = replace(LOOP, kind="infer", arrivals=Arrivals(120, Distribution("exponential", (0.5,))), epochs=1)
+    phases = forecast(workload(loop)).phases
+    assert [(phase.first_epoch, phase.last_epoch, phase.steps) for phase in phases] == [
+        (1, 1, 50),
+        (2, 2, 50),
+        (3, 3, 20),
+    ]
+    assert phases[0].demand.budget == pytest.approx(0.5)
+
+
+def test_what_happens_inside_a_loop_is_counted():
+    evaluation = replace(LOOP, kind="evaluate", name="e", epochs=1, batch=10)
+    saves = (Cadence("c", "steps", 40), Cadence("c", "epochs", 2), Cadence("c", "end"))
+    train = replace(LOOP, evaluations=(Evaluation(2, evaluation),), checkpoints=saves, seconds=60.0)
+    made = forecast(workload(train))
+    found = [(phase.verb, phase.times) for phase in made.phases]
+    assert found == [("train", 1), ("train", 2), ("evaluate", 1), ("save", 3), ("save", 1), ("save", 1)]
+    assert made.phases[0].at_most
+    assert (made.storage[0].bytes, made.storage[0].copies) == (1000, 3)
+
+
+def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
+    access = Access(readers=2, prefetch=3)
+    loop = replace(LOOP, access=access, sync=Sync("allreduce", 1_000_000))
+    varying = replace(DATASET, size=Distribution("uniform", (1000.0, 2000.0)))
+    made = forecast(workload(loop, dataset=varying, job=Job(5, 2)))
+    memory = made.phases[0].memory
+    assert memory.buffers > 4 * 5 * 1000
+    assert memory.allreduce == 1_000_000
+    assert made.rank_bytes == PROCESS_BYTES + max(phase.memory.total for phase in made.phases)
+    assert made.index_bytes == 8 * 17
+    assert made.node_bytes == 3 * made.rank_bytes + made.index_bytes
+
+
+def test_a_large_job_is_sampled_and_says_so():
+    large = replace(DATASET, samples=10**9, size=Distribution("gamma", (4096.0, 1000.0)))
+    loop = replace(LOOP, batch=256, epochs=1, shuffle=Shuffle("globally"), access=Access(transfer=65536))
+    phase = only(loop, dataset=large, job=Job(65_536, 512))
+    assert not phase.samples.estimated
+    assert phase.samples.total == phase.steps * 256 * 65_536
+    assert phase.bytes.estimated
+    assert phase.bytes.total == pytest.approx(phase.samples.total * 4096, rel=0.01)
+    assert phase.calls.estimated
+
+
+def test_fixed_sizes_are_exact_however_large_the_job():
+    large = replace(DATASET, samples=10**12, layout=Layout("file per sample", 10**12))
+    loop = replace(LOOP, batch=256, epochs=1, access=Access(open="each sample"))
+    phase = only(loop, dataset=large, job=Job(1000))
+    assert not any(spread.estimated for spread in (phase.samples, phase.bytes, phase.calls, phase.opens))
+    assert phase.bytes.total == phase.samples.total * 4096
+
+
+def test_steps_left_out_are_scaled():
+    """More samples than are planned on one rank: a part of the steps stands for all of them."""
+    large = replace(DATASET, samples=20_000_000, size=Distribution("uniform", (1.0, 3.0)), layout=Layout("files", 100))
+    loop = replace(LOOP, epochs=1)
+    phase = only(loop, dataset=large, job=Job(1))
+    assert phase.bytes.total == pytest.approx(40_000_000, rel=0.01)
+    assert phase.files.total == pytest.approx(100, rel=0.05)
+
+
+def test_preparing_more_files_than_are_counted_takes_their_mean():
+    large = replace(DATASET, samples=10**8, layout=Layout("file per sample", 10**8), header=10)
+    phase = only(Prepare("d", Access()), dataset=large, job=Job(7))
+    assert phase.bytes.total == pytest.approx(10**8 * 4106)
+    assert phase.files.total == 10**8
+
+
+@given(datasets(), loops, jobs, st.integers(0, 3))
+def test_a_listing_is_the_plan_of_one_rank(dataset, loop, job, epoch):
+    rank = job.ranks - 1
+    plan = plans(loop, dataset, job, epoch)[rank]
+    rows = csv_rows(workload(loop, dataset=dataset, job=job), rank, epoch)
+    assert (rows.sample == plan.sample).all()
+    assert (rows.offset == plan.offset).all()
+    assert (rows.length == plan.length).all()
+    assert (np.bincount(rows.step, minlength=plan.steps) == np.diff(plan.step_start)).all()
+    folder = f"d/{dataset.digest()}/"
+    assert rows.file == [folder + dataset.file_name(file) for file in plan.file.tolist()]
+
+
+def test_a_listing_finds_loops_by_name_and_says_what_is_missing():
+    evaluation = replace(LOOP, kind="evaluate", name="e", batch=10)
+    whole = workload(Repeat(2, (replace(LOOP, evaluations=(Evaluation(1, evaluation),)),)))
+    assert len(np.unique(csv_rows(whole, 0, 0).step)) == 50
+    assert len(np.unique(csv_rows(whole, 0, 0, "e").step)) == 25
+    with pytest.raises(PlanError, match="no loop `f`"):
+        csv_rows(whole, 0, 0, "f")
+    with pytest.raises(PlanError, match="no rank 4"):
+        csv_rows(whole, 4, 0)
+    with pytest.raises(PlanError, match="no loop"):
+        csv_rows(workload(Barrier()), 0, 0)
