@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import dliosim
-from dliosim.errors import DliosimError, UsageError
+from dliosim.errors import DliosimError
 
 _DESCRIPTION = """\
 Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
@@ -32,14 +32,16 @@ _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or ve
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _only_rank_0_prints_usage()
-    parsed = _parser().parse_args(given)
+    with _usage_from_rank_0_alone():
+        parsed = _parser().parse_args(given)
     try:
         if parsed.command == "run":
-            from dliosim.command_run import run_command
+            from mpi4py import MPI
 
-            return run_command(parsed, given)
-        from dliosim.command_plan import check_command, explain_command, plan_command
+            from dliosim.commands.run import run_command
+
+            return run_command(MPI.COMM_WORLD, parsed, given)
+        from dliosim.commands.look import check_command, explain_command, plan_command
 
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
         return commands[parsed.command](parsed)
@@ -50,28 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
-    """The -D options as (name, phrase), in order; UsageError for one without `=`."""
-    pairs = []
-    for text in parsed.define:
-        name, equals, phrase = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE")
-        pairs.append((name.strip(), phrase.strip()))
-    return pairs
-
-
-def roots(parsed: argparse.Namespace) -> dict[str, Path]:
-    """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
-    places = {"data": Path(parsed.dir).absolute()}
-    for text in parsed.root:
-        name, equals, place = text.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
-            raise UsageError(f"--root {text}: expected NAME=DIR")
-        places[name] = Path(place).absolute()
-    return places
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -150,11 +130,15 @@ def _positive(text: str) -> int:
     return value
 
 
-def _only_rank_0_prints_usage() -> None:
+@contextmanager
+def _usage_from_rank_0_alone() -> Iterator[None]:
     """A wrong option is said once, not by each of 512 ranks; before MPI is imported only the launcher knows the rank."""
     launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
-    if next((rank for rank in launched if rank is not None), "0") != "0":
-        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if next((rank for rank in launched if rank is not None), "0") == "0":
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 if __name__ == "__main__":

@@ -185,11 +185,13 @@ def _senders(checkpoint: Checkpoint, world: World) -> Iterator[int]:
 def _send(
     world: World, writer: int, own: Iterator[Piece], keys: list[int], buffer: memoryview, record: VerbRecord
 ) -> None:
+    begun = perf_counter_ns()
+    world.wait_for_turn(writer, _TAG)
+    record.send_ns += perf_counter_ns() - begun
     for piece in own:
         data = _made(keys, piece, buffer, record)
         begun = perf_counter_ns()
-        # Synchronous, so that 512 senders do not fill the writer's memory with messages that it has not asked for.
-        world.wait(world.comm.Issend([data, MPI.BYTE], writer, _TAG))
+        world.send(data, writer, _TAG)
         record.send_ns += perf_counter_ns() - begun
 
 
@@ -197,10 +199,11 @@ def _receive(world: World, checkpoint: Checkpoint, sender: int, writer: Writer, 
     owned = checkpoint_slices(checkpoint, world.size, sender)
     transfer = checkpoint.access.transfer
     buffer = memoryview(bytearray(max((piece.length for piece in pieces(owned, transfer)), default=0)))
+    world.give_turn(sender, _TAG)
     for piece in pieces(owned, transfer):
         begun = perf_counter_ns()
         data = buffer[: piece.length]
-        world.wait(world.comm.Irecv([data, MPI.BYTE], sender, _TAG))
+        world.receive(data, sender, _TAG)
         record.send_ns += perf_counter_ns() - begun
         _write_piece(writer, piece, data, record)
 

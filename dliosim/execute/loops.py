@@ -12,7 +12,7 @@ import numpy as np
 from dliosim.errors import DliosimError, PlanError
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
-from dliosim.execute.caches import proc_io
+from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
 from dliosim.execute.kept import KeptSamples
@@ -173,14 +173,15 @@ def _epoch(
         world.agree(begin_error)
     else:
         world.barrier()
-    io_before = proc_io()
+    io_before = process_io()
     stop = run_steps(course, source, lengths, record, session.progress)
-    io_after = proc_io()
+    io_after = process_io()
     batches.end()
     session.progress.end()
     _account(source, record, before, _Counts.of(batches))
     if io_before is not None and io_after is not None:
-        record.rchar, record.read_bytes = io_after.rchar - io_before.rchar, io_after.read_bytes - io_before.read_bytes
+        record.rchar = io_after.called_read - io_before.called_read
+        record.read_bytes = io_after.storage_read - io_before.storage_read
     record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, running.salt)
     record.extent_hash = extent_hash(work.stored, 0, record.steps, running.salt)
     if running.kept.has_room or (epoch == 0 and loop.access.memory):

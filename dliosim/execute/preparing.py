@@ -154,7 +154,7 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
         finally:
             writer.close()
             account(writer.meter, record)
-            record.files += 1
+            record.files += part.first
 
 
 def _write_together(
@@ -181,7 +181,7 @@ def _write_together(
     finally:
         writer.close()
         account(writer.meter, record)
-        record.files += world.rank == 0
+        record.files += any(part.first for part in parts)
 
 
 def _largest_call(dataset: Dataset, part: FilePart) -> int:

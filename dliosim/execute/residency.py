@@ -8,7 +8,9 @@ from time import perf_counter_ns
 
 import numpy as np
 
+from dliosim.errors import DliosimError
 from dliosim.execute.caches import drop, resident
+from dliosim.execute.manifest import read_manifest
 from dliosim.execute.session import Session
 from dliosim.execute.versions import numbers
 from dliosim.measure.records import VerbRecord
@@ -24,9 +26,14 @@ def drop_caches(session: Session) -> VerbRecord:
     if session.options.null:
         return record
     begun = perf_counter_ns()
-    for path in _files_of_node_rank(session):
-        record.files += drop(path)
-    world.barrier()
+    error: DliosimError | None = None
+    try:
+        for path in _files_of_node_rank(session):
+            drop([path])
+            record.files += 1
+    except DliosimError as failure:
+        error = failure
+    world.agree(error)
     for dataset in session.workload.datasets:
         found, examined = resident_bytes(session, dataset)
         record.resident_bytes += found
@@ -40,6 +47,8 @@ def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:
     if session.options.null:
         return 0, 0
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
+    if read_manifest(directory) is None:
+        return 0, 0
     node = session.world.node
     count = min(dataset.layout.files, _LOOKED_AT)
     chosen = np.arange(node.rank, count, node.size, dtype=np.int64) * dataset.layout.files // count
@@ -52,6 +61,8 @@ def _files_of_node_rank(session: Session) -> Iterator[Path]:
     node = session.world.node
     for dataset in session.workload.datasets:
         directory = session.directory(dataset.root, dataset.path, dataset.digest())
+        if read_manifest(directory) is None:
+            continue  # nothing complete to forget; whoever reads it will say so
         for file in range(node.rank, dataset.layout.files, node.size):
             yield directory / dataset.file_name(file)
     if node.rank == 0:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.environment import available_memory, file_system
+from dliosim.execute.environment import available_memory, file_system, free_bytes
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -16,8 +15,7 @@ def require_space(directory: Path, needed: int, what: str) -> None:
 
     A file system in memory (tmpfs) has no more room than the machine has memory.
     """
-    found = os.statvfs(directory)
-    room = found.f_bavail * found.f_frsize
+    room = free_bytes(directory)
     place = f"the file system of {directory}"
     mount = file_system(directory)
     if mount.in_memory:

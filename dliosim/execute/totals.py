@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ def shared_prefix(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     local = (blocks + 1) * 8 if world.node.rank == 0 else 0
     window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
     memory, _ = window.Shared_query(0)
-    prefix: NDArray[np.int64] = np.frombuffer(memory, np.int64, blocks + 1)
+    prefix: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, blocks + 1)
     if world.node.rank == 0:
         prefix[:] = 0
     world.barrier()

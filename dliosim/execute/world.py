@@ -22,6 +22,9 @@ T = TypeVar("T")
 #: waits: with 64 ranks on two cores a plain barrier takes 80 ms, and seconds at 512.
 FIRST_PAUSE, LONGEST_PAUSE = 50e-6, 5e-3
 
+#: Bytes above which an operation is one that moves data, rather than one that waits.
+LARGE = 1 << 16
+
 _OPERATIONS = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}
 
 
@@ -56,8 +59,21 @@ class World:
         else:
             self.comm.Barrier()
 
-    def wait(self, request: MPI.Request) -> None:
-        """Wait for a request, spinning only where every rank has a core."""
+    def send(self, data: memoryview, target: int, tag: int) -> None:
+        """Send bytes to a rank that has given this one its turn."""
+        self.comm.Ssend([data, MPI.BYTE], target, tag)
+
+    def receive(self, data: memoryview, source: int, tag: int) -> None:
+        """Receive bytes from a rank that was given its turn."""
+        self.comm.Recv([data, MPI.BYTE], source, tag)
+
+    def give_turn(self, target: int, tag: int) -> None:
+        """Let a rank that waits for its turn begin to send."""
+        self.comm.Send([b"", MPI.BYTE], target, tag)
+
+    def wait_for_turn(self, source: int, tag: int) -> None:
+        """Wait until `source` gives this rank its turn: it spins only once data can move."""
+        request = self.comm.Irecv([bytearray(0), MPI.BYTE], source, tag)
         if self.polite:
             wait(request)
         else:
@@ -70,7 +86,11 @@ class World:
 
     def allreduce_on(self, comm: MPI.Intracomm, values: NDArray[Any], operation: str) -> None:
         """As `allreduce`, over another communicator of this job."""
-        if self.polite:
+        if self.polite and values.nbytes > LARGE:
+            # Data move only while MPI is called: with pauses in between, 100 MB take minutes. So the waiting for
+            # whoever is late is polite, and then all of them move the data.
+            wait(comm.Ibarrier())
+        if self.polite and values.nbytes <= LARGE:
             wait(comm.Iallreduce(MPI.IN_PLACE, values, _OPERATIONS[operation]))
         else:
             comm.Allreduce(MPI.IN_PLACE, values, _OPERATIONS[operation])
@@ -166,12 +186,10 @@ def wait(request: MPI.Request) -> None:
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-def make_world(comm: MPI.Intracomm, cores: int) -> World:
-    """The world of a communicator on nodes with `cores` cores for each node's ranks; collective."""
-    crowded = np.zeros(1, np.int64)
+def make_world(comm: MPI.Intracomm, cores_of: Callable[[MPI.Intracomm], int]) -> World:
+    """The world of a communicator; `cores_of` tells how many cores the ranks of a node have. Collective."""
     node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
-    crowded[0] = node.size > cores
-    counts = np.array([node.rank == 0, crowded[0]], np.int64)
+    counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
     comm.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
     leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
     return World(comm, node, leaders, int(counts[0]), bool(counts[1]))

@@ -1,0 +1,59 @@
+"""`dliosim check`, `plan` and `explain`: what a pattern says, without MPI and without touching data."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dliosim.commands.options import overrides
+from dliosim.errors import UsageError
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError, render
+from dliosim.model import Job
+
+
+def check_command(parsed: argparse.Namespace) -> int:
+    """Say of each pattern whether it is right; 2 if any is not."""
+    status = 0
+    for pattern in parsed.pattern:
+        try:
+            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), Job(parsed.ranks, parsed.nodes))
+        except PatternError as error:
+            sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
+            status = error.exit_code
+            continue
+        if warnings:
+            sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
+        sys.stdout.write(f"{pattern}: ok ({workload.name}, digest {workload.digest()} on {parsed.ranks} ranks)\n")
+    return status
+
+
+def plan_command(parsed: argparse.Namespace) -> int:
+    """Print what a pattern would do, or with --csv the reads of one rank."""
+    from dliosim.plan.forecast import forecast
+    from dliosim.report.plan_tables import plan_report, write_csv
+
+    if parsed.rank >= parsed.ranks:
+        raise UsageError(f"--rank {parsed.rank}: ranks count from 0 and there are {parsed.ranks}")
+    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), Job(parsed.ranks, parsed.nodes))
+    if warnings:
+        sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
+    if parsed.csv:
+        write_csv(sys.stdout, workload, parsed.rank, parsed.epoch, parsed.loop)
+    else:
+        sys.stdout.write(plan_report(workload, forecast(workload)))
+    return 0
+
+
+def explain_command(parsed: argparse.Namespace) -> int:
+    """Print the entry of an error code, or a pattern resolved."""
+    from dliosim.language.compile import explain_pattern
+    from dliosim.language.explain import explain_code
+
+    if Path(parsed.subject).suffix == ".dlio":
+        job = Job(parsed.ranks, parsed.nodes)
+        sys.stdout.write(explain_pattern(Path(parsed.subject), overrides(parsed), job) + "\n")
+    else:
+        sys.stdout.write(explain_code(parsed.subject) + "\n")
+    return 0

@@ -1,0 +1,31 @@
+"""What options of the command line mean, for the commands that share them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from dliosim.errors import UsageError
+
+
+def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+    """The -D options as (name, phrase), in order; UsageError for one without `=`."""
+    pairs = []
+    for text in parsed.define:
+        name, equals, phrase = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE")
+        pairs.append((name.strip(), phrase.strip()))
+    return pairs
+
+
+def roots(parsed: argparse.Namespace) -> dict[str, Path]:
+    """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
+    places = {"data": Path(parsed.dir).absolute()}
+    for text in parsed.root:
+        name, equals, place = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
+            raise UsageError(f"--root {text}: expected NAME=DIR")
+        places[name] = Path(place).absolute()
+    return places
