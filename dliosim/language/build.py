@@ -23,9 +23,20 @@ def start_rules(grammar: str) -> list[str]:
 
 
 _INNER: Final = {
-    "value", "from", "with", "on_ranks", "bound", "folders", "samples_scope", "files_scope", "when", "every_steps", "by",
-    "distribution", "clip",
-}  # fmt: skip
+    "value",
+    "from",
+    "with",
+    "on_ranks",
+    "bound",
+    "folders",
+    "samples_scope",
+    "files_scope",
+    "when",
+    "every_steps",
+    "by",
+    "distribution",
+    "clip",
+}
 
 
 def options(grammar: str) -> dict[str, Any]:

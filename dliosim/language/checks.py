@@ -25,7 +25,9 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
     if built.access.api == "mpi-collective" and built.writers.kind != "shared file":
         labels = [
             *settings.labels("api", "all ranks must call write together"),
-            *settings.labels("writers", "but not every rank writes to one file", "but each rank writes a file (the default)"),
+            *settings.labels(
+                "writers", "but not every rank writes to one file", "but each rank writes a file (the default)"
+            ),
         ]
         hint = "use `api mpi-independent`, or let all write one file: `writers all ranks into shared file`"
         message = "collective access needs one file shared by every rank"
@@ -43,7 +45,10 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
         found.extend(_cadences(settings, loop, dataset))
         found.extend(_ahead(settings, loop, steps))
     if loop.access.api != "posix" and loop.access.readers > 1:
-        labels = [*settings.labels("readers", "only one of these reads at a time"), *settings.labels("api", "one lock a process")]
+        labels = [
+            *settings.labels("readers", "only one of these reads at a time"),
+            *settings.labels("api", "one lock a process"),
+        ]
         message = f"{loop.access.readers} readers are no faster than one with MPI-IO"
         found.append(find("W304", message, labels, "use `readers 1`, or `api posix`"))
 
@@ -80,7 +85,10 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
     if not _is_shared(dataset):
         return [_not_shared(settings, data, dataset)]
     if loop.access.open == "each sample":
-        labels = [*settings.labels("open", "ranks would open at different times"), *settings.labels("api", "all must open together")]
+        labels = [
+            *settings.labels("open", "ranks would open at different times"),
+            *settings.labels("api", "all must open together"),
+        ]
         message = "collective access cannot open the file for each sample"
         return [find("E205", message, labels, "use `open once` or `open each epoch`")]
     return []
@@ -92,14 +100,23 @@ def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
     labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
     if loop.access.api != "posix":
         labels = [*labels, *settings.labels("api", "MPI-IO offers no O_DIRECT here")]
-        return [find("E206", f"`cache off` does not work with `api {loop.access.api}`", labels, "`api posix` can; or `cache page`")]
+        return [
+            find(
+                "E206",
+                f"`cache off` does not work with `api {loop.access.api}`",
+                labels,
+                "`api posix` can; or `cache page`",
+            )
+        ]
     alone = dataset.layout.files == dataset.samples
     aligned = dataset.header % PAGE == 0 and (alone or (dataset.fixed_size or 1) % PAGE == 0)
     if aligned or dataset.align % PAGE == 0:
         return []
     head = "align" if data.given("align") is not None else "header" if dataset.header % PAGE else "size"
     labels = [*labels, *data.labels(head, "but samples do not begin at multiples of 4 KiB")]
-    return [find("E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`")]
+    return [
+        find("E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`")
+    ]
 
 
 def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
@@ -108,7 +125,10 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
     if loop.shard == "by file" and dataset.layout.files < ranks:
         files = dataset.layout.files
         counted = f"{files} file{'s' if files > 1 else ''}"
-        labels = [*settings.labels("shard", f"{ranks} ranks"), *data.labels("layout", counted, f"{counted} (the default layout)")]
+        labels = [
+            *settings.labels("shard", f"{ranks} ranks"),
+            *data.labels("layout", counted, f"{counted} (the default layout)"),
+        ]
         message = f"{ranks - files} of {ranks} ranks would have no file to read"
         found.append(find("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
         return 0
@@ -123,9 +143,18 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         found.append(find("E201", message, labels, f"use at least {ranks * loop.batch} samples, or `last batch keep`"))
         return 0
     label = f"{loop.batch} per rank and step, and a rank has {share}"
-    labels = [*settings.labels("batch", label, f"{label} (the default batch)"), *data.labels("samples", f"{dataset.samples} samples")]
+    if loop.shard == "by sample":
+        label = f"{loop.batch} per rank, {loop.batch * ranks} per step"
+    labels = [
+        *settings.labels("batch", label, f"{label} (the default batch)"),
+        *data.labels("samples", f"{dataset.samples} samples"),
+    ]
     largest = dataset.samples // ranks if loop.shard == "by sample" else fewest
-    hint = f"the largest batch is {largest} per rank; or `last batch keep`" if largest else "use more samples, or `last batch keep`"
+    hint = (
+        f"the largest batch is {largest} per rank; or `last batch keep`"
+        if largest
+        else "use more samples, or `last batch keep`"
+    )
     found.append(find("E201", f"the batch is larger than the data: `{loop.name}` would have zero steps", labels, hint))
     return 0
 
@@ -151,4 +180,11 @@ def _ahead(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
     if loop.access.prefetch <= steps or loop.arrivals is not None or settings.given("prefetch") is None:
         return []
     labels = settings.labels("prefetch", f"an epoch has {steps} step{'' if steps == 1 else 's'}")
-    return [find("W303", f"`{loop.name}` prefetches more than an epoch", labels, f"at most `prefetch {steps} batches` has an effect")]
+    return [
+        find(
+            "W303",
+            f"`{loop.name}` prefetches more than an epoch",
+            labels,
+            f"at most `prefetch {steps} batches` has an effect",
+        )
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal, cast
 
@@ -16,15 +16,17 @@ from dliosim.language.scope import Scope
 from dliosim.language.settings import Context, Settings
 from dliosim.language.verbs import Nouns, Verbs
 from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
-from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME
+from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, format_seconds
 
 
 @dataclass(slots=True)
 class Compiled:
-    """A workload, and the document it was made of."""
+    """A workload, and where it comes from: the lines of each noun by name, of each loop and prepare by id."""
 
     workload: Workload
     context: Context
+    nouns: dict[str, Settings]
+    verbs: dict[int, Settings]
     warnings: tuple[Diagnostic, ...]
 
 
@@ -39,13 +41,19 @@ def compile_pattern(
     return compiled.workload, compiled.warnings
 
 
+def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job) -> str:
+    """The resolved pattern, itself a pattern, with the origin of each value as a comment; raises PatternError."""
+    from dliosim.language.resolved import write
+
+    return write(compile_document(path, overrides, job))
+
+
 def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
     """As `compile_pattern`, with the document for those who want to know where values come from."""
     loader = Loader()
     document = loader.load(path)
-    if not loader.found or document.workload is not None:
-        loader.found.extend(overrides.apply(document, given))
-    context = Context(document, Scope(document.params, job), loader.found)
+    context = Context(document, Scope(document.params, job, document.broken), loader.found)
+    overrides.apply(context, given)
     for param in document.params.values():
         try:
             context.scope.check(param)
@@ -80,7 +88,7 @@ def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> 
         pattern=document.source.text,
         overrides=tuple((name, value) for name, value in given),
     )
-    return Compiled(made, context, tuple(diagnostics))
+    return Compiled(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
 
 
 def _seed(context: Context) -> int:
@@ -105,7 +113,7 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
             continue
         found = nouns.guarded_settings(context, block)
         if found is None:
-            (datasets if block.kind == "dataset" else checkpoints)[name] = None  # type: ignore[index]
+            (datasets if block.kind == "dataset" else checkpoints)[name] = None
             continue
         settings[name] = found
         if block.kind == "dataset":
@@ -127,7 +135,9 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:
             needed = " or ".join(str(dimension) for dimension in _FIGURES[figure] if dimension != COUNT)
-            raise mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, f"this is {value.dimension}")
+            raise mistake(
+                "E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, f"this is {value.dimension}"
+            )
         if value.amount <= 0 or (figure == "utilization" and value.amount > 1):
             bounds = "0 % to 100 %" if figure == "utilization" else "must be above 0"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
@@ -137,14 +147,21 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
         return None
     unit = {RATIO: "ratio", COUNT: "ratio", RATE: "B/s", FREQUENCY: "samples/s", TIME: "s"}[value.dimension]
     bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
-    text = " ".join(block.place.text.split())
-    if name is None:
-        text = text.replace(figure, f"{figure} of {loop}", 1)
-    amount = float(Fraction(value.amount))
+    exact = Decimal(repr(float(value.amount)))
+    written = {
+        "ratio": f"{(exact * 100).normalize():f} %",
+        "s": format_seconds(float(value.amount)),
+        "B/s": f"{exact.normalize():f} B/s",
+        "samples/s": f"{exact.normalize():f} samples/s",
+    }[unit]
     return Expectation(
-        cast(Literal["utilization", "throughput", "p99"], figure), loop, bound, amount,
-        cast(Literal["ratio", "B/s", "samples/s", "s"], unit), text,
-    )  # fmt: skip
+        cast(Literal["utilization", "throughput", "p99"], figure),
+        loop,
+        bound,
+        float(value.amount),
+        cast(Literal["ratio", "B/s", "samples/s", "s"], unit),
+        f"{figure} of {loop} {bound} {written}",
+    )
 
 
 def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:

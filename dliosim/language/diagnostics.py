@@ -66,7 +66,13 @@ class Mistake(Exception):
         self.diagnostic = diagnostic
 
 
-def mistake(code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = "") -> Mistake:
+class Reported(Mistake):
+    """Follows from a mistake that has been reported where it is; it adds none of its own."""
+
+
+def mistake(
+    code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = ""
+) -> Mistake:
     """A Mistake at `span`, with further places and a help line."""
     return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else ()))
 
@@ -94,7 +100,9 @@ def _render(found: Diagnostic, colour: bool) -> str:
     strong = _RED if found.is_error else _YELLOW
     word = "error" if found.is_error else "warning"
     lines = [paint(strong, f"{word}[{found.code}]") + paint(_BOLD, f": {_printable(found.message)}")]
-    numbers = [label.span.source.position(label.span.start)[0] for label in found.labels if _has_lines(label.span.source)]
+    numbers = [
+        label.span.source.position(label.span.start)[0] for label in found.labels if _has_lines(label.span.source)
+    ]
     gutter = len(str(max(numbers, default=1)))
     bar = paint(_BLUE, f"{' ' * gutter} |")
     if not found.labels and found.file:
@@ -152,5 +160,8 @@ def _printable(text: str) -> str:
 def _window(text: str, column: int) -> tuple[str, int]:
     if len(text) > _MAX_WIDTH:
         start = max(0, column - _MAX_WIDTH // 2)
-        text, column = ("\u2026" if start else "") + text[start : start + _MAX_WIDTH], column - start + (1 if start else 0)
+        text, column = (
+            ("\u2026" if start else "") + text[start : start + _MAX_WIDTH],
+            column - start + (1 if start else 0),
+        )
     return _printable(text), column

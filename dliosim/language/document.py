@@ -63,6 +63,10 @@ class Document:
     verbs: list[Block] = field(default_factory=list)
     expects: list[Block] = field(default_factory=list)
     sets: list[tuple[Span, Span]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Parameters whose definition has a mistake: to miss them later is no second one."""
+    incomplete: bool = False
+    """Whether a file could not be read to its end, so that names may be missing without fault."""
 
     def walk(self) -> Iterator[Block]:
         """Every verb, those inside others too."""

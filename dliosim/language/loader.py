@@ -33,7 +33,7 @@ class Loader:
             source = read_source(path, str(path))
         except Unreadable as error:
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=str(path)))
-            return Document(Source(str(path), ""))
+            return Document(Source(str(path), ""), incomplete=True)
         document = self._file(source, (os.path.realpath(path),))
         if document.workload is None and not self.found:
             here = source.span(0, len(source.line(1)))
@@ -47,6 +47,7 @@ class Loader:
             statements = _versioned(source, split(source))
         except Mistake as error:
             self.found.append(error.diagnostic)
+            reading.document.incomplete = True
             return reading.document
         for statement in statements:
             self.guarded(lambda statement=statement: reading.take(statement))  # type: ignore[misc]
@@ -61,14 +62,15 @@ class Loader:
 
     def open(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
         """The document of a file named by an include or extends line; None where it has been included before."""
-        name = os.path.join(os.path.dirname(quoted.source.name), quoted.text[1:-1])
+        path = Path(quoted.source.name).parent / quoted.text[1:-1]
+        name = str(path)
         try:
-            source = read_source(Path(name), name)
+            source = read_source(path, name)
         except Unreadable as error:
             raise mistake("E103", f"cannot read {quoted.text}: {error}", quoted, f"looked for {name}") from None
         real = os.path.realpath(name)
         if real in chain:
-            members = [os.path.basename(member) for member in (*chain[chain.index(real) :], real)]
+            members = [Path(member).name for member in (*chain[chain.index(real) :], real)]
             raise mistake("E103", "files that include each other", quoted, " -> ".join(members))
         if included and real in self._included:
             return None
@@ -79,18 +81,28 @@ class Loader:
         if base is not None:
             self._merge_into(base, own)
             base.source, base.sets = own.source, own.sets
+            base.incomplete |= own.incomplete
+            base.broken |= own.broken
             own = base
         placed: dict[str, Span] = {}
         for name, value in own.sets:
             param = own.params.get(name.text)
+            if param is None and (own.incomplete or name.text in own.broken):
+                continue
             if param is None:
                 hint = did_you_mean(name.text, own.params)
                 self.found.append(mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
             elif name.text in placed:
                 self.found.append(_twice("set", name.text, name, placed[name.text]).diagnostic)
             elif param.own and param.place.source is own.source:
-                error = mistake("E102", f"`{name.text}` is a parameter of this file", name, "set again",
-                                more=[Label(param.place, "defined here")], hint="change its default instead")  # fmt: skip
+                error = mistake(
+                    "E102",
+                    f"`{name.text}` is a parameter of this file",
+                    name,
+                    "set again",
+                    more=[Label(param.place, "defined here")],
+                    hint="change its default instead",
+                )
                 self.found.append(error.diagnostic)
             else:
                 param.value = value
@@ -134,7 +146,9 @@ def _merge_block(below: Block, above: Block) -> None:
 
 
 def _twice(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
-    return mistake("E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint)
+    return mistake(
+        "E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint
+    )
 
 
 def _versioned(source: Source, statements: list[Statement]) -> list[Statement]:
@@ -163,13 +177,16 @@ class _Reading:
     chain: tuple[str, ...]
     included: bool
     base: Document | None = None
+    extends: Span | None = None
     names: Counter[str] = field(default_factory=Counter)
     loops: dict[str, Span] = field(default_factory=dict)
 
     def take(self, statement: Statement) -> None:
         head, place, phrase = _known(statement, vocabulary.STATEMENTS, "")
         if self.included and head not in vocabulary.INCLUDABLE:
-            hint = "an included file may have param, dataset, checkpoint, access and include; `extends` takes a workload"
+            hint = (
+                "an included file may have param, dataset, checkpoint, access and include; `extends` takes a workload"
+            )
             raise mistake("E103", f"an included file has a `{head}` line", place, "not a noun", hint=hint)
         _check_block(statement, head, place)
         if head in vocabulary.VERBS:
@@ -177,7 +194,8 @@ class _Reading:
         elif head in vocabulary.NOUNS:
             self._noun(statement, head, phrase)
         elif head in ("include", "extends"):
-            self._follow(head, place, parse("file", phrase))
+            quoted = parse("file", phrase).only.span
+            self._extend(place, quoted) if head == "extends" else self._include(quoted)
         else:
             self._line(head, place, phrase)
 
@@ -190,6 +208,8 @@ class _Reading:
                 raise _twice("setting", "seed", place, document.seed.place)
             document.seed = Setting("seed", place, phrase)
             return
+        if head == "param":
+            self.document.broken.add(first_word(phrase).text)
         node = parse(vocabulary.STATEMENTS[head], phrase)
         if head == "workload":
             if document.workload is not None:
@@ -215,17 +235,20 @@ class _Reading:
                     raise _twice("statement", f"expect {block.name}", phrase, other.place)
             document.expects.append(block)
 
-    def _follow(self, head: str, place: Span, node: Node) -> None:
-        if head == "extends":
-            if self.base is not None:
-                raise _twice("statement", "extends", place, self.base.source.span(0, 0))
-            self.base = self.loader.open(node.only.span, self.chain, included=False)
-            for param in self.base.params.values() if self.base else ():
+    def _extend(self, place: Span, quoted: Span) -> None:
+        if self.extends is not None:
+            raise _twice("statement", "extends", place, self.extends)
+        self.extends = place
+        base = self._opened(quoted)
+        if base is not None:
+            for param in base.params.values():
                 param.own = False
-            for block in (*self.base.nouns.values(), *self.base.walk()) if self.base else ():
+            for block in base.nouns.values():
                 block.own = False
-            return
-        found = self.loader.open(node.only.span, self.chain, included=True)
+            self.base = base
+
+    def _include(self, quoted: Span) -> None:
+        found = self._opened(quoted, included=True)
         if found is None:
             return
         for name, param in found.params.items():
@@ -236,6 +259,17 @@ class _Reading:
             if name in self.document.nouns:
                 raise _twice(noun.kind, name, self.document.nouns[name].place, noun.place)
             self.document.nouns[name] = noun
+
+    def _opened(self, quoted: Span, *, included: bool = False) -> Document | None:
+        try:
+            found = self.loader.open(quoted, self.chain, included=included)
+        except Mistake:
+            self.document.incomplete = True
+            raise
+        if found is not None:
+            self.document.incomplete |= found.incomplete
+            self.document.broken |= found.broken
+        return found
 
     def _noun(self, statement: Statement, head: str, phrase: Span) -> None:
         header = _header(parse(head, phrase))
@@ -297,7 +331,9 @@ class _Reading:
 
 def reserved(word: str, span: Span) -> Mistake:
     """A word that is kept for later."""
-    return mistake("E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1")
+    return mistake(
+        "E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1"
+    )
 
 
 def _known(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:

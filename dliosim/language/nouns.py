@@ -55,7 +55,9 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
         header=settings.read("header", lambda node: scope.size(node.only), 0),
         align=settings.read("align", lambda node: scope.size(node.only, 1, 1 << 30), 1),
         stripe=settings.read(
-            "stripe", lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)), None
+            "stripe",
+            lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)),
+            None,
         ),
     )
     if not errors:
@@ -78,8 +80,13 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
             files = scope.count(node.children[0])
         place = line.phrase if line is not None else node.span
         if files > samples:
-            raise mistake("E113", f"{files:_} files for {samples:_} samples", place, "every file needs a sample",
-                          more=[Label(settings.place("samples"), f"{samples:_} samples")])  # fmt: skip
+            raise mistake(
+                "E113",
+                f"{files:_} files for {samples:_} samples",
+                place,
+                "every file needs a sample",
+                more=[Label(settings.place("samples"), f"{samples:_} samples")],
+            )
         folders = node.find("folders")
         dealt = scope.count(folders.only, 1, files) if folders is not None else 1
         return Layout(cast(Literal["file per sample", "files", "file per rank"], kind), files, dealt)
@@ -87,8 +94,14 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
     layout = settings.read("layout", convert, Layout("file per sample", samples))
     if writers is not None and layout.kind != "file per rank":
         hint = "every other layout is the same whoever prepared it"
-        error = mistake("E210", "`prepared by` counts with `layout file per rank` only", writers.place, "no meaning here",
-                        more=settings.labels("layout", "the layout", "the layout is file per sample"), hint=hint)  # fmt: skip
+        error = mistake(
+            "E210",
+            "`prepared by` counts with `layout file per rank` only",
+            writers.place,
+            "no meaning here",
+            more=settings.labels("layout", "the layout", "the layout is file per sample"),
+            hint=hint,
+        )
         settings.context.report(error)
     return layout
 
@@ -96,8 +109,13 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 def _check_total(settings: Settings, built: Dataset) -> None:
     largest = built.size.high if built.size.high is not None else built.size.mean
     if built.samples * (largest + built.align) + built.header * built.layout.files > 2**62:
-        error = mistake("E113", f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
-                        settings.place("size"), "too large", more=[Label(settings.place("samples"))])  # fmt: skip
+        error = mistake(
+            "E113",
+            f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
+            settings.place("size"),
+            "too large",
+            more=[Label(settings.place("samples"))],
+        )
         settings.context.report(error)
     if built.size.high is not None and built.size.high < 1:
         error = mistake("E113", "every sample would be smaller than a byte", settings.place("size"), "at least 1 B")
@@ -108,8 +126,13 @@ def _format(node: Node) -> str:
     name = node.only.text
     if name not in FORMATS:
         known = ", ".join(FORMATS)
-        raise mistake("E003", f"unknown format `{name}`", node.span, "not a format",
-                      hint=did_you_mean(name, FORMATS) or f"formats: {known}")  # fmt: skip
+        raise mistake(
+            "E003",
+            f"unknown format `{name}`",
+            node.span,
+            "not a format",
+            hint=did_you_mean(name, FORMATS) or f"formats: {known}",
+        )
     if name != "raw":
         raise mistake("R403", f"format `{name}` is not available yet", node.span, "later work", hint="use `format raw`")
     return name
@@ -178,8 +201,13 @@ def access(settings: Settings, reads: Layout | None) -> Access:
 
 def _readers(settings: Settings, node: Node) -> tuple[int, str]:
     if node.find("PROCESSES") is not None:
-        raise mistake("E003", "`readers K processes` is kept for a later version of the language", node.span, "not in version 1",
-                      hint="readers are threads: `readers 4 by batch`")  # fmt: skip
+        raise mistake(
+            "E003",
+            "`readers K processes` is kept for a later version of the language",
+            node.span,
+            "not in version 1",
+            hint="readers are threads: `readers 4 by batch`",
+        )
     count = settings.context.scope.count(node.children[0], 0, 1024)
     return count, "sample" if node.find("by_sample") is not None else "batch"
 
@@ -187,7 +215,9 @@ def _readers(settings: Settings, node: Node) -> tuple[int, str]:
 def _cache(settings: Settings, node: Node) -> tuple[str, int]:
     if node.kind == "memory":
         if settings.block.kind in ("prepare", "checkpoint"):
-            raise mistake("E210", f"`{settings.block.kind}` does not take `cache memory`", node.span, "keeps what is read")
+            raise mistake(
+                "E210", f"`{settings.block.kind}` does not take `cache memory`", node.span, "keeps what is read"
+            )
         return "memory", settings.context.scope.size(node.only, 1)
     return node.kind, 0
 
@@ -215,12 +245,23 @@ def checkpoint(settings: Settings, seed: int, ranks: int) -> Checkpoint | None:
     settings.require(("part", "path"))
     if settings.read("async", lambda node: node.kind == "on", False):
         hint = "a checkpoint blocks; leave the line out"
-        context.report(mistake("E003", "`async on` is kept for a later version of the language",
-                               settings.place("async"), "not in version 1", hint=hint))  # fmt: skip
+        context.report(
+            mistake(
+                "E003",
+                "`async on` is kept for a later version of the language",
+                settings.place("async"),
+                "not in version 1",
+                hint=hint,
+            )
+        )
     built = Checkpoint(
         name=settings.block.name,
         seed=seed,
-        parts=tuple(part for line in settings.all("part") if (part := settings.convert(line, lambda node: _part(settings, node), None))),
+        parts=tuple(
+            part
+            for line in settings.all("part")
+            if (part := settings.convert(line, lambda node: _part(settings, node), None))
+        ),
         writers=settings.read("writers", lambda node: _writers(settings, node, ranks), Writers("file per rank")),
         access=access(settings, None),
         path=settings.read("path", _path, "data"),
@@ -233,7 +274,11 @@ def checkpoint(settings: Settings, seed: int, ranks: int) -> Checkpoint | None:
 
 def _part(settings: Settings, node: Node) -> Part | None:
     scope = "total" if node.kind == "total" else "per rank"
-    return Part(node.children[0].text, settings.context.scope.size(node.children[1], 1), cast(Literal["total", "per rank"], scope))
+    return Part(
+        node.children[0].text,
+        settings.context.scope.size(node.children[1], 1),
+        cast(Literal["total", "per rank"], scope),
+    )
 
 
 def _writers(settings: Settings, node: Node, ranks: int) -> Writers:
@@ -243,8 +288,13 @@ def _writers(settings: Settings, node: Node, ranks: int) -> Writers:
     if node.kind == "rank":
         rank = scope.count(node.only, 0)
         if rank >= ranks:
-            raise mistake("E209", f"rank {rank} does not exist", node.only.span, f"the job has {ranks} ranks, 0 to {ranks - 1}",
-                          hint="`writers rank 0` works for every number of ranks")  # fmt: skip
+            raise mistake(
+                "E209",
+                f"rank {rank} does not exist",
+                node.only.span,
+                f"the job has {ranks} ranks, 0 to {ranks - 1}",
+                hint="`writers rank 0` works for every number of ranks",
+            )
         return Writers("rank", rank)
     return Writers("shared file" if node.kind == "shared_file" else "file per rank")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Label, Mistake, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Setting, overlay, setting_of
+from dliosim.language.settings import Context
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, Source, Span
 
 
-def apply(document: Document, overrides: Sequence[tuple[str, str]]) -> list[Diagnostic]:
-    """Put every override in its place; what names nothing comes back as a diagnostic."""
-    found: list[Diagnostic] = []
+def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
+    """Put every override in its place in the document; what names nothing is reported."""
     given: dict[tuple[str, ...], Span] = {}
     for name, value in overrides:
         source = Source(COMMAND_LINE, f"-D {name}={value}")
@@ -20,11 +20,10 @@ def apply(document: Document, overrides: Sequence[tuple[str, str]]) -> list[Diag
         phrase = source.span(4 + len(name), len(source.text)).stripped()
         try:
             if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
-                raise mistake("E003", "an override of more than one line", source.span(0, 2))
-            _apply(document, name.strip(), place, phrase, given)
+                raise mistake("E003", "an override that is no single line of text", source.span(0, 2))
+            _apply(context.document, name.strip(), place, phrase, given)
         except Mistake as error:
-            found.append(error.diagnostic)
-    return found
+            context.report(error)
 
 
 def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict[tuple[str, ...], Span]) -> None:
@@ -53,12 +52,16 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
     blocks = named.get(name, [])
     if not blocks:
         hint = hints(did_you_mean(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
-        raise mistake("E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint)
+        raise mistake(
+            "E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint
+        )
     taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
     if not taking:
         known = vocabulary.SETTINGS[blocks[0].kind]
         hint = hints(did_you_mean(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
-        raise mistake("E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint)
+        raise mistake(
+            "E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint
+        )
     if len({block.kind for block in taking}) > 1:
         kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
         hint = "give one of them another name"

@@ -62,7 +62,9 @@ def parse(rule: str, span: Span) -> Node:
 def _bound(span: Span) -> None:
     """Keep what is hostile from the parser; with parentheses bounded, so is the depth of a tree."""
     if len(span.text) > MAX_LINE_LENGTH:
-        raise mistake("E003", f"a phrase of more than {MAX_LINE_LENGTH} characters", Span(span.source, span.start, span.start + 1))
+        raise mistake(
+            "E003", f"a phrase of more than {MAX_LINE_LENGTH} characters", Span(span.source, span.start, span.start + 1)
+        )
     depth = 0
     for position, letter in enumerate(span.text, span.start):
         depth += (letter == "(") - (letter == ")")
@@ -79,7 +81,9 @@ def _parser() -> Lark:
     if TABLES.exists():
         tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_with_int_keys)
         if all(tables.get(key) == value for key, value in identity(grammar).items()):
-            return Lark._load_from_dict(tables["data"], tables["memo"])
+            # `Lark.load` would take the same two parts, but from a pickle.
+            loaded: Lark = Lark._load_from_dict(tables["data"], tables["memo"])  # type: ignore[no-untyped-call]
+            return loaded
     return Lark(grammar, **options(grammar))
 
 
@@ -106,12 +110,21 @@ _WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
 _QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
 _SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
 _DESCRIBED: Final = {
-    "NAME": "a name", "STRING": "quoted text", "UNIT": "a unit", "PHRASE": "a value", "CHOICE": "a value",
-    "WORD": "a word", "DISTRIBUTION": "a distribution", "$END": "the end of the line", "_EQ": "`=`", "_COMMA": "`,`",
+    "NAME": "a name",
+    "STRING": "quoted text",
+    "UNIT": "a unit",
+    "PHRASE": "a value",
+    "CHOICE": "a value",
+    "WORD": "a word",
+    "DISTRIBUTION": "a distribution",
+    "$END": "the end of the line",
+    "_EQ": "`=`",
+    "_COMMA": "`,`",
     "_LPAR": "`(`",
-    "FIGURE": "`utilization`, `throughput` or `p99`", "_MPI_INDEPENDENT": "`mpi-independent`",
+    "FIGURE": "`utilization`, `throughput` or `p99`",
+    "_MPI_INDEPENDENT": "`mpi-independent`",
     "_MPI_COLLECTIVE": "`mpi-collective`",
-}  # fmt: skip
+}
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
 _AMBIGUOUS: Final = {
@@ -120,10 +133,24 @@ _AMBIGUOUS: Final = {
     "b": "B (bytes)",
 }
 _TIME_WORDS: Final = {
-    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "\u00b5s": "us", "\u03bcs": "us",
-    "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h", "hr": "h", "byte": "B", "bytes": "B",
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "msec": "ms",
+    "usec": "us",
+    "\u00b5s": "us",
+    "\u03bcs": "us",
+    "minute": "min",
+    "minutes": "min",
+    "mins": "min",
+    "hour": "h",
+    "hours": "h",
+    "hr": "h",
+    "byte": "B",
+    "bytes": "B",
     "percent": "%",
-}  # fmt: skip
+}
 
 
 def unit_hint(word: str) -> str:
@@ -134,7 +161,9 @@ def unit_hint(word: str) -> str:
         return f"did you mean {_TIME_WORDS[word]}?"
     found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE)
     if found is None:
-        return hints(did_you_mean(word, UNITS), "units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, ns, us, ms, s, min, h, %")
+        return hints(
+            did_you_mean(word, UNITS), "units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, ns, us, ms, s, min, h, %"
+        )
     letter, rate = found[1].upper(), "/s" if found[3] else ""
     power = "KMGTP".index(letter) + 1
     decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
@@ -143,14 +172,14 @@ def unit_hint(word: str) -> str:
 
 
 def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
-    offset = getattr(error, "pos_in_stream", None)
+    offset: int = getattr(error, "pos_in_stream", None) or 0
     text = phrase.text
     token = getattr(error, "token", None)
-    at_end = offset is None or (token is not None and token.type == "$END")
+    at_end = token is not None and token.type == "$END"
     # The error's own list has whatever may follow anywhere in the grammar; this one is exact.
     before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
     before.exhaust_lexer()
-    expected = before.accepts()
+    expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
     if at_end:
         return mistake("E003", "the phrase ends too early", phrase.after() if text else phrase, _expected(expected))
     found = _WORD.match(text, offset)

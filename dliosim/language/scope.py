@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from dliosim.language.diagnostics import Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean, hints, mistake
 from dliosim.language.document import Param
 from dliosim.language.parser import DISTRIBUTIONS, Node, parse
 from dliosim.language.source import Span
@@ -50,6 +50,7 @@ class Scope:
 
     params: Mapping[str, Param]
     job: Job
+    broken: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     _values: dict[str, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
@@ -75,11 +76,15 @@ class Scope:
     def _param(self, reference: Span) -> Param:
         name = reference.text[1:]
         self.used.add(name)
+        if name in self.broken and name not in self.params:
+            raise Reported(mistake("E101", f"unknown name `{reference.text}`", reference).diagnostic)
         if name not in self.params:
             known = [*self.params, *self._builtins()]
             listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
             near = did_you_mean(name, known).replace("`", "`$", 1)
-            raise mistake("E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed))
+            raise mistake(
+                "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed)
+            )
         return self.params[name]
 
     def _builtins(self) -> dict[str, int]:
@@ -139,7 +144,9 @@ class Scope:
                 what = "add" if operator.kind == "PLUS" else "subtract"
                 raise _unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
             sign = 1 if operator.kind == "PLUS" else -1
-            total = self._bounded(Value(total.amount + sign * term.amount, total.dimension, _join(total.span, term.span)))
+            total = self._bounded(
+                Value(total.amount + sign * term.amount, total.dimension, _join(total.span, term.span))
+            )
         return total
 
     def _product(self, node: Node) -> Value:
@@ -180,7 +187,11 @@ class Scope:
             return Value(_log2(first.amount), COUNT, node.span)
         if first.dimension not in (COUNT, SIZE):
             raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
-        return Value(Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)), first.dimension, node.span)
+        return Value(
+            Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)),
+            first.dimension,
+            node.span,
+        )
 
     # ---- what settings need ---------------------------------------------------------------------------------------
 
@@ -189,7 +200,9 @@ class Scope:
         found = self.value(node)
         if found.dimension != dimension:
             label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
-            raise mistake("E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=_unit_help(dimension))
+            raise mistake(
+                "E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=_unit_help(dimension)
+            )
         return found
 
     def count(self, node: Node, low: int = 1, high: int = MAX_COUNT) -> int:
@@ -233,16 +246,25 @@ class Scope:
             elif not 0 <= value.amount <= MAX_SECONDS:
                 raise mistake("E113", f"{value} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
             amount = float(value.amount)
-            return constant(max(low, min(high, amount)) if low is not None and high is not None else amount)
+            if low is not None and high is not None:
+                amount = max(low, min(high, amount))
+            return constant(float(math.ceil(amount)) if dimension == SIZE else amount)
         name, operands = node.children[0].text, [self._parameter(child, dimension) for child in node.children[1:]]
         kind = next(kind for kind in DISTRIBUTIONS if kind == name)
         names = _PARAMETERS[kind]
         if len(operands) != len(names):
             takes = f"{kind}({', '.join(names)})"
-            raise mistake("E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}")
+            raise mistake(
+                "E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}"
+            )
         if kind == "poisson" and dimension == TIME:
-            raise mistake("E111", "`poisson` draws counts, not times", node.span, "a time is needed here",
-                          hint="the time between random arrivals is `exponential(mean)`")  # fmt: skip
+            raise mistake(
+                "E111",
+                "`poisson` draws counts, not times",
+                node.span,
+                "a time is needed here",
+                hint="the time between random arrivals is `exponential(mean)`",
+            )
         for what, operand in zip(names, operands, strict=True):
             positive = what == "mean" and kind != "normal"
             if operand.amount < 0 or (positive and operand.amount == 0):
@@ -250,7 +272,7 @@ class Scope:
                 raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
         if kind == "uniform" and operands[0].amount > operands[1].amount:
             raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
-        return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)  # type: ignore[arg-type]
+        return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)
 
     def _parameter(self, node: Node, dimension: Dimension) -> Value:
         found = self.of(node, dimension)
@@ -264,8 +286,13 @@ class Scope:
         """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
         default, given = self._dimension(param.default), self._dimension(param.value)
         if default is not None and given is not None and default != given:
-            raise mistake("E111", f"`{param.name}` is {default}, not {given}", param.value, f"this is {given}",
-                          more=[Label(param.default, f"the default is {default}")])  # fmt: skip
+            raise mistake(
+                "E111",
+                f"`{param.name}` is {default}, not {given}",
+                param.value,
+                f"this is {given}",
+                more=[Label(param.default, f"the default is {default}")],
+            )
         domain = param.domain
         if domain is None:
             return
@@ -273,16 +300,27 @@ class Scope:
             accepted = [" ".join(choice.text.split()) for choice in domain.children]
             if " ".join(param.value.text.split()) not in accepted and not self._equal_to_any(param, domain):
                 hint = did_you_mean(param.value.text, accepted)
-                raise mistake("E113", f"`{param.name}` cannot be `{param.value.text}`", param.value, "not in the domain",
-                              more=[Label(domain.span, "the values it may have")], hint=hint)  # fmt: skip
+                raise mistake(
+                    "E113",
+                    f"`{param.name}` cannot be `{param.value.text}`",
+                    param.value,
+                    "not in the domain",
+                    more=[Label(domain.span, "the values it may have")],
+                    hint=hint,
+                )
             return
         low, high = (self.value(child) for child in domain.children)
         found = self.value(parse("sum", param.value))
         if found.dimension != low.dimension or low.dimension != high.dimension:
             raise _unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
         if not low.amount <= found.amount <= high.amount:
-            raise mistake("E113", f"`{param.name}` cannot be {found}", param.value, "not in the domain",
-                          more=[Label(domain.span, f"{low} to {high}")])  # fmt: skip
+            raise mistake(
+                "E113",
+                f"`{param.name}` cannot be {found}",
+                param.value,
+                "not in the domain",
+                more=[Label(domain.span, f"{low} to {high}")],
+            )
 
     def _equal_to_any(self, param: Param, domain: Node) -> bool:
         try:
@@ -330,7 +368,9 @@ def _whole(value: Value, low: int, high: int) -> int:
     if value.amount.denominator != 1:
         below, above = show(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
         what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
-        nearest = f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
+        nearest = (
+            f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
+        )
         raise mistake("E112", f"{what}: {_as_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
         bounds = f"{show(Fraction(low), value.dimension)} to {show(Fraction(high), value.dimension)}"
@@ -344,11 +384,17 @@ def _unlike(message: str, here: Value, other: Value) -> Mistake:
 
 
 def _unit_help(dimension: Dimension) -> str:
-    return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(dimension, "")
+    return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(
+        dimension, ""
+    )
 
 
 def _join(left: Span, right: Span) -> Span:
-    return Span(left.source, min(left.start, right.start), max(left.end, right.end)) if left.source is right.source else left
+    return (
+        Span(left.source, min(left.start, right.start), max(left.end, right.end))
+        if left.source is right.source
+        else left
+    )
 
 
 def _log2(amount: Fraction) -> Fraction:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Setting
 from dliosim.language.parser import Node
 from dliosim.language.scope import Scope
@@ -29,6 +29,10 @@ class Context:
     def report(self, error: Mistake, at: Span | None = None) -> None:
         """Collect a mistake; where its place is not in the statement at `at`, that place is shown too."""
         finding = error.diagnostic
+        if finding.code in ("E101", "E105") and self.document.incomplete:
+            return
+        if isinstance(error, Reported):
+            return
         if at is not None and finding.labels:
             here = finding.labels[0].span
             if here.source is not at.source or not at.start <= here.start <= at.end:
@@ -46,11 +50,19 @@ class Context:
         same = [noun for noun in nouns.values() if noun.kind == kind]
         listed = f"{_plural(kind)} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
         if block is not None:
-            error = mistake("E105", f"`{name.text}` is {_a(block.kind)}, not {_a(kind)}", name.span, f"{_a(kind)} is needed here",
-                            more=[Label(block.place, f"{_a(block.kind)}")], hint=listed)  # fmt: skip
+            error = mistake(
+                "E105",
+                f"`{name.text}` is {_a(block.kind)}, not {_a(kind)}",
+                name.span,
+                f"{_a(kind)} is needed here",
+                more=[Label(block.place, f"{_a(block.kind)}")],
+                hint=listed,
+            )
             raise error
         near = did_you_mean(name.text, (noun.name for noun in same))
-        raise mistake("E101", f"unknown {_called(kind)} `{name.text}`", name.span, "not defined", hint=hints(near, listed))
+        raise mistake(
+            "E101", f"unknown {_called(kind)} `{name.text}`", name.span, "not defined", hint=hints(near, listed)
+        )
 
 
 @dataclass(slots=True)
@@ -90,7 +102,9 @@ class Settings:
         """Report the settings that are missing and have no default."""
         for head in heads:
             if self.given(head) is None:
-                error = mistake("E003", f"`{self.block.title}` has no `{head}`", self.block.place, f"needs a line `{head} …`")
+                error = mistake(
+                    "E003", f"`{self.block.title}` has no `{head}`", self.block.place, f"needs a line `{head} …`"
+                )
                 self.context.report(error)
 
     def place(self, head: str) -> Span:

@@ -75,8 +75,8 @@ def split(source: Source) -> list[Statement]:
             levels.pop()
             line.closed = True
         elif text == '"':
-            end = source.text.find("\n", here.start)
-            rest = source.span(here.start, len(source.text) if end < 0 else end)
+            newline = source.text.find("\n", here.start)
+            rest = source.span(here.start, len(source.text) if newline < 0 else newline)
             raise mistake("E003", "quoted text never closed", rest, 'expected a closing `"` on this line')
         else:
             line.start = here.start if line.start < 0 else line.start
@@ -90,9 +90,13 @@ def split(source: Source) -> list[Statement]:
         if brace is not None:
             end = source.span(len(source.text.rstrip()), len(source.text.rstrip()))
             raise mistake(
-                "E004", "a block is never closed", brace, "opened here",
-                more=[Label(end, "expected `}` before the end of the file")], hint="add `}` on a line of its own",
-            )  # fmt: skip
+                "E004",
+                "a block is never closed",
+                brace,
+                "opened here",
+                more=[Label(end, "expected `}` before the end of the file")],
+                hint="add `}` on a line of its own",
+            )
     return levels[0].statements
 
 

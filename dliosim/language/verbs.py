@@ -53,7 +53,8 @@ class Verbs:
 
     context: Context
     nouns: Nouns
-    loops: dict[str, Loop] = field(default_factory=dict)
+    settings: dict[int, Settings] = field(default_factory=dict)
+    """The lines behind each loop and prepare, by the id of its model."""
 
     def all(self, blocks: list[Block]) -> tuple[Verb, ...]:
         """The verbs of a file or of a `repeat`; those with mistakes are left out."""
@@ -124,6 +125,7 @@ class Verbs:
             afresh="AFRESH" in block.header,
             fsync=settings.read("fsync", lambda node: node.kind == "on", True),
         )
+        self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
             checks.prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
         return verb
@@ -135,7 +137,8 @@ class Verbs:
         before = len(context.found)
         own = Settings(context, block, block.settings)
         own.require(["read"])
-        dataset, with_name = own.read("read", self._read, (None, None))
+        nothing: tuple[Dataset | None, Node | None] = (None, None)
+        dataset, with_name = own.read("read", self._read, nothing)
         try:
             settings = with_access(context, block, with_name, vocabulary.ACCESS)
         except Mistake as error:
@@ -163,14 +166,16 @@ class Verbs:
             compute=compute,
             sync=settings.read("sync", self._sync, Sync()),
             checkpoints=tuple(
-                cadence for line in settings.all("checkpoint") if (cadence := settings.convert(line, self._cadence, None))
+                cadence
+                for line in settings.all("checkpoint")
+                if (cadence := settings.convert(line, self._cadence, None))
             ),
         )
         if arrivals is not None:
             _requests_alone(settings)
         evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
-        self.loops[loop.name] = loop
+        self.settings[id(loop)] = settings
         if dataset is None or any(found.is_error for found in context.found[before:]):
             return None
         checks.loop(settings, loop, dataset, self.nouns.settings[dataset.name])
@@ -184,7 +189,9 @@ class Verbs:
             if every > epochs:
                 message = f"`{block.name}` runs every {every} epochs, and there are {epochs}: it never runs"
                 label = f"the last epoch is {epochs}"
-                raise mistake("E207", message, block.header["value"].span, label, hint=f"at most `every {epochs} epochs`")
+                raise mistake(
+                    "E207", message, block.header["value"].span, label, hint=f"at most `every {epochs} epochs`"
+                )
             loop = self._loop(block)
         except Mistake as error:
             self.context.report(error)
@@ -203,8 +210,13 @@ class Verbs:
         ranks = scope.job.ranks
         if batch % ranks:
             nearest = [str(value) for value in (batch // ranks * ranks, -(-batch // ranks) * ranks) if value]
-            raise mistake("E202", f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks", node.only.span,
-                          f"not a multiple of {ranks}", hint=f"the nearest multiples are {' and '.join(nearest)}")  # fmt: skip
+            raise mistake(
+                "E202",
+                f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks",
+                node.only.span,
+                f"not a multiple of {ranks}",
+                hint=f"the nearest multiples are {' and '.join(nearest)}",
+            )
         return batch // ranks
 
     def _shuffle(self, settings: Settings) -> Shuffle:
@@ -215,8 +227,13 @@ class Verbs:
         off = [line for line in lines if line.sub == ("off",)]
         if off and len(lines) > 1:
             other = next(line for line in lines if line.sub != ("off",))
-            error = mistake("E102", "`shuffle off` beside another `shuffle` line", off[0].phrase, "off",
-                            more=[Label(other.phrase, "but this shuffles")])  # fmt: skip
+            error = mistake(
+                "E102",
+                "`shuffle off` beside another `shuffle` line",
+                off[0].phrase,
+                "off",
+                more=[Label(other.phrase, "but this shuffles")],
+            )
             settings.context.report(error)
         return shuffle
 
@@ -259,8 +276,14 @@ def _requests_alone(settings: Settings) -> None:
     for head in ("epochs", "steps"):
         line = settings.given(head)
         if line is not None:
-            error = mistake("E210", f"`{head}` beside `requests`", line.place, "passes repeat as needed",
-                            more=settings.labels("requests", "this says how many steps there are"), hint=f"leave out `{head}`")  # fmt: skip
+            error = mistake(
+                "E210",
+                f"`{head}` beside `requests`",
+                line.place,
+                "passes repeat as needed",
+                more=settings.labels("requests", "this says how many steps there are"),
+                hint=f"leave out `{head}`",
+            )
             settings.context.report(error)
 
 

@@ -1,0 +1,255 @@
+"""A compiled workload written out again: every setting with its value, and where that value comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from dliosim.language.compile import Compiled
+from dliosim.language.diagnostics import Mistake
+from dliosim.language.parser import parse
+from dliosim.language.scope import Scope
+from dliosim.language.settings import Settings
+from dliosim.language.source import Span
+from dliosim.model import (
+    Access,
+    Barrier,
+    Checkpoint,
+    Dataset,
+    Distribution,
+    DropCaches,
+    Loop,
+    Pause,
+    Prepare,
+    Repeat,
+    Restore,
+    Save,
+    Sync,
+    Verb,
+)
+from dliosim.units import format_bytes, format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    origin: str = ""
+
+
+def write(compiled: Compiled) -> str:
+    """The text of `dliosim explain FILE`; compiled for the same job, it is the same workload."""
+    workload = compiled.workload
+    writer = _Writer(compiled)
+    title = f' "{workload.title}"' if workload.title else ""
+    seed = compiled.context.document.seed
+    job = workload.job
+    lines = [
+        _Line("dlio 1"),
+        _Line(f"workload {workload.name}{title}"),
+        _Line(f"# resolved for {job.ranks} ranks on {job.nodes} nodes"),
+        *writer.params(),
+        _Line(""),
+        _Line(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),
+    ]
+    for dataset in workload.datasets:
+        lines += [_Line(""), *writer.dataset(dataset)]
+    for checkpoint in workload.checkpoints:
+        lines += [_Line(""), *writer.checkpoint(checkpoint)]
+    lines.append(_Line(""))
+    for verb in workload.verbs:
+        lines += writer.verb(verb)
+    if workload.expectations:
+        lines += [_Line(""), *(_Line(f"expect {found.text}") for found in workload.expectations)]
+    width = min(60, max(len(line.text) for line in lines if line.origin))
+    return "".join(f"{line.text:<{width}}  # {line.origin}\n" if line.origin else f"{line.text}\n" for line in lines)
+
+
+@dataclass(slots=True)
+class _Writer:
+    compiled: Compiled
+    _indent: str = field(default="")
+
+    def origin(self, phrase: Span) -> str:
+        """Where a phrase stands, and where the parameters in it get their values."""
+        names = dict.fromkeys(re.findall(r"\$([A-Za-z_][A-Za-z0-9_]*)", phrase.text))
+        params = self.compiled.context.document.params
+        given = [f"${name} from {params[name].value.where}" for name in names if name in params]
+        return ", ".join([phrase.where, *given])
+
+    def params(self) -> Iterator[_Line]:
+        document = self.compiled.context.document
+        scope = Scope(document.params, self.compiled.workload.job)
+        for param in document.params.values():
+            text = param.value.text
+            try:
+                value = str(scope.value(parse("sum", param.value)))
+            except Mistake:
+                value = text
+            meaning = f" = {text}" if value != text else ""
+            yield _Line(f"# param {param.name} = {value}{meaning}", param.value.where)
+
+    def _settings(self, settings: Settings, values: list[tuple[str, str | None]]) -> Iterator[_Line]:
+        for head, value in values:
+            if value is None:
+                continue
+            sub = next(iter(re.findall(r'^(?:"[^"]*"|\S+)', value)), "")
+            lines = settings.all(head)
+            line = next((line for line in lines if line.sub[:1] == (sub,)), lines[0] if lines else None)
+            origin = self.origin(line.phrase) if line is not None else "default"
+            yield _Line(f"{self._indent}    {head:<10} {value}", origin)
+
+    def dataset(self, dataset: Dataset) -> Iterator[_Line]:
+        layout = dataset.layout
+        placed = f"{layout.files} files" if layout.kind == "files" else layout.kind
+        stripe = dataset.stripe
+        yield _Line(f"dataset {dataset.name} {{")
+        yield from self._settings(
+            self.compiled.nouns[dataset.name],
+            [
+                ("samples", str(dataset.samples)),
+                ("size", _distribution(dataset.size, _bytes)),
+                ("layout", placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")),
+                ("prepared by", f"{layout.files} ranks" if layout.kind == "file per rank" else None),
+                ("format", dataset.format),
+                ("stripe", f"{format_bytes(stripe.size)} over {stripe.targets} targets" if stripe else None),
+                ("header", format_bytes(dataset.header)),
+                ("align", format_bytes(dataset.align)),
+                ("path", f'"{dataset.path}"'),
+                ("root", dataset.root),
+            ],
+        )
+        yield _Line("}")
+
+    def checkpoint(self, checkpoint: Checkpoint) -> Iterator[_Line]:
+        number = checkpoint.writers.number
+        writers = {
+            "file per rank": "into file per rank",
+            "shared file": "all ranks into shared file",
+            "one per": f"one per {number} ranks",
+            "rank": f"rank {number}",
+        }[checkpoint.writers.kind]
+        yield _Line(f"checkpoint {checkpoint.name} {{")
+        yield from self._settings(
+            self.compiled.nouns[checkpoint.name],
+            [
+                *(("part", f"{part.name} {format_bytes(part.size)} {part.scope}") for part in checkpoint.parts),
+                ("writers", writers),
+                *_writing(checkpoint.access),
+                ("fsync", "on" if checkpoint.fsync else "off"),
+                ("keep", "all" if checkpoint.keep is None else str(checkpoint.keep)),
+                ("path", f'"{checkpoint.path}"'),
+                ("root", checkpoint.root),
+            ],
+        )
+        yield _Line("}")
+
+    def verb(self, verb: Verb) -> Iterator[_Line]:
+        indent = self._indent
+        if isinstance(verb, Loop):
+            yield from self._loop(verb, f"{verb.kind} {verb.name} {{")
+        elif isinstance(verb, Prepare):
+            yield _Line(f"{indent}prepare {verb.dataset}{' afresh' if verb.afresh else ''} {{")
+            values: list[tuple[str, str | None]] = [*_writing(verb.access), ("fsync", "on" if verb.fsync else "off")]
+            yield from self._settings(self.compiled.verbs[id(verb)], values)
+            yield _Line(f"{indent}}}")
+        elif isinstance(verb, Repeat):
+            yield _Line(f"{indent}repeat {verb.count} {{")
+            self._indent = indent + "    "
+            for inner in verb.body:
+                yield from self.verb(inner)
+            self._indent = indent
+            yield _Line(f"{indent}}}")
+        else:
+            yield _Line(indent + _short(verb))
+
+    def _loop(self, loop: Loop, head: str) -> Iterator[_Line]:
+        indent, access, shuffle = self._indent, loop.access, loop.shuffle
+        when = "once" if shuffle.samples_once else "each epoch"
+        scope = f"within buffer of {shuffle.buffer} samples" if shuffle.samples == "within buffer" else shuffle.samples
+        files = f"files {shuffle.files} {'once' if shuffle.files_once else 'each epoch'}"
+        arrivals = loop.arrivals
+        gap = _distribution(arrivals.gap, format_seconds) if arrivals else ""
+        yield _Line(indent + head)
+        yield from self._settings(
+            self.compiled.verbs[id(loop)],
+            [
+                ("read", loop.dataset),
+                ("requests", f"{arrivals.requests} per rank every {gap}" if arrivals else None),
+                ("epochs", str(loop.epochs) if arrivals is None else None),
+                ("steps", str(loop.steps) if loop.steps is not None else None),
+                ("for", format_seconds(loop.seconds) if loop.seconds is not None else None),
+                ("batch", f"{loop.batch} per rank"),
+                ("shard", loop.shard),
+                ("shuffle", f"samples {scope} {when}" if shuffle.samples != "off" else None),
+                ("shuffle", files if shuffle.files != "off" else None),
+                ("shuffle", "off" if shuffle.samples == shuffle.files == "off" else None),
+                ("last batch", loop.last_batch),
+                ("shifted by", f"{loop.shift} ranks"),
+                ("api", access.api),
+                ("transfer", "whole sample" if access.transfer is None else format_bytes(access.transfer)),
+                ("readers", f"{access.readers} by {access.by}"),
+                ("prefetch", f"{access.prefetch} batches" if access.prefetch else None),
+                ("open", access.open),
+                ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
+                *_hints(access),
+                ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
+                ("sync", _sync(loop.sync)),
+                *(
+                    ("checkpoint", _cadence(cadence.checkpoint, cadence.unit, cadence.every))
+                    for cadence in loop.checkpoints
+                ),
+            ],
+        )
+        self._indent = indent + "    "
+        for evaluation in loop.evaluations:
+            yield from self._loop(
+                evaluation.loop, f"evaluate {evaluation.loop.name} every {evaluation.every} epochs {{"
+            )
+        self._indent = indent
+        yield _Line(f"{indent}}}")
+
+
+def _short(verb: Save | Restore | Pause | Barrier | DropCaches) -> str:
+    if isinstance(verb, Save):
+        return f"save {verb.checkpoint}"
+    if isinstance(verb, Restore):
+        return f"restore {verb.checkpoint}" + (f" written by {verb.written_by} ranks" if verb.written_by else "")
+    if isinstance(verb, Pause):
+        return f"pause {_distribution(verb.time, format_seconds)}"
+    return "barrier" if isinstance(verb, Barrier) else "drop caches"
+
+
+def _writing(access: Access) -> list[tuple[str, str | None]]:
+    transfer = "whole sample" if access.transfer is None else format_bytes(access.transfer)
+    return [("api", access.api), ("transfer", transfer), ("cache", access.cache), *_hints(access)]
+
+
+def _hints(access: Access) -> list[tuple[str, str | None]]:
+    return [("hint", f'"{key}" = "{value}"') for key, value in access.hints]
+
+
+def _sync(sync: Sync) -> str:
+    every = f" every {sync.every} steps" if sync.every > 1 else ""
+    return f"allreduce {format_bytes(sync.size)}{every}" if sync.kind == "allreduce" else sync.kind + every
+
+
+def _cadence(name: str, unit: str, every: int) -> str:
+    return f"{name} at end" if unit == "end" else f"{name} every {every} {unit}"
+
+
+def _bytes(size: float) -> str:
+    return format_bytes(int(size)) if size == int(size) else f"{Decimal(repr(size)):f} B"
+
+
+def _distribution(drawn: Distribution, write: Callable[[float], str]) -> str:
+    values = [write(value) for value in drawn.parameters]
+    if drawn.is_constant:
+        return values[0]
+    clip = (
+        f" clipped to {write(drawn.low)} and {write(drawn.high)}"
+        if drawn.low is not None and drawn.high is not None
+        else ""
+    )
+    return f"{drawn.kind}({', '.join(values)}){clip}"
