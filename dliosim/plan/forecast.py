@@ -14,7 +14,7 @@ from dliosim.plan.census import Census, Placement, census, expected, place
 from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage
 from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
 from dliosim.plan.reading import plan_epoch
-from dliosim.plan.sizes import block_count, needs_totals
+from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
 from dliosim.plan.writing import checkpoint_files
 
 __all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
@@ -58,10 +58,9 @@ def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None)
     if found is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(found.dataset)
-    placement = place(dataset)
-    if not placement.exact:
-        raise PlanError(f"data set `{dataset.name}`: sizes vary, and {dataset.samples} samples are too many to list")
-    plan = plan_epoch(found, dataset, placement.prefix, job, rank, epoch)
+    # Exact however many samples there are: 30 ns for each of those whose size varies.
+    before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else None
+    plan = plan_epoch(found, dataset, before, job, rank, epoch)
     folder = f"{dataset.path}/{dataset.digest()}"
     return Listing(
         np.repeat(np.arange(plan.steps), np.diff(plan.step_start)),
