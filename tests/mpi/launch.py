@@ -50,6 +50,8 @@ def run_ranks(
 
 def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60) -> str:
     """Run a module on that many ranks, all of which end if one raises; what they print. It must succeed."""
-    done = run_ranks(ranks, "-m", "mpi4py", "-m", module, *arguments, seconds=seconds)
+    # Ranks that outnumber cores leave them to each other at once, which halves the time of collective calls.
+    env = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
+    done = run_ranks(ranks, "-m", "mpi4py", "-m", module, *arguments, seconds=seconds, env=env)
     assert done.returncode == 0, f"{module} on {ranks} ranks: {done.stdout}\n{done.stderr}"
     return done.stdout
