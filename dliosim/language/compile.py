@@ -59,6 +59,7 @@ def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> 
             context.scope.check(param)
         except Mistake as error:
             context.report(error)
+            context.scope.broken.add(param.name)
     seed = _seed(context)
     known = _nouns(context, seed, job)
     verbs = Verbs(context, known)
@@ -70,7 +71,8 @@ def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> 
     expectations = tuple(
         found for block in document.expects if (found := _expectation(context, block, verbs)) is not None
     )
-    _unused(context)
+    if not any(found.is_error for found in loader.found):
+        _unused(context)
     diagnostics = _in_order(loader.found)
     workload = document.workload
     if workload is None or any(found.is_error for found in diagnostics):
@@ -130,7 +132,6 @@ _FIGURES = {"utilization": (RATIO, COUNT), "throughput": (RATE, FREQUENCY), "p99
 
 def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | None:
     figure = block.header["FIGURE"].text
-    name = block.header.get("NAME")
     try:
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:

@@ -79,7 +79,7 @@ def mistake(
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`did you mean `x`?`, or an empty text where nothing known is near."""
-    near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.7 if len(word) > 3 else 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 
 
@@ -89,8 +89,8 @@ def hints(*texts: str) -> str:
 
 
 def render(diagnostics: Iterable[Diagnostic], colour: bool) -> str:
-    """All diagnostics as a terminal shows them, an empty line between two."""
-    return "\n".join(_render(found, colour) for found in diagnostics)
+    """All diagnostics as a terminal shows them, an empty line between two and none at the end."""
+    return "\n\n".join(_render(found, colour) for found in diagnostics)
 
 
 def _render(found: Diagnostic, colour: bool) -> str:
@@ -126,7 +126,7 @@ def _render(found: Diagnostic, colour: bool) -> str:
         lines.append(bar)
     for text in found.help:
         lines.append(f"{' ' * gutter} {paint(_BLUE, '=')} help: {_printable(text)}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _has_lines(source: Source) -> bool:

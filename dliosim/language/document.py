@@ -32,6 +32,8 @@ class Block:
     settings: list[Setting] = field(default_factory=list)
     body: list[Block] = field(default_factory=list)
     own: bool = True
+    broken: bool = False
+    """Whether a line was left out for a mistake, so that what seems to be missing may be there."""
 
     @property
     def title(self) -> str:

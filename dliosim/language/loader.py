@@ -208,9 +208,11 @@ class _Reading:
                 raise _twice("setting", "seed", place, document.seed.place)
             document.seed = Setting("seed", place, phrase)
             return
-        if head == "param":
-            self.document.broken.add(first_word(phrase).text)
-        node = parse(vocabulary.STATEMENTS[head], phrase)
+        try:
+            node = parse(vocabulary.STATEMENTS[head], phrase)
+        except Mistake:
+            document.broken |= {first_word(phrase).text} if head == "param" else set()
+            raise
         if head == "workload":
             if document.workload is not None:
                 raise _twice("statement", "workload", place, document.workload.span)
@@ -309,7 +311,9 @@ class _Reading:
 
     def _settings(self, block: Block, statement: Statement) -> None:
         for line in statement.body or ():
+            before = len(self.loader.found)
             self.loader.guarded(lambda line=line: self._setting(block, line))  # type: ignore[misc]
+            block.broken |= len(self.loader.found) > before
 
     def _setting(self, block: Block, line: Statement) -> None:
         known: dict[str, str] = dict(vocabulary.SETTINGS[block.kind])

@@ -30,6 +30,7 @@ def dataset_settings(context: Context, block: Block, chain: tuple[str, ...] = ()
         if name.text == block.name or name.text in chain:
             raise mistake("E105", f"data set `{name.text}` is made from itself", name.span, "goes round in a circle")
         below = dataset_settings(context, context.noun(name, "dataset"), (*chain, block.name))
+        block.broken |= below.block.broken
         lines = overlay(below.lines, lines)
     return Settings(context, block, lines)
 
@@ -39,6 +40,8 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
     settings.require(("samples", "size", "path"))
+    if settings.block.broken:
+        return None
     samples = settings.read("samples", lambda node: scope.count(node.only), 1)
     size = settings.read("size", lambda node: scope.quantity(node, SIZE), constant(1))
     warn_if_not_positive(settings, "size", size)
@@ -243,6 +246,8 @@ def checkpoint(settings: Settings, seed: int, ranks: int) -> Checkpoint | None:
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
     settings.require(("part", "path"))
+    if settings.block.broken:
+        return None
     if settings.read("async", lambda node: node.kind == "on", False):
         hint = "a checkpoint blocks; leave the line out"
         context.report(

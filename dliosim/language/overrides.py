@@ -44,7 +44,7 @@ def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict
     else:
         known = [*document.params, "seed"]
         hint = hints(did_you_mean(name, known), f"parameters here: {', '.join(sorted(document.params)) or 'none'}")
-        raise mistake("E105", f"`-D {name}` names nothing", place, "no parameter of this name", hint=hint)
+        raise mistake("E104", f"`-D {name}` names nothing", place, "no parameter of this name", hint=hint)
 
 
 def _override_setting(document: Document, name: str, setting: Setting) -> None:
@@ -53,19 +53,19 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
     if not blocks:
         hint = hints(did_you_mean(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
         raise mistake(
-            "E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint
+            "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint
         )
     taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
     if not taking:
         known = vocabulary.SETTINGS[blocks[0].kind]
         hint = hints(did_you_mean(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
         raise mistake(
-            "E105", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint
+            "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint
         )
     if len({block.kind for block in taking}) > 1:
         kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
         hint = "give one of them another name"
-        raise mistake("E105", f"`-D {name}.{setting.head}` could mean {kinds}", setting.place, "two blocks", hint=hint)
+        raise mistake("E104", f"`-D {name}.{setting.head}` could mean {kinds}", setting.place, "two blocks", hint=hint)
     for block in taking:
         block.settings = overlay(block.settings, [setting])
 

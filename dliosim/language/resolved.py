@@ -63,7 +63,7 @@ def write(compiled: Compiled) -> str:
     if workload.expectations:
         lines += [_Line(""), *(_Line(f"expect {found.text}") for found in workload.expectations)]
     width = min(60, max(len(line.text) for line in lines if line.origin))
-    return "".join(f"{line.text:<{width}}  # {line.origin}\n" if line.origin else f"{line.text}\n" for line in lines)
+    return "\n".join(f"{line.text:<{width}}  # {line.origin}" if line.origin else line.text for line in lines)
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Scope:
     def _param(self, reference: Span) -> Param:
         name = reference.text[1:]
         self.used.add(name)
-        if name in self.broken and name not in self.params:
+        if name in self.broken:
             raise Reported(mistake("E101", f"unknown name `{reference.text}`", reference).diagnostic)
         if name not in self.params:
             known = [*self.params, *self._builtins()]
@@ -373,7 +373,8 @@ def _whole(value: Value, low: int, high: int) -> int:
         )
         raise mistake("E112", f"{what}: {_as_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
-        bounds = f"{show(Fraction(low), value.dimension)} to {show(Fraction(high), value.dimension)}"
+        limit = ("at least", low) if value.amount < low else ("at most", high)
+        bounds = f"{limit[0]} {show(Fraction(limit[1]), value.dimension)}"
         raise mistake("E113", f"{value} is out of range", value.span, bounds)
     return int(value.amount)
 

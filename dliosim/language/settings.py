@@ -29,7 +29,7 @@ class Context:
     def report(self, error: Mistake, at: Span | None = None) -> None:
         """Collect a mistake; where its place is not in the statement at `at`, that place is shown too."""
         finding = error.diagnostic
-        if finding.code in ("E101", "E105") and self.document.incomplete:
+        if finding.code in ("E101", "E104", "E105") and self.document.incomplete:
             return
         if isinstance(error, Reported):
             return
@@ -101,7 +101,7 @@ class Settings:
     def require(self, heads: Iterable[str]) -> None:
         """Report the settings that are missing and have no default."""
         for head in heads:
-            if self.given(head) is None:
+            if self.given(head) is None and not self.block.broken:
                 error = mistake(
                     "E003", f"`{self.block.title}` has no `{head}`", self.block.place, f"needs a line `{head} …`"
                 )

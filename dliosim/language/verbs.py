@@ -173,10 +173,11 @@ class Verbs:
         )
         if arrivals is not None:
             _requests_alone(settings)
+        broken = block.broken or any(found.is_error for found in context.found[before:])
         evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
         self.settings[id(loop)] = settings
-        if dataset is None or any(found.is_error for found in context.found[before:]):
+        if dataset is None or broken:
             return None
         checks.loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
@@ -215,7 +216,7 @@ class Verbs:
                 f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks",
                 node.only.span,
                 f"not a multiple of {ranks}",
-                hint=f"the nearest multiples are {' and '.join(nearest)}",
+                hint=f"the nearest multiples of {ranks}: {', '.join(nearest)}",
             )
         return batch // ranks
 

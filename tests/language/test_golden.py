@@ -1,0 +1,50 @@
+"""Every diagnostic to the letter: `tests/errors/*.dlio` beside the `.txt` that they must print.
+
+Comments at the top of a pattern say for how many ranks it is compiled and with which overrides. After a wanted change,
+`python -m tests.language.test_golden` writes the texts anew; read them before committing them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError, render
+from dliosim.language.explain import catalogue
+from dliosim.model import Job
+
+FOLDER = Path(__file__).parent.parent / "errors"
+CASES = sorted(path.stem for path in FOLDER.glob("*.dlio"))
+
+
+def messages(name: str) -> str:
+    text = (FOLDER / f"{name}.dlio").read_text(encoding="utf-8")
+    ranks = re.search(r"^# ranks (\d+)$", text, re.MULTILINE)
+    overrides = [(found[1], found[2]) for found in re.finditer(r"^# -D ([^=]+)=(.*)$", text, re.MULTILINE)]
+    try:
+        _, warnings = compile_pattern(Path(f"{name}.dlio"), overrides, Job(int(ranks[1]) if ranks else 4))
+    except PatternError as error:
+        return render(error.diagnostics, colour=False) + "\n"
+    return render(warnings, colour=False) + "\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pattern_with_mistakes_prints_exactly_this(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    assert messages(name) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_every_code_of_the_compiler_has_a_golden_text_that_shows_it() -> None:
+    texts = [(FOLDER / f"{name}.txt").read_text(encoding="utf-8") for name in CASES]
+    shown = {code for text in texts for code in re.findall(r"\[([EWR]\d+)\]", text)}
+    assert {code for code in catalogue() if not code.startswith("R")} - shown == set()
+
+
+if __name__ == "__main__":
+    os.chdir(FOLDER)
+    for case in CASES:
+        Path(f"{case}.txt").write_text(messages(case), encoding="utf-8")
