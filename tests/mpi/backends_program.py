@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import Files, open_readers, open_writer
@@ -79,7 +80,7 @@ def begin(comm: MPI.Intracomm, access: Access, batches: Batches, calls: Calls) -
         batches.begin(calls)
 
 
-def most(comm: MPI.Intracomm, count: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def most(comm: MPI.Intracomm, count: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty_like(count)
     comm.Allreduce(count, out, MPI.MAX)
     return out
@@ -135,10 +136,10 @@ def check_truncated(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
     if comm.rank != last:
         assert not failures
         return
-    [(step, error)] = failures
-    assert (step, error.code) == (1, "R401")
-    assert "100 bytes at offset 39950 returned 50 on" in error.message
-    assert "0.raw" in error.message
+    [(failed_step, failure)] = failures
+    assert (failed_step, failure.code) == (1, "R401")
+    assert "100 bytes at offset 39950 returned 50 on" in failure.message
+    assert "0.raw" in failure.message
 
 
 def check_missing(comm: MPI.Intracomm, access: Access, directory: Path) -> None:

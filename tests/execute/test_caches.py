@@ -1,0 +1,61 @@
+"""What the page cache keeps of a file can be asked for and dropped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dliosim.errors import ExecutionError
+from dliosim.execute import caches
+from dliosim.execute.caches import drop, process_io, resident
+
+SIZE = 3_000_001
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(SIZE))
+    return path
+
+
+def test_what_was_just_written_is_resident(written: Path) -> None:
+    assert resident(written) == (SIZE, SIZE)
+
+
+def test_large_files_are_looked_at_window_by_window(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "_WINDOW", 1 << 20)
+    assert resident(written) == (SIZE, SIZE)
+
+
+def test_dropped_pages_are_gone_where_the_file_system_has_storage(written: Path) -> None:
+    drop([written])
+    kept, size = resident(written)
+    assert size == SIZE
+    assert kept in (0, SIZE)  # a tmpfs has nowhere else to keep them
+
+
+def test_an_empty_file_has_nothing_resident(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    assert resident(path) == (0, 0)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for look in (resident, lambda path: drop([path])):
+        with pytest.raises(ExecutionError, match=r"absent: No such file"):
+            look(tmp_path / "absent")
+
+
+def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) -> None:
+    before = process_io()
+    if before is None:
+        pytest.skip("no /proc/self/io")
+    descriptor = os.open(written, os.O_RDONLY)
+    os.pread(descriptor, SIZE, 0)
+    os.close(descriptor)
+    after = process_io()
+    assert after is not None
+    assert after.called_read - before.called_read >= SIZE

@@ -1,0 +1,59 @@
+"""Compute ends no sooner than its deadline, and leaves the interpreter to others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dliosim.execute.compute import busy, sleep_until
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("may_spin", [True, False])
+@pytest.mark.parametrize("length", [0, 10_000, 2 * MS, 20 * MS])
+def test_a_sleep_ends_at_its_deadline_or_later_and_says_by_how_much(may_spin: bool, length: int) -> None:
+    deadline = time.perf_counter_ns() + length
+    late = sleep_until(deadline, may_spin)
+    after = time.perf_counter_ns()
+    assert 0 <= late <= after - deadline
+
+
+def test_a_deadline_that_has_passed_costs_no_wait() -> None:
+    assert sleep_until(time.perf_counter_ns() - MS, True) >= MS
+
+
+@pytest.mark.parametrize("length", [1, 100_000, 5 * MS])
+def test_busy_takes_at_least_as_long_as_asked_and_uses_the_core(length: int) -> None:
+    busy(1)
+    begun, used = time.perf_counter_ns(), time.thread_time_ns()
+    late = busy(length)
+    took = time.perf_counter_ns() - begun
+    assert took >= length
+    assert 0 <= late <= took
+    assert time.thread_time_ns() - used > 0
+
+
+@pytest.mark.parametrize("work", [busy, lambda length: sleep_until(time.perf_counter_ns() + length, True)])
+def test_other_threads_go_on_meanwhile(work: Callable[[int], int]) -> None:
+    done = threading.Event()
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    busy(1)
+    before = turns
+    work(100 * MS)
+    after = turns
+    done.set()
+    other.join()
+    # With the lock held for the whole time there would be none at all.
+    assert after - before > 1000

@@ -1,0 +1,233 @@
+"""Reading ahead: one order of reads whoever does them, errors where they belong, and an end that always comes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.buffers import allocate
+from dliosim.execute.readahead import Batches, InlineBatches, ReadAhead, make_batches, slot_count
+from dliosim.measure.meter import Meter
+from dliosim.model import Access
+from dliosim.plan.extents import Calls, rounds
+from tests.execute.calls import make_calls
+
+
+@dataclass
+class Recorder:
+    """A reader that notes what it is asked, and fills each piece with the low byte of its offset."""
+
+    log: list[tuple[str, object]]
+    fail_at: int | None = None
+    gate: threading.Event | None = None
+    meter: Meter = field(default_factory=Meter)
+
+    def begin_epoch(self) -> None:
+        self.log.append(("begin", threading.get_ident()))
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        if self.gate is not None:
+            self.gate.wait()
+        self.log.append(("read", calls.offset.tolist()))
+        for offset, start, length in zip(
+            calls.offset.tolist(), calls.start.tolist(), calls.length.tolist(), strict=True
+        ):
+            if offset == self.fail_at:
+                raise ExecutionError(f"cannot read {offset}")
+            into[start : start + length] = bytes([offset % 256]) * length
+        return int(calls.length.sum())
+
+    def end_epoch(self) -> None:
+        self.log.append(("end", threading.get_ident()))
+
+    def granted(self) -> dict[str, str]:
+        return {}
+
+    def close(self) -> None:
+        self.log.append(("close", threading.get_ident()))
+
+
+def steps_of(count: int, calls: int = 4) -> Calls:
+    return make_calls([[(0, 10 * step + call, 3) for call in range(calls)] for step in range(count)])
+
+
+def slots(number: int) -> list[memoryview]:
+    return [allocate(64) for _ in range(number)]
+
+
+def ahead(
+    log: list[tuple[str, object]],
+    readers: int = 1,
+    prefetch: int = 2,
+    by_sample: bool = False,
+    collective: bool = False,
+    fail_at: int | None = None,
+    gate: threading.Event | None = None,
+) -> ReadAhead:
+    made = [Recorder(log, fail_at, gate) for _ in range(readers)]
+    return ReadAhead(made, slots(prefetch + 1), by_sample, collective)
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 20])
+@pytest.mark.parametrize("by_sample", [False, True])
+def test_every_step_gets_its_own_bytes(readers: int, prefetch: int, by_sample: bool) -> None:
+    batches = ahead([], readers, prefetch, by_sample)
+    for _ in range(2):
+        batches.begin(steps_of(9))
+        for step in range(9):
+            slot, got = batches.wait(step)
+            assert got == 12
+            assert bytes(slot[:got]) == b"".join(bytes([10 * step + call]) * 3 for call in range(4))
+        batches.end()
+    batches.close()
+
+
+def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
+    log: list[tuple[str, object]] = []
+    batches = ahead(log, prefetch=2)
+    batches.begin(steps_of(6, 1))
+    batches.wait(0)
+    batches.run(lambda: None)
+    deadline = time.monotonic() + 5
+    while len(log) < 4 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert log[1:] == [("read", [0]), ("read", [10]), ("read", [20])]
+    for step in range(1, 6):
+        batches.wait(step)
+    batches.end()
+    assert [what for what, _ in log] == ["begin", *["read"] * 6, "end"]
+    assert [where for what, where in log if what == "read"] == [[10 * step] for step in range(6)]
+    batches.close()
+
+
+def test_by_sample_deals_a_step_in_equal_runs() -> None:
+    log: list[tuple[str, object]] = []
+    batches = ahead(log, readers=3, prefetch=1, by_sample=True)
+    batches.begin(steps_of(1, 7))
+    batches.wait(0)
+    batches.end()
+    batches.close()
+    reads = sorted(where for what, where in log if what == "read")  # type: ignore[type-var]
+    assert reads == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+def test_collective_calls_all_come_from_one_thread_in_the_order_asked() -> None:
+    log: list[tuple[str, object]] = []
+    batches = ahead(log, prefetch=2, collective=True)
+    batches.begin(steps_of(4, 1))
+    batches.wait(0)
+
+    def save() -> int:
+        log.append(("save", None))
+        return threading.get_ident()
+
+    saved_on = batches.run(save)
+    assert saved_on != threading.get_ident()
+    for step in range(1, 4):
+        batches.wait(step)
+    batches.end()
+    batches.close()
+    assert [what for what, _ in log] == ["begin", "read", "read", "read", "save", "read", "end", "close"]
+    assert {where for what, where in log if what in ("begin", "end", "close")} == {saved_on}
+
+
+def test_what_runs_on_the_collective_thread_raises_here() -> None:
+    batches = ahead([], collective=True)
+
+    def fail() -> None:
+        raise ExecutionError("no")
+
+    with pytest.raises(ExecutionError, match="no"):
+        batches.run(fail)
+    batches.close()
+
+
+@pytest.mark.parametrize("readers", [0, 1, 2])
+def test_an_error_is_raised_by_the_step_that_it_belongs_to(readers: int) -> None:
+    log: list[tuple[str, object]] = []
+    inline = InlineBatches([Recorder(log, fail_at=20)], slots(1))
+    batches: Batches = ahead(log, readers, fail_at=20) if readers else inline
+    batches.begin(steps_of(8, 1))
+    for step in range(8):
+        if step == 2:
+            with pytest.raises(ExecutionError, match="cannot read 20"):
+                batches.wait(step)
+        else:
+            batches.wait(step)
+    batches.end()
+    assert len([what for what, _ in log if what == "read"]) == 8
+    batches.close()
+
+
+def test_ending_an_epoch_early_waits_for_what_is_under_way() -> None:
+    log: list[tuple[str, object]] = []
+    batches = ahead(log, readers=2, prefetch=3)
+    batches.begin(steps_of(50, 1))
+    batches.wait(0)
+    batches.end()
+    seen = len(log)
+    time.sleep(0.02)
+    assert len(log) == seen
+    batches.close()
+    batches.close()
+
+
+def test_closing_after_a_failure_does_not_wait_for_a_call_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dliosim.execute.readahead.PATIENCE", 0.05)
+    gate = threading.Event()
+    log: list[tuple[str, object]] = []
+    batches = ahead(log, gate=gate)
+    batches.begin(steps_of(5, 1))
+    batches.close(failed=True)
+    gate.set()
+    time.sleep(0.05)
+    assert len([what for what, _ in log if what == "read"]) <= 1
+    assert all(what != "close" for what, _ in log)
+
+
+def test_a_rank_takes_part_in_the_rounds_of_the_rank_that_needs_most() -> None:
+    log: list[tuple[str, object]] = []
+    calls = make_calls([[(0, 0, 5), (0, 9, 5)], [], [(0, 3, 2)]])
+    batches = InlineBatches([Recorder(log)], slots(1))
+    batches.begin(calls, rounds(calls, 5), np.array([3, 1, 1]))
+    for step in range(3):
+        batches.wait(step)
+    assert [where for what, where in log if what == "read"] == [[0], [9], [], [], [3]]
+
+
+def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
+    assert slot_count(Access()) == 1
+    assert slot_count(Access(readers=3, prefetch=4)) == 5
+    inline = make_batches(Access(), [Recorder([])], slots(1))
+    assert isinstance(inline, InlineBatches)
+    threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))
+    assert isinstance(threaded, ReadAhead)
+    threaded.close()
+
+
+def test_threads_are_busy_only_while_they_read() -> None:
+    batches = ahead([], readers=2)
+    batches.begin(steps_of(3))
+    for step in range(3):
+        batches.wait(step)
+    batches.end()
+    first = batches.clock.total_ns()
+    time.sleep(0.01)
+    assert 0 < batches.clock.total_ns() == first
+    batches.close()
+
+
+def test_latencies_are_taken_once_however_long_a_thread_holds_the_list() -> None:
+    meter = Meter()
+    held = meter.call_ns
+    held.append(1)
+    assert meter.take_latencies() == [1]
+    held.append(2)
+    assert meter.take_latencies() == [2]
