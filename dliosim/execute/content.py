@@ -71,41 +71,46 @@ def matches(key: int, start: int, data: memoryview) -> bool:
 def fill_batch(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview
 ) -> None:
-    """Write whole samples, sample i to `out[starts[i]:starts[i] + lengths[i]]`; other bytes stay as they are."""
-    rows = _rows(lengths, starts, out)
-    if rows is not None:
-        np.bitwise_xor(_pool()[: rows.shape[1]], _chunk_words(keys, _zero)[:, None], out=rows)
+    """Write whole samples, sample i to `out[starts[i]:starts[i] + lengths[i]]`; other bytes stay as they are.
+
+    Samples lie in order and do not overlap.
+    """
+    if len(lengths) == 0:
         return
-    if len(lengths) and lengths.max() > CHUNK:
+    if lengths.max() > CHUNK:
         for key, length, start in zip(keys.tolist(), lengths.tolist(), starts.tolist(), strict=True):
             fill(key, 0, out[start : start + length])
         return
-    pool = _pool()
-    for word, length, start in zip(_chunk_words(keys, _zero), lengths.tolist(), starts.tolist(), strict=True):
-        whole, rest = divmod(length, 8)
-        np.bitwise_xor(pool[:whole], word, out=np.frombuffer(out, _WORD, whole, start) if whole else None)
-        if rest:
-            out[start + length - rest : start + length] = (pool[whole] ^ word).tobytes()[:rest]
+    length, stride = int(lengths[0]), _stride(lengths, starts)
+    if stride:
+        _fill_evenly(_chunk_words(keys, _zero), length, int(starts[0]), stride, out)
+    else:
+        _fill_each(_chunk_words(keys, _zero), lengths, starts, out)
 
 
 def first_bad_sample(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
 ) -> int | None:
     """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not sample i, every byte looked at, or None."""
-    rows = _rows(lengths, starts, data)
-    if rows is None:
-        for i, (key, length, start) in enumerate(zip(keys.tolist(), lengths.tolist(), starts.tolist(), strict=True)):
-            if not matches(key, 0, data[start : start + length]):
-                return i
-        return None
-    pool, words = _pool()[: rows.shape[1]], _chunk_words(keys, _zero)[:, None]
-    step = max(1, POOL_WORDS // rows.shape[1])
-    scratch = np.empty((min(step, len(rows)), rows.shape[1]), _WORD)
-    for first in range(0, len(rows), step):
-        some = rows[first : first + step]
-        differs = np.bitwise_xor(some, pool, out=scratch[: len(some)]) != words[first : first + step]
+    ends = starts + lengths
+    found, scratch = np.frombuffer(data, np.uint8), np.empty(min(CHUNK, len(data)), np.uint8)
+    first = 0
+    while first < len(lengths):
+        # As many samples at a time as their copy fits the second-level cache; a larger one alone, and not copied.
+        last = int(np.searchsorted(ends, starts[first] + CHUNK, side="right"))
+        if last <= first:
+            if not matches(int(keys[first]), 0, data[int(starts[first]) : int(ends[first])]):
+                return first
+            first += 1
+            continue
+        begin, end = int(starts[first]), int(ends[last - 1])
+        expected = scratch[: end - begin]
+        expected[:] = found[begin:end]
+        fill_batch(keys[first:last], lengths[first:last], starts[first:last] - begin, memoryview(expected))
+        differs = expected != found[begin:end]
         if differs.any():
-            return first + int(differs.any(axis=1).argmax())
+            return int(np.searchsorted(ends, begin + int(differs.argmax()), side="right"))
+        first = last
     return None
 
 
@@ -212,13 +217,37 @@ def _first_byte(difference: int) -> int:
     return ((difference & -difference).bit_length() - 1) // 8
 
 
-def _rows(lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview) -> NDArray[np.uint64] | None:
-    """The samples as rows of words, where they have one length of whole words, lie evenly and are small; else None."""
-    count = len(lengths)
-    if count == 0 or lengths[0] % 8 or lengths[0] > CHUNK or (lengths != lengths[0]).any():
-        return None
-    stride = int(starts[1] - starts[0]) if count > 1 else int(lengths[0])
-    if stride < lengths[0] or (count > 1 and (np.diff(starts) != stride).any()):
-        return None
-    rows: NDArray[np.uint64] = np.ndarray((count, int(lengths[0]) // 8), _WORD, data, int(starts[0]), (stride, 8))
-    return rows
+def _stride(lengths: NDArray[np.int64], starts: NDArray[np.int64]) -> int:
+    """The distance from each sample to the next, where they have one length and lie evenly; else 0."""
+    if len(lengths) == 1:
+        return int(lengths[0])
+    stride = int(starts[1] - starts[0])
+    even = stride >= lengths[0] and (lengths == lengths[0]).all() and (np.diff(starts) == stride).all()
+    return stride if even else 0
+
+
+def _fill_evenly(words: NDArray[np.uint64], length: int, start: int, stride: int, out: memoryview) -> None:
+    pool, (whole, rest) = _pool(), divmod(length, 8)
+    if whole:
+        rows: NDArray[np.uint64] = np.ndarray((len(words), whole), _WORD, out, start, (stride, 8))
+        np.bitwise_xor(pool[:whole], words[:, None], out=rows)
+    if rest:
+        tails: NDArray[np.uint8] = np.ndarray((len(words), rest), np.uint8, out, start + 8 * whole, (stride, 1))
+        tails[:] = (pool[whole] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, :rest]
+
+
+def _fill_each(
+    words: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview
+) -> None:
+    pool, xor, view = _pool(), np.bitwise_xor, np.ndarray
+    whole, rest = lengths >> 3, lengths & 7
+    # A last word may reach into the sample that follows, which is written next: one operation less for most.
+    over = np.zeros(len(lengths), np.bool_)
+    over[:-1] = (rest[:-1] > 0) & (starts[1:] == starts[:-1] + lengths[:-1]) & (lengths[1:] >= 8)
+    rest[over] = 0
+    whole += over
+    for word, count, left, start in zip(words, whole.tolist(), rest.tolist(), starts.tolist(), strict=True):
+        xor(pool[:count], word, view((count,), _WORD, out, start))
+        if left:
+            end = start + 8 * count
+            out[end : end + left] = (pool[count] ^ word).tobytes()[:left]
