@@ -20,6 +20,9 @@ from dliosim.plan.streams import mix, random_words
 POOL_WORDS = 1 << 15
 CHUNK = 8 * POOL_WORDS
 
+# Bytes of samples that are made again at a time to check those read; beyond 128 KiB malloc would map fresh pages.
+_COPIED = 120_000
+
 _WORD = np.dtype("<u8")
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _64 = np.uint64(1), np.uint64(64)
@@ -93,12 +96,11 @@ def first_bad_sample(
 ) -> int | None:
     """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not sample i, every byte looked at, or None."""
     ends = starts + lengths
-    found, scratch = np.frombuffer(data, np.uint8), np.empty(min(CHUNK, len(data)), np.uint8)
+    found, scratch = np.frombuffer(data, np.uint8), np.empty(min(_COPIED, len(data)), np.uint8)
     first = 0
     while first < len(lengths):
-        # As many samples at a time as their copy fits the second-level cache; a larger one alone, and not copied.
-        last = int(np.searchsorted(ends, starts[first] + CHUNK, side="right"))
-        if last <= first:
+        last = int(np.searchsorted(ends, starts[first] + _COPIED, side="right"))
+        if last <= first:  # a large one is checked in place
             if not matches(int(keys[first]), 0, data[int(starts[first]) : int(ends[first])]):
                 return first
             first += 1
@@ -106,7 +108,7 @@ def first_bad_sample(
         begin, end = int(starts[first]), int(ends[last - 1])
         expected = scratch[: end - begin]
         expected[:] = found[begin:end]
-        fill_batch(keys[first:last], lengths[first:last], starts[first:last] - begin, memoryview(expected))
+        fill_batch(keys[first:last], lengths[first:last], starts[first:last] - begin, expected.data)
         differs = expected != found[begin:end]
         if differs.any():
             return int(np.searchsorted(ends, begin + int(differs.argmax()), side="right"))
