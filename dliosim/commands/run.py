@@ -6,17 +6,20 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.commands.options import overrides, roots
-from dliosim.errors import DliosimError, ExpectationMissed, UsageError
 from dliosim.commands.describe import describe
-from dliosim.execute.environment import check_launcher, mpi_library, node_cores
+from dliosim.commands.options import overrides, roots
+from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed, UsageError
+from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
+from dliosim.execute.environment import check_launcher, launcher_rank, mpi_library, node_cores
+from dliosim.execute.faults import failed_on
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World, make_world
@@ -27,22 +30,20 @@ from dliosim.report.progress import Progress
 from dliosim.report.results import write_ranks, write_results
 from dliosim.report.tables import expectation_line, run_report
 
-#: What a shell expects of a program that Ctrl-C ended.
-_INTERRUPTED = 130
-
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
+    follow_launcher()
     try:
         check_launcher(os.environ, comm.size, mpi_library())
-        world = make_world(comm, node_cores)
+    except UsageError as error:
+        if launcher_rank(os.environ) == 0:
+            sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    end_on_interrupt(comm)
+    world = make_world(comm, node_cores, job_name(comm))
+    try:
         return _run(world, parsed, arguments)
-    except KeyboardInterrupt:
-        if comm.rank == 0:
-            sys.stderr.write("\ninterrupted: no results were written; what was not complete will be made anew\n")
-            sys.stderr.flush()
-        comm.Abort(_INTERRUPTED)
-        return _INTERRUPTED
     except DliosimError as error:
         if not error.shared and comm.size > 1:
             # Only this rank knows, and the others may wait for it anywhere.
@@ -50,27 +51,33 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
         if comm.rank == 0:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except MemoryError:
+        trace = traceback.format_exc().splitlines()
+        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: out of memory in {trace[-3].strip()}")
     except Exception:
-        sys.stderr.write(f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}")
-        sys.stderr.flush()
-        comm.Abort(1)
-        return 1
+        text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
+        end_job(comm, world.job, text)
 
 
 def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     started, begun = datetime.now(timezone.utc), perf_counter_ns()
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0(lambda: roots(parsed))
-    _require_roots(workload, places)
-    output = world.on_rank_0(lambda: _make_output(parsed, workload, started))
-    for name in sorted(places):
-        place = places[name]
-        world.on_rank_0(lambda place=place: place.mkdir(parents=True, exist_ok=True))  # type: ignore[misc]
+    places = world.on_rank_0("find the directories", lambda: roots(parsed))
     shown = world.rank == 0 and sys.stderr.isatty()
     options = Options(parsed.null, parsed.verify)
     session = Session(workload, world, places, options, Progress(sys.stderr if shown else None))
-    phases = run_with_null(session) if parsed.with_null else run_workload(session)
+    world.on_rank_0("find the directories", session.check_directories)
+    output = world.on_rank_0("make the results directory", lambda: _make_output(parsed, workload, started))
+    try:
+        if not options.null:
+            world.on_rank_0("make the data directory", session.make_roots)
+        phases = run_with_null(session) if parsed.with_null else run_workload(session)
+    except DliosimError:
+        if world.rank == 0 and parsed.output is None:
+            with suppress(OSError):
+                output.rmdir()
+        raise
     environment = describe(session, [phase.summary for phase in phases])
     status = 0
     if world.rank == 0:
@@ -111,7 +118,7 @@ def _compile(world: World, parsed: argparse.Namespace) -> Workload:
             sys.stderr.write(render(warnings, colour) + "\n")
         return workload
 
-    return world.on_rank_0(compile_here)
+    return world.on_rank_0("read the pattern", compile_here)
 
 
 class _Rendered(UsageError):
@@ -121,21 +128,15 @@ class _Rendered(UsageError):
         return self.message
 
 
-def _require_roots(workload: Workload, known: Mapping[str, Path]) -> None:
-    named = {dataset.name: dataset.root for dataset in workload.datasets}
-    named |= {checkpoint.name: checkpoint.root for checkpoint in workload.checkpoints}
-    for name, root in named.items():
-        if root not in known:
-            error = UsageError(f"`{name}` says `root {root}`: say where that is with --root {root}=DIR")
-            error.shared = True
-            raise error
-
-
 def _make_output(parsed: argparse.Namespace, workload: Workload, started: datetime) -> Path:
+    """Make the directory of the results, and see that a file can be made in it."""
+    from tempfile import TemporaryFile  # for rank 0 alone
+
     if parsed.output is not None:
         directory = Path(parsed.output).absolute()
         directory.mkdir(parents=True, exist_ok=True)
-        return directory
+        with TemporaryFile(dir=directory):
+            return directory
     stem = f"dliosim-results-{workload.name}-{started.strftime('%Y%m%dT%H%M%S')}"
     number = 0
     while True:
@@ -150,15 +151,23 @@ def _make_output(parsed: argparse.Namespace, workload: Workload, started: dateti
 
 def _report(run: RunSummary, phases: Sequence[Phase], output: Path) -> int:
     """Print and write the results; the exit status."""
-    sys.stdout.write(run_report(run))
+    failure: OSError | None = None
     try:
         write_results(output, run)
         write_ranks(output, [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None])
     except OSError as error:
-        sys.stderr.write(f"error: the results could not be written: {error}\n")
-        return 1
-    sys.stdout.write(f"results: {output}\n")
-    sys.stdout.flush()
+        failure = error
+    try:
+        sys.stdout.write(run_report(run))
+        if failure is None:
+            sys.stdout.write(f"results: {output}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the tables has seen enough; the files have all of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if failure is not None:
+        sys.stderr.write(f"{failed_on('write the results', failure)}\n")
+        return ExecutionError.exit_code
     missed = [result for result in run.expectations if not result.held]
     if missed and not run.environment.oversubscribed:
         sys.stderr.write("".join(f"{expectation_line(result)}\n" for result in missed))

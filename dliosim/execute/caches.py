@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -54,7 +56,10 @@ def resident(path: Path | str) -> tuple[int, int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EISDIR, "not a file")
+            size = status.st_size
             windows = range(0, size, _WINDOW)
             found = sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows)
         finally:

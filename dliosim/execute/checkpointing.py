@@ -17,7 +17,7 @@ from dliosim.execute.backend import Writer
 from dliosim.execute.backends import open_writer
 from dliosim.execute.content import fill
 from dliosim.execute.session import Session
-from dliosim.execute.space import require_space
+from dliosim.execute.space import require_memory, require_space
 from dliosim.execute.steps import take_calls
 from dliosim.execute.world import World
 from dliosim.measure.meter import Meter
@@ -67,37 +67,43 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
         require_space(base, sum(sizes), f"checkpoint `{checkpoint.name}`")
         return versions.begin(base)
 
-    number, aside = world.on_rank_0(prepare)
+    number, aside = world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", prepare)
+    world.together(lambda: _require_buffers(session, checkpoint))
     started = perf_counter_ns()
     error: DliosimError | None = None
     try:
-        _write(session, checkpoint, part_keys(checkpoint, number), aside, record)
-    except DliosimError as failure:
-        if failure.shared or checkpoint.access.api == "mpi-collective" or _sends(checkpoint):
-            _give_up(world, failure)
-        error = failure
-    try:
+        try:
+            _write(session, checkpoint, part_keys(checkpoint, number), aside, record)
+        except DliosimError as failure:
+            if failure.shared:
+                raise
+            if _sends(checkpoint):
+                world.abort(failure)
+            error = failure
         world.agree(error)
     except DliosimError:
         if world.rank == 0:
             shutil.rmtree(aside, ignore_errors=True)
         raise
     renaming = perf_counter_ns()
-    world.on_rank_0(lambda: versions.commit(aside, sizes, world.size))
+    world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", lambda: versions.commit(aside, sizes, world.size))
     ended = perf_counter_ns()
     record.rename_ns = ended - renaming
     record.wall_ns = ended - started
     keep = checkpoint.keep
     if keep is not None:
-        world.on_rank_0(lambda: versions.delete_old(base, keep))
+        world.on_rank_0(f"delete old checkpoints `{checkpoint.name}`", lambda: versions.delete_old(base, keep))
     return record
 
 
-def _give_up(world: World, error: DliosimError) -> None:
-    """Others wait for this rank in a collective write or for its data, so that nobody could hear of the error."""
-    if error.shared:
-        raise error
-    world.abort(error)
+def _require_buffers(session: Session, checkpoint: Checkpoint) -> None:
+    world, transfer = session.world, checkpoint.access.transfer
+    owners = (world.rank, *(_senders(checkpoint, world) if _writer_of(checkpoint, world.rank) == world.rank else ()))
+    needed = [
+        max((piece.length for piece in pieces(checkpoint_slices(checkpoint, world.size, owner), transfer)), default=0)
+        for owner in owners[:2]
+    ]
+    require_memory(sum(needed), session.workload.job.ranks_per_node, f"buffers of checkpoint `{checkpoint.name}`")
 
 
 def _sends(checkpoint: Checkpoint) -> bool:
@@ -119,6 +125,7 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
     path = aside / versions.file_name(0 if shared else file)
     comm = world.comm if shared else MPI.COMM_SELF
     writer = open_writer(checkpoint.access, path, comm)
+    error: DliosimError | None = None
     try:
         if shared and checkpoint.access.api == "mpi-collective":
             _write_rounds(world, writer, list(pieces(own, transfer)), keys, buffer, record)
@@ -127,6 +134,17 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
                 _write_piece(writer, piece, _made(keys, piece, buffer, record), record)
             for sender in _senders(checkpoint, world):
                 _receive(world, checkpoint, sender, writer, record)
+    except DliosimError as failure:
+        if (shared and checkpoint.access.api == "mpi-collective") or _sends(checkpoint):
+            # Others wait for this rank in a collective write, or for its turn, so that nobody could hear of the error.
+            world.abort(failure)
+        error = failure
+    try:
+        # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
+        if comm.size > 1:
+            world.agree(error)
+        elif error is not None:
+            raise error
         if checkpoint.fsync:
             writer.sync()
     finally:

@@ -103,7 +103,9 @@ def _step_bytes(extents: Extents) -> list[int]:
 class EpochSource:
     """The batches of one epoch as `steps.run_steps` wants them: waited for, and checked against what was prepared."""
 
-    def __init__(self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples) -> None:
+    def __init__(
+        self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
+    ) -> None:
         self.meters: Sequence[Meter] = [reader.meter for reader in batches.readers]
         self._batches = batches
         self._work = work

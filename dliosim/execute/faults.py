@@ -27,6 +27,14 @@ def failed(
     return ExecutionError(message, "R401" if reading and error.errno in _DAMAGED else None)
 
 
+def failed_on(doing: str, error: OSError) -> ExecutionError:
+    """The error of something that rank 0 does for all; R402 where there is no room."""
+    reason = error.strerror or str(error)
+    place = f": {error.filename}" if error.filename else ""
+    code = "R402" if error.errno in _NO_ROOM else None
+    return ExecutionError(f"rank 0 could not {doing}{place}: {reason}", code)
+
+
 def truncated(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
     """The error of a read that met the end of the file before it had what was planned."""
     return ExecutionError(

@@ -28,6 +28,11 @@ class KeptSamples:
         """Whether samples are still taken."""
         return self._left > 0
 
+    @property
+    def room(self) -> int:
+        """Bytes that may still be taken."""
+        return self._left
+
     def keep(
         self, samples: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64], data: memoryview
     ) -> None:

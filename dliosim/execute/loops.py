@@ -101,19 +101,27 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
     directory = check_prepared(session, dataset)
     if loop.seconds is not None and loop.sync.kind == "off" and access.api == "mpi-collective":
         text = f"`for` in `{loop.name}` with `sync off` and a collective api: nothing lets ranks agree on the last step"
-        raise PlanError(f"{text}; say `sync barrier`, or `steps N`")
+        raise _everywhere(PlanError(f"{text}; say `sync barrier`, or `steps N`"))
     prefix = session.prefixes[dataset.name]
 
     def size(file: int) -> int:
         return int(file_sizes(dataset, prefix, np.array([file]))[0])
 
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
+    memory = session.workload.job.ranks_per_node
+    world.together(lambda: require_memory(loop.sync.size, memory, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
     running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory), perf_counter_ns())
     found = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(found, "sum")
     running.resident = float(found[0] / found[1]) if found[1] else None
     return running
+
+
+def _everywhere(error: DliosimError) -> DliosimError:
+    """An error that every rank raises at this very place, whatever else it knows."""
+    error.shared = True
+    return error
 
 
 def _stop(running: _Running, failed: bool) -> None:
@@ -126,7 +134,8 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     loop = running.loop
     each = steps_of_epoch(loop, running.dataset, session.world.size)
     if each == 0:
-        raise PlanError(f"`{loop.name}` has no steps: its batch is larger than the data of some rank", "E201")
+        text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
+        raise _everywhere(PlanError(text, "E201"))
     left = loop.arrivals.requests if loop.arrivals is not None else loop.epochs * each
     deadline = None if loop.seconds is None else perf_counter_ns() + round(loop.seconds * 1e9)
     epoch = 0
@@ -141,9 +150,7 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
         epoch += 1
 
 
-def _epoch(
-    session: Session, running: _Running, epoch: int, steps: int, deadline: int | None, final: bool
-) -> bool:
+def _epoch(session: Session, running: _Running, epoch: int, steps: int, deadline: int | None, final: bool) -> bool:
     """Plan, agree, run and sum up one epoch; returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
@@ -158,7 +165,7 @@ def _epoch(
     world.raise_if_failed(int(needed[0]), error)
     if work is None:
         raise PlanError("an epoch could not be planned")
-    batches = _batches(session, running, int(needed[1]))
+    batches = _batches(session, running, int(needed[1]), _kept_bytes(work, running.kept))
     if work.rounds is not None:
         most = world.allreduce(work.rounds.count.copy(), "max")
         work = replace(work, most=most)
@@ -176,6 +183,8 @@ def _epoch(
     io_before = process_io()
     stop = run_steps(course, source, lengths, record, session.progress)
     io_after = process_io()
+    # A rank that failed after the last sync waits here, and what follows may be collective.
+    world.agree(None)
     batches.end()
     session.progress.end()
     _account(source, record, before, _Counts.of(batches))
@@ -193,15 +202,22 @@ def _epoch(
             record.checkpoint_ns += perf_counter_ns() - saving
             record.wall_ns += perf_counter_ns() - saving
     running.records.append(record)
-    world.agree(None)
     summary = summarise(record, world)
     if summary is not None:
         running.epochs.append(summary)
     return stop
 
 
-def _batches(session: Session, running: _Running, needed: int) -> Batches:
-    """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before."""
+def _kept_bytes(work: EpochWork, kept: KeptSamples) -> int:
+    """Bytes that an epoch adds to those kept in memory, or a little more."""
+    return min(kept.room, int(work.stored.length.sum()))
+
+
+def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
+    """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before.
+
+    `kept` is bytes that memory must hold besides. Collective.
+    """
     access, batches = running.loop.access, running.batches
     if batches is not None and needed <= running.buffer_size:
         return batches
@@ -209,10 +225,16 @@ def _batches(session: Session, running: _Running, needed: int) -> Batches:
         batches.close()
     # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
     size = needed if running.dataset.fixed_size is not None else needed + needed // 8
-    require_memory(size * slot_count(access), session.workload.job.ranks_per_node, "read buffers")
-    slots = [allocate(0 if session.options.null else size) for _ in range(slot_count(access))]
-    readers = open_readers(access, running.files, session.options.null)
-    running.batches, running.buffer_size = make_batches(access, readers, slots), size
+
+    def make() -> Batches:
+        if session.options.null:
+            slots = [allocate(0)] * slot_count(access)
+        else:
+            require_memory(size * slot_count(access) + kept, session.workload.job.ranks_per_node, "read buffers")
+            slots = [allocate(size) for _ in range(slot_count(access))]
+        return make_batches(access, open_readers(access, running.files, session.options.null), slots)
+
+    running.batches, running.buffer_size = session.world.together(make), size
     return running.batches
 
 

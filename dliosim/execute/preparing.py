@@ -10,12 +10,12 @@ from time import perf_counter_ns
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.errors import DliosimError, ExecutionError
+from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import account
 from dliosim.execute.manifest import read_manifest, remove_manifest, sync_directory, write_manifest
-from dliosim.execute.produce import chunk_count, chunks
+from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
 from dliosim.execute.striping import ask_for_striping
@@ -34,20 +34,22 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if session.options.null:
         return record, "not prepared: --null"
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    if not verb.afresh and world.on_rank_0(lambda: read_manifest(directory) is not None):
+    if not verb.afresh and world.on_rank_0("read the manifest", lambda: read_manifest(directory) is not None):
         world.agree(_first_fault(session, dataset, directory))
         return record, f"kept: complete data of the same description are in {directory}"
-    world.on_rank_0(lambda: _make_room(session, dataset, directory))
+    doing = f"make room for data set `{dataset.name}`"
+    world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
     started = perf_counter_ns()
     error: DliosimError | None = None
     try:
         _write(session, dataset, verb, directory, record)
     except DliosimError as failure:
-        if verb.access.api == "mpi-collective" and not failure.shared:
-            world.abort(failure)
+        if failure.shared:
+            raise
         error = failure
     world.agree(error)
-    world.on_rank_0(lambda: _complete(session, dataset, directory, verb.fsync))
+    doing = f"complete data set `{dataset.name}`"
+    world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
     return record, ""
 
@@ -56,7 +58,7 @@ def check_prepared(session: Session, dataset: Dataset) -> Path:
     """The directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if not session.options.null:
-        session.world.on_rank_0(lambda: _require(dataset, directory))
+        session.world.on_rank_0(f"look for data set `{dataset.name}`", lambda: _require(dataset, directory))
     return directory
 
 
@@ -87,7 +89,8 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     files, world = dataset.layout.files, session.world
     probes = min(files, _PROBES * world.size)
     mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
-    for file, size in zip(mine.tolist(), file_sizes(dataset, session.prefixes[dataset.name], mine).tolist(), strict=True):
+    sizes = file_sizes(dataset, session.prefixes[dataset.name], mine)
+    for file, size in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
         again = f"`prepare {dataset.name} afresh` writes it again"
         try:
@@ -108,11 +111,19 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
     return sum(int(file_sizes(dataset, prefix, block).sum()) for block in blocks)
 
 
-def _make_room(session: Session, dataset: Dataset, directory: Path) -> None:
+def _made_before(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
+    """Whether rank 0 makes the files before anybody writes them, because a file may have several writers."""
+    return dataset.layout.files < ranks or (verb.access.api != "posix" and dataset.layout.files == 1)
+
+
+def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> None:
     """Take back the manifest, make the folders, and see that the data will fit."""
     remove_manifest(directory)
     for folder in range(dataset.layout.folders):
-        (directory / dataset.folder_name(folder)).mkdir(parents=True, exist_ok=True)
+        made = directory / dataset.folder_name(folder)
+        made.mkdir(parents=True, exist_ok=True)
+        if made.is_symlink():
+            raise UsageError(f"{made} is a symbolic link: data are written to directories of their own only", "E208")
     present = sum(
         path.lstat().st_blocks * 512
         for folder in range(dataset.layout.folders)
@@ -122,7 +133,7 @@ def _make_room(session: Session, dataset: Dataset, directory: Path) -> None:
     require_space(directory, total_bytes(session, dataset) - present, f"data set `{dataset.name}`")
     if dataset.stripe is not None:
         ask_for_striping(directory, dataset.stripe)
-    if dataset.layout.files < session.world.size:
+    if _made_before(dataset, verb, session.world.size):
         # Files that several ranks write are made here, so that nobody empties what another has begun.
         for file in range(dataset.layout.files):
             path = directory / dataset.file_name(file)
@@ -134,15 +145,15 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
     world, access = session.world, verb.access
     prefix = session.prefixes[dataset.name]
     parts = prepare_parts(dataset, prefix, session.workload.job, world.rank)
-    split = dataset.layout.files < world.size
+    split = _made_before(dataset, verb, world.size)
     if access.api != "posix" and dataset.layout.files == 1:
         _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
     for part in parts:
-        needed = access.transfer or _largest_call(dataset, part)
-        if len(buffer) < min(needed, part.length):
-            buffer = allocate(min(needed, part.length))
+        needed = largest_chunk(dataset, prefix, part, access.transfer)
+        if len(buffer) < needed:
+            buffer = allocate(needed)
         path = directory / dataset.file_name(part.file)
         writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
         try:
@@ -163,12 +174,13 @@ def _write_together(
     """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
     world, access = session.world, verb.access
     prefix = session.prefixes[dataset.name]
-    needed = (min(access.transfer or _largest_call(dataset, part), part.length) for part in parts)
-    buffer = allocate(max(needed, default=0))
+    needed = max((largest_chunk(dataset, prefix, part, access.transfer) for part in parts), default=0)
+    buffer = world.together(lambda: allocate(needed))
     rounds = np.array([sum(chunk_count(dataset, prefix, part, access.transfer) for part in parts)], np.int64)
     if access.api == "mpi-collective":
         world.allreduce(rounds, "max")
     writer = open_writer(access, path, world.comm, create=False)
+    error: DliosimError | None = None
     try:
         made = (chunk for part in parts for chunk in chunks(dataset, prefix, part, access.transfer, buffer))
         calls = _timed(made, record)
@@ -176,23 +188,19 @@ def _write_together(
             offset, data = next(calls, (0, buffer[:0]))
             writer.write(offset, data)
             record.bytes += len(data)
+    except DliosimError as failure:
+        if access.api == "mpi-collective":
+            world.abort(failure)
+        error = failure
+    try:
+        # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
+        world.agree(error)
         if verb.fsync:
             writer.sync()
     finally:
         writer.close()
         account(writer.meter, record)
         record.files += any(part.first for part in parts)
-
-
-def _largest_call(dataset: Dataset, part: FilePart) -> int:
-    """Bytes of the largest sample with its padding, and the header: a bound on one call of `transfer whole sample`."""
-    if dataset.fixed_size is not None:
-        largest = dataset.fixed_size
-    elif dataset.size.high is not None:
-        largest = int(dataset.size.high) + 1
-    else:
-        largest = part.length
-    return min(largest + dataset.align + dataset.header + dataset.align, part.length)
 
 
 def _timed(made: Iterator[tuple[int, memoryview]], record: VerbRecord) -> Iterator[tuple[int, memoryview]]:

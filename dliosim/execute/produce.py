@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +41,13 @@ def chunks(
         yield from _empty(part, transfer or part.length, buffer)
     for rows in _groups(dataset, prefix, part):
         bounds = _bounds(rows, transfer)
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in pairwise(bounds):
             out = buffer[: stop - start]
             _produce(rows, start, stop, out)
             yield start, out
 
 
-def chunk_count(
-    dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart, transfer: int | None
-) -> int:
+def chunk_count(dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart, transfer: int | None) -> int:
     """How many chunks `chunks` makes of a part."""
     if part.first_sample == part.last_sample:
         return -(-part.length // (transfer or max(part.length, 1)))
@@ -57,6 +56,16 @@ def chunk_count(
     heads = np.arange(part.first_sample + _GROUP, part.last_sample, _GROUP)
     edges = np.concatenate([[part.offset], locate(dataset, prefix, heads)[1], [part.offset + part.length]])
     return int((-(-np.diff(edges) // transfer)).sum())
+
+
+def largest_chunk(dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart, transfer: int | None) -> int:
+    """Bytes of the largest chunk of a part, or a little more: what its buffer must hold."""
+    if transfer is not None or part.first_sample == part.last_sample:
+        return min(transfer or part.length, part.length)
+    if dataset.fixed_size is not None:
+        return min(dataset.fixed_size + dataset.header + 2 * dataset.align, part.length)
+    groups = (_bounds(rows, None) for rows in _groups(dataset, prefix, part))
+    return max(int(np.diff(bounds).max()) for bounds in groups)
 
 
 def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:

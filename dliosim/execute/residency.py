@@ -8,7 +8,6 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from dliosim.errors import DliosimError
 from dliosim.execute.caches import drop, resident
 from dliosim.execute.manifest import read_manifest
 from dliosim.execute.session import Session
@@ -26,14 +25,13 @@ def drop_caches(session: Session) -> VerbRecord:
     if session.options.null:
         return record
     begun = perf_counter_ns()
-    error: DliosimError | None = None
-    try:
+
+    def drop_own() -> None:
         for path in _files_of_node_rank(session):
             drop([path])
             record.files += 1
-    except DliosimError as failure:
-        error = failure
-    world.agree(error)
+
+    world.together(drop_own)
     for dataset in session.workload.datasets:
         found, examined = resident_bytes(session, dataset)
         record.resident_bytes += found
@@ -43,9 +41,16 @@ def drop_caches(session: Session) -> VerbRecord:
 
 
 def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:
-    """Bytes in this node's page cache, and bytes looked at, in this rank's share of up to 1024 files of a data set."""
+    """Bytes in this node's page cache, and bytes looked at, in this rank's share of up to 1024 files of a data set.
+
+    Collective, because every rank hears of a file that is not there.
+    """
     if session.options.null:
         return 0, 0
+    return session.world.together(lambda: _look(session, dataset))
+
+
+def _look(session: Session, dataset: Dataset) -> tuple[int, int]:
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if read_manifest(directory) is None:
         return 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
@@ -14,6 +15,7 @@ from dliosim.execute.checkpointing import Piece, account, part_keys, pieces
 from dliosim.execute.content import first_mismatch
 from dliosim.execute.posix import PAGE
 from dliosim.execute.session import Session
+from dliosim.execute.space import require_memory
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.extents import Calls, Extents, calls
@@ -32,7 +34,9 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     if session.options.null:
         return record, ()
     base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(written_by))
-    number, directory, passed_over = world.on_rank_0(lambda: versions.newest_complete(base, checkpoint.name))
+    number, directory, passed_over = world.on_rank_0(
+        f"find checkpoint `{checkpoint.name}`", lambda: versions.newest_complete(base, checkpoint.name)
+    )
     sizes = checkpoint_files(checkpoint, written_by).tolist()
     access = checkpoint.access
     shared = checkpoint.writers.kind in ("shared file", "rank")
@@ -40,10 +44,10 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     own = list(pieces(restore_slices(checkpoint, written_by, world.size, world.rank), access.transfer))
     plan = _one_call_a_step(own, access)
     rounds = np.array([len(own)], np.int64)
+    record.files = len({piece.file for piece in own if piece.offset == 0})
     if access.api == "mpi-collective":
         world.allreduce(rounds, "max")
-    buffer = allocate(plan.buffer_size)
-    world.barrier()
+    buffer = world.together(lambda: _buffer(session, plan.buffer_size))
     started = perf_counter_ns()
     error: DliosimError | None = None
     reader = open_readers(access, files)[0]
@@ -56,7 +60,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
                 continue
             reader.read(plan.step(step), buffer)
             at = int(plan.sample_start[step])
-            _check(session, own[step], keys, buffer[at : at + own[step].length], record)
+            _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
             record.bytes += own[step].length
     except DliosimError as failure:
         if access.api == "mpi-collective" and not failure.shared:
@@ -68,6 +72,11 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     world.agree(error)
     record.wall_ns = perf_counter_ns() - started
     return record, tuple(f"passed over {text}" for text in passed_over)
+
+
+def _buffer(session: Session, size: int) -> memoryview:
+    require_memory(size, session.workload.job.ranks_per_node, "buffers of `restore`")
+    return allocate(size)
 
 
 def _one_call_a_step(own: list[Piece], access: Access) -> Calls:
@@ -85,7 +94,9 @@ def _nothing(plan: Calls) -> Calls:
     return Calls(none, none, none, none, edge, edge[:1], none, edge)
 
 
-def _check(session: Session, piece: Piece, keys: list[int], data: memoryview, record: VerbRecord) -> None:
+def _check(
+    session: Session, directory: Path, piece: Piece, keys: list[int], data: memoryview, record: VerbRecord
+) -> None:
     """Compare what was read with what was saved: all of it with --verify, else its first and last bytes."""
     begun = perf_counter_ns()
     content = keys[piece.part]
@@ -100,5 +111,5 @@ def _check(session: Session, piece: Piece, keys: list[int], data: memoryview, re
             wrong = None if found is None else last + found
     record.content_ns += perf_counter_ns() - begun
     if wrong is not None:
-        name, place = versions.file_name(piece.file), piece.offset + wrong
-        raise ExecutionError(f"{name} of the checkpoint differs from what was saved, at byte {place}", "R401")
+        path, place = directory / versions.file_name(piece.file), piece.offset + wrong
+        raise ExecutionError(f"{path} differs from what was saved, at byte {place}", "R401")

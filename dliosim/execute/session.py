@@ -58,6 +58,20 @@ class Session:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
         return inside(self.roots[root], f"{path}/{digest}")
 
+    def check_directories(self) -> None:
+        """Raise UsageError for a data set or checkpoint whose root is unknown, or whose path leaves it."""
+        for dataset in self.workload.datasets:
+            self.directory(dataset.root, dataset.path, dataset.digest())
+        for checkpoint in self.workload.checkpoints:
+            self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(self.world.size))
+
+    def make_roots(self) -> None:
+        """Make the directories under which the workload's data lie."""
+        used = {dataset.root for dataset in self.workload.datasets}
+        used |= {checkpoint.root for checkpoint in self.workload.checkpoints}
+        for root in sorted(used):
+            self.roots[root].mkdir(parents=True, exist_ok=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

@@ -66,7 +66,9 @@ class _Times:
     arrivals: list[int] = field(default_factory=list)
 
 
-def run_steps(course: Course, source: Source, row_count: Sequence[int], record: EpochRecord, progress: Progress) -> bool:
+def run_steps(
+    course: Course, source: Source, row_count: Sequence[int], record: EpochRecord, progress: Progress
+) -> bool:
     """Run the steps of an epoch into `record`; return whether the loop's time is up.
 
     `row_count` has the samples of each step. Raises DliosimError on every rank if one fails where a sync is due, and

@@ -12,7 +12,7 @@ _PATIENCE = 30  # seconds
 
 
 def ask_for_striping(directory: Path, stripe: Stripe) -> None:
-    """Ask that files made in `directory` are striped; elsewhere than on Lustre nothing happens (see `read_striping`)."""
+    """Ask that files made in `directory` are striped; elsewhere than on Lustre nothing happens."""
     tool = shutil.which("lfs")
     if tool is not None:
         command = [tool, "setstripe", "-S", str(stripe.size), "-c", str(stripe.targets), str(directory)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import sleep
@@ -15,6 +13,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
+from dliosim.execute.ending import end_job
+from dliosim.execute.faults import failed_on
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ class World:
 
     `node` is the communicator of the ranks that share this rank's memory, `leaders` that of each node's first rank
     (COMM_NULL elsewhere). `polite` is whether waits must leave the cores to others, because ranks outnumber them.
+    `job` is a name that no other job has.
     """
 
     comm: MPI.Intracomm
@@ -41,6 +42,7 @@ class World:
     leaders: MPI.Intracomm
     nodes: int
     polite: bool
+    job: str
 
     @property
     def rank(self) -> int:
@@ -130,7 +132,7 @@ class World:
 
     def agree(self, error: DliosimError | None) -> None:
         """Wait for all ranks; raise on every one the error of the lowest rank that brings one."""
-        flag = np.array([self.size - self.rank if error else 0], np.int64)
+        flag = np.array([self.failure_flag(error)], np.int64)
         self.raise_if_failed(int(self.allreduce(flag, "max")[0]), error)
 
     def failure_flag(self, error: DliosimError | None) -> int:
@@ -145,8 +147,22 @@ class World:
             failure.shared = True
             raise failure
 
-    def on_rank_0(self, action: Callable[[], T]) -> T:
-        """Run `action` on rank 0 alone and give every rank its result, or its error."""
+    def together(self, action: Callable[[], T]) -> T:
+        """Run `action` on every rank, none of which waits for others in it; raise on all if it fails on any."""
+        error: DliosimError | None = None
+        value: T | None = None
+        try:
+            value = action()
+        except DliosimError as failure:
+            error = failure
+        self.agree(error)
+        return value  # type: ignore[return-value]
+
+    def on_rank_0(self, doing: str, action: Callable[[], T]) -> T:
+        """Run `action` on rank 0 alone and give every rank its result, or its error.
+
+        `doing` is what an error of the operating system is said to have ended, like "make the results directory".
+        """
         value: T | None = None
         error: DliosimError | None = None
         if self.rank == 0:
@@ -155,20 +171,16 @@ class World:
             except DliosimError as failure:
                 error = failure
             except OSError as failure:
-                error = ExecutionError(f"{failure.filename or ''}: {failure.strerror or failure}")
+                error = failed_on(doing, failure)
         outcome = self.share((value, error) if self.rank == 0 else None)
         if outcome[1] is not None:
             outcome[1].shared = True
             raise outcome[1]
         return outcome[0]  # type: ignore[return-value]
 
-    def abort(self, error: BaseException) -> NoReturn:
+    def abort(self, error: DliosimError) -> NoReturn:
         """Say what failed and end the job: for places where the others would wait for ever in a collective call."""
-        text = str(_named(error, self.rank)) if isinstance(error, DliosimError) else f"error: rank {self.rank}: {error!r}"
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-        self.comm.Abort(1)
-        os._exit(1)
+        end_job(self.comm, self.job, str(_named(error, self.rank)), error.exit_code)
 
 
 def _named(error: DliosimError, rank: int) -> DliosimError:
@@ -186,10 +198,10 @@ def wait(request: MPI.Request) -> None:
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-def make_world(comm: MPI.Intracomm, cores_of: Callable[[MPI.Intracomm], int]) -> World:
+def make_world(comm: MPI.Intracomm, cores_of: Callable[[MPI.Intracomm], int], job: str) -> World:
     """The world of a communicator; `cores_of` tells how many cores the ranks of a node have. Collective."""
     node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
     counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
     comm.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
     leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
-    return World(comm, node, leaders, int(counts[0]), bool(counts[1]))
+    return World(comm, node, leaders, int(counts[0]), bool(counts[1]), job)

@@ -1,0 +1,110 @@
+"""How a job ends before its time: one message, and no rank left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from time import sleep
+from typing import NoReturn
+
+from mpi4py import MPI
+
+#: What a shell expects of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+#: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
+_PATIENCE = 10.0
+
+#: Seconds after which a process whose MPI_Abort does not return ends itself.
+_LAST_RESORT = 5.0
+
+_PR_SET_PDEATHSIG = 1
+_LAUNCHERS = frozenset({"hydra_pmi_proxy"})
+
+
+def follow_launcher() -> None:
+    """Have the kernel end this process when the process that started it dies, if that is MPICH's proxy.
+
+    The proxy ends its ranks when mpiexec dies, but nobody ends them when the proxy itself is killed. Other launchers
+    start ranks from threads, whose end the kernel would take for that of the process.
+    """
+    parent = os.getppid()
+    try:
+        name = Path(f"/proc/{parent}/comm").read_text().strip()
+    except OSError:
+        return
+    if name in _LAUNCHERS:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def job_name(comm: MPI.Intracomm) -> str:
+    """A name that the ranks of this job share with nobody else. Collective."""
+    name = os.urandom(12).hex() if comm.rank == 0 else ""
+    return str(comm.bcast(name))
+
+
+def end_job(comm: MPI.Intracomm, job: str, text: str, status: int = 1) -> NoReturn:
+    """Print `text`, unless another rank of this node was first, and end every rank of the job with `status`."""
+    if _is_first(job):
+        sys.stderr.write(text.rstrip("\n") + "\n")
+        sys.stderr.flush()
+    else:
+        sleep(_PATIENCE)
+    abort(comm, status)
+
+
+def abort(comm: MPI.Intracomm, status: int) -> NoReturn:
+    """End every rank of the job with `status`."""
+    # MPI_Abort waits for ever behind a thread that is stuck in a call.
+    last = threading.Timer(_LAST_RESORT, os._exit, (status,))
+    last.daemon = True
+    last.start()
+    comm.Abort(status)
+    os._exit(status)
+
+
+def end_on_interrupt(comm: MPI.Intracomm) -> None:
+    """From now on let SIGINT end the job with one message of rank 0, whatever call a rank is in.
+
+    Python sees signals between two of its own instructions, and a rank that waits in MPI executes none.
+    """
+    if comm.rank:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return
+    told, teller = os.pipe()
+    os.set_blocking(teller, False)
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    signal.set_wakeup_fd(teller)
+
+    def watch() -> None:
+        while signal.SIGINT not in os.read(told, 1):
+            pass
+        sys.stderr.write("\ninterrupted: no results were written; what was not complete will be made anew\n")
+        sys.stderr.flush()
+        abort(comm, INTERRUPTED)
+
+    threading.Thread(target=watch, name="interrupt", daemon=True).start()
+
+
+# Held open: the name is taken as long as the socket lives.
+_taken: list[socket.socket] = []
+
+
+def _is_first(job: str) -> bool:
+    """Whether no process of this node has asked this before; the kernel forgets the name with the process."""
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        mark.bind(f"\0dliosim-{job}")
+    except OSError as error:
+        mark.close()
+        return error.errno != errno.EADDRINUSE
+    _taken.append(mark)
+    return True
