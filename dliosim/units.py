@@ -1,4 +1,4 @@
-"""Bytes and seconds: the units of the language, exact text for values, and rounded text for people."""
+"""Bytes and seconds: the units of the language, and exact text for values."""
 
 from __future__ import annotations
 
@@ -103,29 +103,3 @@ def format_seconds(seconds: float) -> str:
     name = next((name for name in ("s", "ms", "us") if abs(exact) >= Decimal(float(TIMES[name])) or not exact), "ns")
     text = f"{exact * int(1 / TIMES[name]):f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"
-
-
-def about_bytes(size: float, suffix: str = "B") -> str:
-    """Rounded to three digits, powers of 10: `2.83 MB`; `suffix` `B/s` makes a rate."""
-    return _about(size, [(1000.0**power, letter + suffix) for power, letter in enumerate(["", "k", "M", "G", "T", "P"])])
-
-
-def about_binary(size: float, suffix: str = "B") -> str:
-    """Rounded to three digits, powers of 2: `2.7 MiB`."""
-    letters = ["", "Ki", "Mi", "Gi", "Ti", "Pi"]
-    return _about(size, [(1024.0**power, letter + suffix) for power, letter in enumerate(letters)])
-
-
-def about_seconds(seconds: float) -> str:
-    """Rounded to three digits: `10 ms`, `1.25 s`, `3.5 min`."""
-    return "0 s" if seconds == 0 else _about(seconds, [(float(factor), name) for name, factor in TIMES.items()])
-
-
-def _about(value: float, scale: list[tuple[float, str]]) -> str:
-    factor, name = scale[0]
-    for larger in scale[1:]:
-        if abs(value) < larger[0] * 0.9995:
-            break
-        factor, name = larger
-    scaled = value / factor
-    return f"{scaled:.0f} {name}" if abs(scaled) >= 999.5 else f"{scaled:.3g} {name}"

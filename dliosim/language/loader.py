@@ -17,6 +17,7 @@ from dliosim.language.source import Source, Span, Unreadable, read_source
 from dliosim.language.statements import Statement, split
 
 VERSIONS: Final = ("1",)
+MAX_CHAIN: Final = 16  # files that include each other
 _HEADER_KINDS: Final = {"NAME", "STRING", "from", "with", "AFRESH", "on_ranks", "FIGURE", "at_least", "at_most"}
 
 
@@ -74,6 +75,8 @@ class Loader:
             raise mistake("E103", "files that include each other", quoted, " -> ".join(members))
         if included and real in self._included:
             return None
+        if len(chain) > MAX_CHAIN:
+            raise mistake("E103", f"more than {MAX_CHAIN} files that include each other", quoted, "too long a chain")
         self._included.add(real)
         return self._file(source, (*chain, real), included=included)
 

@@ -15,6 +15,7 @@ from dliosim.model import Access, Api, Checkpoint, Dataset, Layout, Part, Stripe
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
+MAX_CHAIN: Final = 32  # data sets made from each other
 WRITE_TRANSFER: Final = 4 << 20
 """The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
 
@@ -29,6 +30,10 @@ def dataset_settings(context: Context, block: Block, chain: tuple[str, ...] = ()
         name = block.header["from"].only
         if name.text == block.name or name.text in chain:
             raise mistake("E105", f"data set `{name.text}` is made from itself", name.span, "goes round in a circle")
+        if len(chain) >= MAX_CHAIN:
+            raise mistake(
+                "E105", f"more than {MAX_CHAIN} data sets made from each other", name.span, "too long a chain"
+            )
         below = dataset_settings(context, context.noun(name, "dataset"), (*chain, block.name))
         block.broken |= below.block.broken
         lines = overlay(below.lines, lines)

@@ -17,7 +17,7 @@ from dliosim.units import UNITS
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-MAX_PARENTHESES: Final = 32
+MAX_PARENTHESES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)

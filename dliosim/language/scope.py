@@ -17,6 +17,8 @@ from dliosim.model import Distribution, Job, constant
 from dliosim.units import COUNT, RATIO, SIZE, TIME, UNITS, Dimension, format_bytes, number
 
 MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
+MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
+MAX_CHAIN: Final = 32  # parameters that refer to parameters
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9
@@ -54,6 +56,7 @@ class Scope:
     used: set[str] = field(default_factory=set)
     _values: dict[str, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
+    _depth: int = 0
 
     # ---- phrases --------------------------------------------------------------------------------------------------
 
@@ -67,6 +70,9 @@ class Scope:
         param = self._param(reference)
         if param.name in self._active:
             raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
+        if len(self._active) >= MAX_CHAIN:
+            message = f"more than {MAX_CHAIN} parameters that refer to each other"
+            raise mistake("E101", message, reference, "give this one a value")
         self._active.append(param.name)
         try:
             return read(param.value)
@@ -95,7 +101,13 @@ class Scope:
 
     def value(self, node: Node) -> Value:
         """The value of an expression; Mistake (E101, E111, E113) where it has none."""
-        found = _OPERATIONS[node.kind](self, node)
+        if self._depth >= MAX_DEPTH:
+            raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
+        self._depth += 1
+        try:
+            found = _OPERATIONS[node.kind](self, node)
+        finally:
+            self._depth -= 1
         if max(found.amount.numerator.bit_length(), found.amount.denominator.bit_length()) > MAX_BITS:
             raise mistake("E113", "a number too large to work with", node.span, f"over {MAX_BITS} bits")
         return found

@@ -1,0 +1,236 @@
+"""Input that no honest user writes: one clear message, quickly, and never anything but PatternError."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dliosim.language import vocabulary
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError, render
+from dliosim.model import Job, Workload
+from tests.language.conftest import DATA, Patterns
+
+RawCodes = Callable[[bytes], list[str]]
+
+
+def test_a_file_that_is_not_utf_8(raw_codes: RawCodes) -> None:
+    assert raw_codes(b"dlio 1\nworkload caf\xe9\n") == ["E103"]
+
+
+def test_an_empty_file(raw_codes: RawCodes) -> None:
+    assert raw_codes(b"") == ["E005"]
+    assert raw_codes(b"\n  # nothing\n\n") == ["E005"]
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "a.dlio"
+    path.write_bytes(b"\xef\xbb\xbfdlio 1\r\nworkload a\r\nbarrier\r\n")
+    assert compile_pattern(path, [], Job(1))[0].name == "a"
+
+
+@pytest.mark.parametrize("name", ["missing.dlio", ".", "/dev/zero", "nul\0byte", "x" * 5000])
+def test_what_is_no_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        compile_pattern(tmp_path / name, [], Job(1))
+    assert [found.code for found in caught.value.diagnostics] == ["E103"]
+
+
+def test_a_pipe_without_a_writer_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.dlio")
+    with pytest.raises(PatternError):
+        compile_pattern(tmp_path / "pipe.dlio", [], Job(1))
+
+
+@pytest.mark.parametrize("letter", [b"(", b"{", b"}", b'"', b"$", b"-", b"\0", b"a\n", b"{\n", b"#"])
+def test_ten_megabytes_of_one_thing(raw_codes: RawCodes, letter: bytes) -> None:
+    begun = time.monotonic()
+    assert raw_codes(b"dlio 1\n" + letter * (10_000_000 // len(letter))) == ["E103"]
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "-(", "min(", "{", "}", '"', "$a", "- ", "1+", "1*(", "a {\n", "-D", "repeat 2 {\n"]
+)
+def test_a_file_just_under_the_limit_of_one_thing(raw_codes: RawCodes, piece: str) -> None:
+    begun = time.monotonic()
+    head = "dlio 1\nworkload a\nparam a = 1\nseed "
+    assert raw_codes((head + piece * (1_000_000 // len(piece))).encode())[0] in ("E001", "E003", "E004")
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("(" * 2000 + "1" + ")" * 2000, "E003"),
+        ("(" * 17 + "1" + ")" * 17, "E003"),
+        ("-(" * 40 + "1" + ")" * 40, "E003"),
+        ("min(" * 40 + "1" + ")" * 40, "E003"),
+        ("9" * 4000, "E113"),
+        ("1" + "0" * 59 + " * 1", "E113"),
+        ("*".join(["9" * 50] * 70), "E113"),
+        ("10**10**10", "E003"),
+        ("1 / " + "9" * 59, "E112"),
+        ("+".join(["1"] * 5000), "E003"),
+    ],
+)
+def test_deep_and_huge_expressions(patterns: Patterns, value: str, code: str) -> None:
+    begun = time.monotonic()
+    text = f"param n = 1\n{DATA}train {{\n read universe\n steps $n\n}}\n"
+    assert patterns.codes(text, ("n", value)) == [code]
+    assert time.monotonic() - begun < 5
+
+
+def test_a_long_sum_within_the_line_is_no_mistake(patterns: Patterns) -> None:
+    assert patterns.loop("steps " + "+".join(["1"] * 1500)).steps == 1500
+
+
+@pytest.mark.parametrize("samples", ["10_000_000_000_000", "281_474_976_710_656"])
+def test_sizes_that_overflow(patterns: Patterns, samples: str) -> None:
+    assert patterns.codes(DATA.replace("64", samples).replace("1 MB", "1 PB") + "prepare universe") == ["E113"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc", "..", "a/../../b", "~/x", "", " ", "a\tb", "C:/x", "a\\\\b", "x" * 300, "a/" * 800]
+)
+def test_paths_that_leave_their_root(patterns: Patterns, path: str) -> None:
+    assert patterns.codes(DATA.replace('"universe"', f'"{path}"') + "prepare universe") == ["E208"]
+
+
+def test_an_include_loop_names_the_chain(patterns: Patterns) -> None:
+    patterns.file("a.dlio", 'include "b.dlio"\n')
+    patterns.file("b.dlio", 'include "a.dlio"\n')
+    (found,) = patterns.mistakes('include "a.dlio"\nbarrier\n')
+    assert found.code == "E103"
+    assert found.labels[0].text == "a.dlio -> b.dlio -> a.dlio"
+
+
+def test_a_file_that_extends_itself(patterns: Patterns) -> None:
+    assert patterns.codes('extends "main.dlio"\nbarrier\n') == ["E103"]
+
+
+def test_a_long_chain_of_includes_ends_in_a_message(patterns: Patterns) -> None:
+    for number in range(2000):
+        patterns.file(f"f{number}.dlio", f'include "f{number + 1}.dlio"\n')
+    assert patterns.codes('include "f0.dlio"\nbarrier\n') == ["E103"]
+
+
+def test_a_long_chain_of_parameters_and_data_sets_ends_in_a_message(patterns: Patterns) -> None:
+    lines = [f"param p{number} = $p{number + 1}" for number in range(3000)]
+    assert patterns.codes("\n".join(lines) + DATA.replace("64", "$p0") + "prepare universe") == ["E101"]
+    more = [f'dataset d{number} from d{number + 1} {{\n path "x"\n}}' for number in range(3000)]
+    assert "E105" in patterns.codes("\n".join(more) + "\nprepare d0\n")
+
+
+def test_a_phrase_that_is_its_own_value(patterns: Patterns) -> None:
+    text = f"param a = $b\nparam b = $a\n{DATA}train {{\n read universe\n shuffle $a\n compute $b\n}}\n"
+    assert set(patterns.codes(text)) == {"E101"}
+
+
+@pytest.mark.parametrize("value", ["", " ", "\n", "a\nb", "\x1b[31m", "}", "{", '"', "#", "x" * 10_000, "\ud800"])
+def test_overrides_of_anything(patterns: Patterns, value: str) -> None:
+    for name in ("n", "train.steps", "universe.path", "seed", value):
+        try:
+            patterns.workload(f"param n = 1\n{DATA}train {{\n read universe\n steps $n\n}}\n", (name, value))
+        except PatternError as error:
+            assert error.diagnostics[0].code.startswith("E")
+
+
+def test_nothing_of_a_pattern_steers_the_terminal(patterns: Patterns) -> None:
+    with pytest.raises(PatternError) as caught:
+        patterns.workload("\x1b]0;title\x07 1\nbarrier\n")
+    assert "\x1b" not in render(caught.value.diagnostics, colour=False)
+
+
+def test_errors_travel_between_processes_and_keep_their_text(patterns: Patterns) -> None:
+    with pytest.raises(PatternError) as caught:
+        patterns.workload("nonsense\n")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.code, copy.exit_code) == (str(caught.value), "E001", 2)
+
+
+def compiled(path: Path, text: str) -> Workload | None:
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    try:
+        return compile_pattern(path, [("n", text[-20:])], Job(3))[0]
+    except PatternError as error:
+        assert render(error.diagnostics, colour=True)
+        return None
+
+
+WORDS = sorted({*vocabulary.STATEMENTS, *(head for heads in vocabulary.SETTINGS.values() for head in heads)})
+TOKENS = st.sampled_from(
+    [
+        *WORDS,
+        "{",
+        "}",
+        "\n",
+        "(",
+        ")",
+        "+",
+        "*",
+        "/",
+        "-",
+        "$n",
+        "$ranks",
+        "universe",
+        "model",
+        "1",
+        "0",
+        "64",
+        "4 KiB",
+        "10 ms",
+        "MB",
+        "per rank",
+        "total",
+        "file per sample",
+        "normal(",
+        "clipped to",
+        "and",
+        ",",
+        '"x"',
+        '"',
+        "#",
+        "every",
+        "with",
+        "from",
+        "%",
+        "globally",
+        "on",
+        "off",
+        "shared file",
+        "samples",
+        "2 epochs",
+        "=",
+        "one of",
+        "between",
+        "...",
+        "\t",
+        "ä",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=200))
+def test_random_text_never_raises_anything_else(tmp_path: Path, text: str) -> None:
+    compiled(tmp_path / "random.dlio", text)
+    compiled(tmp_path / "random.dlio", f"dlio 1\nworkload a\nparam n = {text}\n{DATA}\n{text}\nprepare universe\n")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(TOKENS, max_size=30), st.lists(TOKENS, max_size=12))
+def test_random_words_of_the_language_never_raise_anything_else(
+    tmp_path: Path, lines: list[str], inside: list[str]
+) -> None:
+    text = (
+        f"dlio 1\nworkload a\nparam n = 4\n{DATA}\n{' '.join(lines)}\ntrain {{\nread universe\n{' '.join(inside)}\n}}\n"
+    )
+    compiled(tmp_path / "words.dlio", text)

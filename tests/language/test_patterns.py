@@ -1,0 +1,101 @@
+"""The shipped patterns, and every example of the manual."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dliosim.errors import UsageError
+from dliosim.language import vocabulary
+from dliosim.language.compile import compile_pattern, explain_pattern
+from dliosim.language.explain import catalogue, explain_code
+from dliosim.model import Job
+
+ROOT = Path(__file__).parent.parent.parent
+PATTERNS = sorted((ROOT / "patterns").glob("*.dlio"))
+MANUAL = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+CATALOGUE = ROOT / "dliosim" / "language" / "errors.md"
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4, 512])
+@pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
+def test_a_shipped_pattern_compiles_without_a_warning(path: Path, ranks: int) -> None:
+    workload, warnings = compile_pattern(path, [], Job(ranks))
+    assert workload.name == path.stem
+    assert workload.title
+    assert warnings == ()
+
+
+def test_there_are_seven() -> None:
+    assert len(PATTERNS) == 7
+
+
+@pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
+def test_a_shipped_pattern_is_small_for_four_ranks(path: Path) -> None:
+    workload, _ = compile_pattern(path, [], Job(4))
+    data = sum(dataset.samples * dataset.size.mean for dataset in workload.datasets)
+    kept = sum(
+        sum(part.size * (4 if part.scope == "per rank" else 1) for part in checkpoint.parts) * (checkpoint.keep or 2)
+        for checkpoint in workload.checkpoints
+    )
+    assert data + kept < 2**30
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
+def test_a_pattern_as_explained_is_the_same_workload(path: Path, ranks: int, tmp_path: Path) -> None:
+    workload, _ = compile_pattern(path, [("seed", "5")], Job(ranks, 1))
+    resolved = tmp_path / path.name
+    resolved.write_text(explain_pattern(path, [("seed", "5")], Job(ranks, 1)), encoding="utf-8")
+    again, warnings = compile_pattern(resolved, [], Job(ranks, 1))
+    assert again.digest() == workload.digest()
+    assert warnings == ()
+
+
+def test_an_explained_pattern_says_where_each_value_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = explain_pattern(Path("patterns/cosmoflow.dlio"), [("layout", "shared file"), ("train.readers", "1")], Job(4))
+    assert re.search(r"layout +shared file +# patterns/cosmoflow.dlio:\d+, \$layout from <command line>\n", text)
+    assert re.search(r"readers +1 by batch +# <command line>\n", text)
+    assert re.search(r"open +once +# default\n", text)
+
+
+# ---- the manual ---------------------------------------------------------------------------------------------------
+
+
+def examples() -> list[str]:
+    return re.findall(r"^```dlio\n(.*?)^```", MANUAL, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(examples())))
+def test_every_whole_pattern_of_the_manual_compiles(number: int, tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    for other in ("cosmoflow.dlio", "profiles/h100.dlio"):
+        (tmp_path / other).write_text((ROOT / "patterns" / other).read_text(encoding="utf-8"), encoding="utf-8")
+    path = tmp_path / "example.dlio"
+    path.write_text(examples()[number], encoding="utf-8")
+    assert compile_pattern(path, [], Job(4))[1] == ()
+
+
+def test_the_manual_has_every_setting_and_statement() -> None:
+    heads = {head for settings in vocabulary.SETTINGS.values() for head in settings} | set(vocabulary.STATEMENTS)
+    assert [head for head in sorted(heads) if f"`{head}" not in MANUAL] == []
+
+
+def test_the_catalogue_in_docs_is_the_one_that_is_packaged() -> None:
+    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == CATALOGUE.read_text(encoding="utf-8")
+
+
+def test_every_code_that_the_package_uses_has_an_entry() -> None:
+    sources = (ROOT / "dliosim").rglob("*.py")
+    used = {code for path in sources for code in re.findall(r'"([EWR]\d{3})"', path.read_text(encoding="utf-8"))}
+    assert used - set(catalogue()) == set()
+    assert {"R401", "R402", "R403", "R404"} <= set(catalogue())
+
+
+def test_a_code_is_explained_in_either_case_and_an_unknown_one_lists_the_others() -> None:
+    assert explain_code("e204").startswith("E204: ")
+    with pytest.raises(UsageError, match="E001, E002"):
+        explain_code("E999")
