@@ -85,7 +85,7 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
             return Layout("shared file", 1)
         files = {"file per sample": samples, "file per rank": prepared_by}.get(kind)
         if files is None:
-            files = scope.count(node.children[0])
+            files = scope.count(node.children[0], 1, 1 << 31)
         place = line.phrase if line is not None else node.span
         if files > samples:
             raise mistake(

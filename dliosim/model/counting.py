@@ -15,6 +15,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
 
 _CHUNK = 1 << 20  # files counted at once
+_CLOSED_FORM_COST = 500  # files that are counted in the time of one rank's closed form
 
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
@@ -42,6 +43,9 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
         return dataset.samples // ranks, -(-dataset.samples // ranks)
     if loop.shard == "by sample":
         return samples_of_rank(loop, dataset, ranks, ranks - 1), samples_of_rank(loop, dataset, ranks, 0)
+    if ranks * _CLOSED_FORM_COST < dataset.layout.files:
+        counts = [samples_of_rank(loop, dataset, ranks, rank) for rank in range(ranks)]
+        return min(counts), max(counts)
     return _file_shard_bounds(dataset.samples, dataset.layout.files, ranks)
 
 

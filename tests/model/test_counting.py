@@ -43,6 +43,8 @@ def test_every_shard_counts_what_dealing_gives(shard: Shard, samples: int, files
 def test_billions_of_samples_are_counted_at_once() -> None:
     dataset = Dataset("d", 1, 10**15 + 7, constant(8), Layout("files", 10**6 + 3), "d")
     loop = Loop("train", "train", "d", Access(), batch=3, shard="by file", last_batch="keep")
+    assert sum(samples_of_rank(loop, dataset, 5, rank) for rank in range(5)) == 10**15 + 7
+    assert shard_bounds(loop, dataset, 5)[0] >= 10**15 // 5 - 10**9
     counts = [samples_of_rank(loop, dataset, 1000, rank) for rank in range(1000)]
     assert sum(counts) == 10**15 + 7
     assert shard_bounds(loop, dataset, 1000) == (min(counts), max(counts))
