@@ -17,7 +17,7 @@ def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings
     found = settings.context.found
     if access.api == "mpi-collective" and not _is_shared(dataset):
         found.append(_not_shared(settings, data, dataset))
-    _no_direct_writes(settings, access)
+    _driver_can(settings, access)
 
 
 def checkpoint(settings: Settings, built: Checkpoint) -> None:
@@ -32,7 +32,7 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
         hint = "use `api mpi-independent`, or let all write one file: `writers all ranks into shared file`"
         message = "collective access needs one file shared by every rank"
         settings.context.found.append(find("E204", message, labels, hint))
-    _no_direct_writes(settings, built.access)
+    _driver_can(settings, built.access)
 
 
 def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -72,11 +72,17 @@ def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnos
     return find("E204", "collective access needs one file shared by every rank", labels, hint)
 
 
-def _no_direct_writes(settings: Settings, access: Access) -> None:
-    if access.cache == "off":
-        labels = settings.labels("cache", "O_DIRECT is for reading")
-        message = f"`{settings.block.kind}` cannot write past the page cache"
-        settings.context.found.append(find("E206", message, labels, "use `cache page` with `fsync on`"))
+def _driver_can(settings: Settings, access: Access) -> bool:
+    """Whether the api can do what `cache off` asks; E206 is reported where it cannot."""
+    if access.cache != "off" or access.api == "posix":
+        return True
+    labels = [
+        *settings.labels("cache", "past the page cache means O_DIRECT"),
+        *settings.labels("api", "MPI-IO offers no O_DIRECT here"),
+    ]
+    message = f"`cache off` does not work with `api {access.api}`"
+    settings.context.found.append(find("E206", message, labels, "`api posix` can; or `cache page`"))
+    return False
 
 
 def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
@@ -95,19 +101,9 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
 
 
 def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    if loop.access.cache != "off":
+    if not _driver_can(settings, loop.access) or loop.access.cache != "off":
         return []
     labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
-    if loop.access.api != "posix":
-        labels = [*labels, *settings.labels("api", "MPI-IO offers no O_DIRECT here")]
-        return [
-            find(
-                "E206",
-                f"`cache off` does not work with `api {loop.access.api}`",
-                labels,
-                "`api posix` can; or `cache page`",
-            )
-        ]
     alone = dataset.layout.files == dataset.samples
     aligned = dataset.header % PAGE == 0 and (alone or (dataset.fixed_size or 1) % PAGE == 0)
     if aligned or dataset.align % PAGE == 0:
@@ -161,7 +157,8 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
 
 def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
     ranks = settings.context.scope.job.ranks
-    total = steps_of_loop(loop, dataset, ranks)
+    # Steps are counted within a pass.
+    total = min(steps_of_epoch(loop, dataset, ranks), steps_of_loop(loop, dataset, ranks))
     found = []
     for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
         last = total if cadence.unit == "steps" else loop.epochs
