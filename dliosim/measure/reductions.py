@@ -13,11 +13,11 @@ Op = Literal["sum", "min", "max"]
 class Reducer(Protocol):
     """Collective over all ranks of a job: every rank calls the same methods with arrays of the same shape."""
 
-    def reduce(self, array: NDArray[np.int64], op: Op) -> NDArray[np.int64] | None:
+    def reduce(self, array: NDArray[np.int64], op: Op, /) -> NDArray[np.int64] | None:
         """The element by element result over all ranks, at the root; None elsewhere."""
         ...
 
-    def gather(self, array: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def gather(self, array: NDArray[np.int64], /) -> NDArray[np.int64] | None:
         """The arrays of all ranks along a new first axis, in the order of ranks, at the root; None elsewhere."""
         ...
 
@@ -25,10 +25,10 @@ class Reducer(Protocol):
 class Alone:
     """The reductions of a job of one rank, and of figures that only one rank has."""
 
-    def reduce(self, array: NDArray[np.int64], op: Op) -> NDArray[np.int64] | None:
+    def reduce(self, array: NDArray[np.int64], op: Op, /) -> NDArray[np.int64] | None:
         """The array itself."""
         return array
 
-    def gather(self, array: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def gather(self, array: NDArray[np.int64], /) -> NDArray[np.int64] | None:
         """The array as the only row."""
         return array[np.newaxis]
