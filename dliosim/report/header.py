@@ -1,0 +1,113 @@
+"""Under which conditions a run was made, and what makes its figures doubtful: the first thing that it prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.report.units import count, percent
+
+WIDTH = 120
+
+#: With more oversleep than this utilization says more about the machine's scheduler than about storage.
+OVERSLEEP_LIMIT = 0.01
+
+
+def header(run: RunSummary) -> str:
+    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache."""
+    environment = run.environment
+    load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
+    rows = [
+        ("workload", f"{run.name}: {run.title}" if run.title else run.name),
+        ("digest", run.digest),
+        *(("override", f"-D {name}={value}") for name, value in run.overrides),
+        ("ranks", f"{run.ranks} on {count(run.nodes, 'node')}, {load}"),
+        ("MPI library", environment.mpi_library),
+    ]
+    if environment.mpi_io:
+        rows.append(("MPI-IO", environment.mpi_io))
+    for place in environment.file_systems:
+        known = filter(None, (place.directory, place.kind, place.options, place.striping))
+        rows.append((f"root {place.root}", ", ".join(known)))
+    rows += [*environment.details, *_hints(run.phases), *_caches(run.phases)]
+    return _aligned(rows)
+
+
+def warnings(run: RunSummary) -> str:
+    """What a reader must not overlook, a paragraph each; empty if nothing."""
+    environment = run.environment
+    found = []
+    if environment.oversubscribed:
+        found.append(
+            f"{environment.ranks_per_node} ranks on {count(environment.cores_per_node, 'core')}: utilization (marked "
+            "?) is not to be trusted, and every time holds the others' turns on the cores"
+        )
+    for phase in run.phases:
+        worst = max((epoch.oversleep_share or 0.0 for epoch in phase.epochs), default=0.0)
+        if worst > OVERSLEEP_LIMIT:
+            found.append(
+                f"{title_of(phase)}: compute took up to {percent(worst, 3)} longer than asked: utilization (marked ?) "
+                "is not to be trusted"
+            )
+        for key, asked, granted in phase.hints_refused:
+            outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
+            found.append(f'{title_of(phase)}: HINT NOT GRANTED: "{key}" = "{asked}" {outcome}')
+    lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in dict.fromkeys(found)]
+    return "\n".join(lines)
+
+
+def untrusted(run: RunSummary, epoch: EpochSummary) -> bool:
+    """Whether utilization says more about this machine than about its storage."""
+    return run.environment.oversubscribed or (epoch.oversleep_share or 0.0) > OVERSLEEP_LIMIT
+
+
+def title_of(phase: PhaseSummary) -> str:
+    """What a phase is called: its keyword, and its name where that says more."""
+    return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
+
+
+def cache_state(resident_share: float) -> str:
+    """Cold or warm, and how much of the files was in the page cache."""
+    state = "cold" if resident_share < 0.01 else "warm" if resident_share > 0.99 else "partly warm"
+    return f"{state}: {percent(resident_share, 3)} of the bytes in the page cache"
+
+
+def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+    """A row for all phases that asked for the same hints and were granted the same."""
+    by_hints: dict[tuple[str, str], list[str]] = {}
+    for phase in phases:
+        if phase.hints_asked or phase.hints_granted:
+            by_hints.setdefault((_pairs(phase.hints_asked), _pairs(phase.hints_granted)), []).append(title_of(phase))
+    return [
+        (f"hints, {', '.join(dict.fromkeys(names))}", f"asked: {asked}; granted: {granted}")
+        for (asked, granted), names in by_hints.items()
+    ]
+
+
+def _pairs(hints: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in hints) or "none"
+
+
+def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+    rows = [
+        (f"cache, {title_of(phase)}", cache_state(phase.resident_share))
+        for phase in phases
+        if phase.resident_share is not None and phase.epochs
+    ]
+    return list(dict.fromkeys(rows))
+
+
+def _aligned(rows: Sequence[tuple[str, str]]) -> str:
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(
+        textwrap.fill(
+            value,
+            WIDTH,
+            initial_indent=f"{name:<{indent}}",
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name, value in rows
+    )

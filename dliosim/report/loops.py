@@ -1,0 +1,187 @@
+"""The tables of one loop: rates and where the time went, latencies, and what the last ranks were late for."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.histogram import Histogram, merged
+from dliosim.report.grid import LINE, grid
+from dliosim.report.header import title_of
+from dliosim.report.units import ABSENT, count, number, percent, seconds
+
+#: Of more epochs than this only the first ones and the last are printed; results.json has all.
+MOST_EPOCHS = 12
+
+_TAILS = ("p50", "p90", "p99", "p99.9", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A figure of an epoch, and how it is shown; an `optional` one is left out where it is nothing in every epoch."""
+
+    heading: str
+    figure: Callable[[EpochSummary], float | None]
+    show: Callable[[float | None], str] = number
+    optional: bool = False
+
+
+def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
+    """The tables of all runs of one loop; `doubtful` marks its utilization as not to be trusted."""
+    name = title_of(runs[0])
+    # Epochs count on from run to run, so that only the very first stands apart.
+    epochs = [replace(epoch, epoch=i) for i, epoch in enumerate(epoch for phase in runs for epoch in phase.epochs)]
+    most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
+    steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
+    title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
+    title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
+    title += f", {runs[0].api}" if runs[0].api else ""
+    title += "; times are means over ranks"
+    # Beside each other where that fits into 120 columns.
+    rates, times = _shown(_rates(doubtful), epochs), _shown(_TIMES, epochs)
+    beside = [[*rates, *times]] if len(rates) + len(times) < 14 else [rates, times]
+    causes = f"{name}: bound by (share of steps in which that made the last rank last), and checks"
+    tables = [
+        *(_figures(title, columns, epochs) for columns in beside),
+        _latencies(f"{name}: latencies", epochs),
+        _figures(causes, _shown(_CHECKS, epochs), epochs),
+    ]
+    notes = dict.fromkeys(f"{name}: {note}" for phase in runs for note in phase.notes)
+    return "\n\n".join([*(one for one in tables if one), *notes])
+
+
+def _rates(doubtful: bool) -> list[_Column]:
+    mark = "?" if doubtful else ""
+    return [
+        _Column("samples\n/s", lambda one: one.samples_per_second),
+        _Column("GB/s", lambda one: _scaled(one.bytes_per_second, 1e-9)),
+        _Column("GiB/s", lambda one: _scaled(one.bytes_per_second, 2**-30)),
+        _Column(
+            "utili-\nzation %",
+            lambda one: _scaled(one.utilization, 100),
+            lambda share: number(share) + (mark if share is not None else ""),
+        ),
+        _Column("slow-\ndown", lambda one: one.slowdown, optional=True),
+    ]
+
+
+def _time(value: float | None) -> str:
+    return seconds(value, 3)
+
+
+def _share(ratio: float | None) -> str:
+    return percent(ratio, 3)
+
+
+def _rank(rank: float | None) -> str:
+    return ABSENT if rank is None else str(int(rank))
+
+
+def _late_for(cause: str) -> Callable[[EpochSummary], float | None]:
+    return lambda one: None if one.bound_by is None else getattr(one.bound_by, cause)
+
+
+_TIMES = [
+    _Column("data\nwait", lambda one: one.data_wait_seconds.mean, _time),
+    _Column("I/O\nbusy", lambda one: one.io_busy_seconds.mean, _time),
+    _Column("open,\nclose", lambda one: one.open_seconds.mean, _time),
+    _Column("view", lambda one: one.view_seconds.mean, _time, optional=True),
+    _Column("arrival\nwait", lambda one: one.arrival_wait_seconds.mean, _time, optional=True),
+    _Column("compute", lambda one: one.compute_seconds.mean, _time),
+    _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
+    _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
+    _Column("evalu-\nation", lambda one: one.evaluate_seconds.mean, _time, optional=True),
+    _Column("tool", lambda one: one.tool_seconds.mean, _time),
+]
+
+_CHECKS = [
+    _Column("storage", _late_for("storage"), _share),
+    _Column("compute", _late_for("compute"), _share),
+    _Column("tool", _late_for("tool"), _share),
+    _Column("arrivals", _late_for("arrivals"), _share, optional=True),
+    _Column("rank most\noften last", lambda one: one.slowest_rank, _rank),
+    _Column("in\nsteps", lambda one: one.slowest_rank_share, _share),
+    _Column("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),
+    _Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
+    _Column("read() /\nasked", lambda one: one.amplification, optional=True),
+    _Column("device /\nasked", lambda one: one.storage_amplification, optional=True),
+    _Column("DLIO's\nAU %", lambda one: _scaled(one.dlio_au, 100), optional=True),
+    _Column("DLIO's\nsamples/s", lambda one: one.dlio_samples_per_second, optional=True),
+]
+
+
+def _shown(columns: Sequence[_Column], epochs: Sequence[EpochSummary]) -> list[_Column]:
+    return [one for one in columns if not one.optional or any(map(one.figure, epochs))]
+
+
+def _figures(title: str, columns: Sequence[_Column], epochs: Sequence[EpochSummary]) -> str:
+    """The first epoch, the later ones, then these ones' mean and standard deviation in per cent of it."""
+    rows = [(str(epoch.epoch + 1), *(one.show(one.figure(epoch)) for one in columns)) for epoch in epochs]
+    rows = _apart(rows)
+    later = epochs[1:]
+    if len(later) > 1:
+        values = [_amounts(one, later) for one in columns]
+        means = [
+            one.show(statistics.fmean(amounts) if amounts else None)
+            for one, amounts in zip(columns, values, strict=True)
+        ]
+        rows += [LINE, (_numbers(later), *means), ("+- %", *map(_variation, values))]
+    return grid(title, ["epoch", *(one.heading for one in columns)], rows)
+
+
+def _amounts(column: _Column, epochs: Sequence[EpochSummary]) -> list[float]:
+    """The figures of all epochs, or nothing where one is missing. Ranks are names, not amounts."""
+    values = [value for value in map(column.figure, epochs) if value is not None]
+    return [] if len(values) < len(epochs) or column.show is _rank else values
+
+
+def _variation(amounts: Sequence[float]) -> str:
+    mean = statistics.fmean(amounts) if amounts else 0.0
+    return number(100 * statistics.stdev(amounts) / mean, 2) if mean else ABSENT
+
+
+def _latencies(title: str, epochs: Sequence[EpochSummary]) -> str:
+    """A row an epoch; then one of all later epochs' latencies together."""
+    kinds: dict[str, Callable[[EpochSummary], Histogram]] = {
+        "batch": lambda one: one.batch_latency,
+        "call": lambda one: one.call_latency,
+        "request": lambda one: one.request_latency,
+    }
+    tables = []
+    for kind, of in kinds.items():
+        if any(of(epoch).count for epoch in epochs):
+            rows = _apart([(str(epoch.epoch + 1), *latency_cells(of(epoch))) for epoch in epochs])
+            if len(epochs) > 2:
+                rows += [LINE, (_numbers(epochs[1:]), *latency_cells(merged(map(of, epochs[1:]))))]
+            tables.append((kind, rows))
+    headings = ["epoch", *(f"{kind}\n{tail}" for kind, _ in tables for tail in _TAILS)]
+    beside = [
+        sum((row[1:] for row in rest), first) if first else LINE
+        for first, *rest in zip(*(rows for _, rows in tables), strict=True)
+    ]
+    return grid(title, headings, beside) if tables else ""
+
+
+def latency_cells(latencies: Histogram) -> tuple[str, ...]:
+    """p50, p90, p99, p99.9 and the maximum, for people; the quantiles are known to 1 %, the maximum exactly."""
+    found = latencies.quantiles()
+    if found is None:
+        return (ABSENT,) * len(_TAILS)
+    return (*(seconds(value, 3) for value in (found.p50, found.p90, found.p99, found.p999)), seconds(found.max))
+
+
+def _apart(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows of epochs, the first one apart, and the middle ones left out if there are many."""
+    if len(rows) > MOST_EPOCHS:
+        rows = [*rows[: MOST_EPOCHS - 2], ("...", *[""] * (len(rows[0]) - 1)), rows[-1]]
+    return rows if len(rows) == 1 else [rows[0], LINE, *rows[1:]]
+
+
+def _numbers(epochs: Sequence[EpochSummary]) -> str:
+    return f"{epochs[0].epoch + 1}..{epochs[-1].epoch + 1}"
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

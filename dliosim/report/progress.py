@@ -1,0 +1,65 @@
+"""One line on a terminal that says how far a long phase is."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TextIO
+
+from dliosim.report.units import seconds, size
+
+#: Nothing is shown before a phase has lasted this long, in ns.
+SILENT_NS = 2_000_000_000
+
+#: The line is written again at most this often, in ns.
+EVERY_NS = 500_000_000
+
+_NEVER = 1 << 62
+
+
+class Progress:
+    """A line that is written over and over on one rank, and is gone when the phase ends.
+
+    Where `stream` is None or no terminal nothing is ever written. Not thread-safe.
+    """
+
+    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_started", "_steps", "_stream")
+
+    def __init__(self, stream: TextIO | None, silent_ns: int = SILENT_NS, every_ns: int = EVERY_NS) -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._silent, self._every = silent_ns, every_ns
+        self._label, self._steps, self._started, self._shown = "", 0, 0, False
+        self._due = _NEVER
+
+    def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
+        """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be."""
+        self.end()
+        if self._stream is None:
+            return
+        self._label = f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase
+        self._steps, self._started = steps, perf_counter_ns()
+        self._due = self._started + self._silent
+
+    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
+        """`step` steps and `done_bytes` bytes are done at `now_ns` of perf_counter_ns."""
+        if now_ns >= self._due:
+            self._show(now_ns, step, done_bytes)
+
+    def end(self) -> None:
+        """Take the line away."""
+        self._due = _NEVER
+        if self._shown and self._stream is not None:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._shown = False
+
+    def _show(self, now_ns: int, step: int, done_bytes: int) -> None:
+        elapsed = (now_ns - self._started) * 1e-9
+        text = f"{self._label}: {size(done_bytes, 3)}, {size(done_bytes / elapsed, 3)}/s"
+        if self._steps and step:
+            left = elapsed / step * (self._steps - step)
+            text += f", step {step} of {self._steps}, {seconds(left, 2)} left"
+        if self._stream is not None:
+            self._stream.write(f"\r{text[:110]}\x1b[K")
+            self._stream.flush()
+            self._shown = True
+        self._due = now_ns + self._every

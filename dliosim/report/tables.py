@@ -1,0 +1,106 @@
+"""What a run prints at its end: conditions, the verbs that touched files, each loop, expectations and hashes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from dliosim.measure.figures import ExpectationResult, PhaseSummary, RunSummary
+from dliosim.measure.histogram import merged
+from dliosim.report.grid import grid
+from dliosim.report.header import header, title_of, untrusted, warnings
+from dliosim.report.loops import latency_cells, loop_tables
+from dliosim.report.units import ABSENT, number, percent, seconds, size
+
+_VERB_TIMES = (
+    ("calls", "call_seconds"),
+    ("making\ndata", "content_seconds"),
+    ("sending", "send_seconds"),
+    ("open,\nclose", "open_seconds"),
+    ("view", "view_seconds"),
+    ("sync", "file_sync_seconds"),
+    ("rename", "rename_seconds"),
+)
+
+
+def run_report(run: RunSummary) -> str:
+    """Everything that a run prints at its end, at most 120 columns wide."""
+    loops = [
+        loop_tables(group, any(untrusted(run, epoch) for phase in group for epoch in phase.epochs))
+        for group in _alike([phase for phase in run.phases if phase.epochs])
+    ]
+    sections = [header(run), warnings(run), _files(run.phases), *loops, _closing(run)]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def expectation_line(result: ExpectationResult) -> str:
+    """One `expect` line and what became of it."""
+    if result.measured is None:
+        measured = "nothing was measured"
+    elif result.unit == "ratio":
+        measured = percent(result.measured)
+    elif result.unit == "s":
+        measured = seconds(result.measured)
+    elif result.unit == "B/s":
+        measured = f"{size(result.measured)}/s"
+    else:
+        measured = f"{number(result.measured)} {result.unit}"
+    return f"{'held' if result.held else 'MISSED'}: {result.text} ({measured}, over {result.over})"
+
+
+def _alike(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
+    """All runs of the same verb or loop together, in the order of the first ones."""
+    groups: dict[str, list[PhaseSummary]] = {}
+    for phase in phases:
+        groups.setdefault(title_of(phase), []).append(phase)
+    return list(groups.values())
+
+
+def _files(phases: Sequence[PhaseSummary]) -> str:
+    """A row for each verb that wrote, read or dropped files; one for all runs of the same verb."""
+    groups = _alike([phase for phase in phases if phase.verb is not None])
+    if not groups:
+        return ""
+    verbs = [phase.verb for phase in phases if phase.verb is not None]
+    times = [(heading, name) for heading, name in _VERB_TIMES if any(getattr(verb, name).max for verb in verbs)]
+    headings = ["", "runs", "time", "files", "bytes", "GB/s", "GiB/s", *(one[0] for one in times), "cached"]
+    rows = [_file_row(group, [one[1] for one in times]) for group in groups]
+    text = grid(
+        "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks", headings, rows
+    )
+    tails = [
+        (title_of(group[0]), *latency_cells(calls))
+        for group in groups
+        if (calls := merged(phase.verb.call_latency for phase in group if phase.verb)).count
+    ]
+    latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
+    notes = dict.fromkeys(f"{title_of(phase)}: {note}" for group in groups for phase in group for note in phase.notes)
+    return "\n\n".join(filter(None, [text, latencies, "\n".join(notes)]))
+
+
+def _file_row(group: Sequence[PhaseSummary], times: Sequence[str]) -> list[str]:
+    verbs = [phase.verb for phase in group if phase.verb is not None]
+    row = [title_of(group[0]), str(len(group)), seconds(statistics.fmean(phase.seconds for phase in group))]
+    if group[0].kind == "drop caches":
+        row += [""] * (4 + len(times))
+    else:
+        wall = sum(verb.seconds for verb in verbs)
+        rate = sum(verb.bytes for verb in verbs) / wall if wall > 0 else None
+        row += [
+            number(statistics.fmean(verb.files for verb in verbs), 1),
+            size(statistics.fmean(verb.bytes for verb in verbs)),
+            number(rate if rate is None else rate / 1e9),
+            number(rate if rate is None else rate / 2**30),
+            *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
+        ]
+    cached = [phase.resident_share for phase in group if phase.resident_share is not None]
+    return [*row, percent(statistics.fmean(cached), 3) if cached else ABSENT]
+
+
+def _closing(run: RunSummary) -> str:
+    lines = [expectation_line(result) for result in run.expectations]
+    if any(not result.held for result in run.expectations) and run.environment.oversubscribed:
+        lines.append("(reported only: there are more ranks than cores)")
+    if any(phase.epochs for phase in run.phases):
+        lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")
+    return "\n".join([*lines, f"whole run: {seconds(run.seconds)}"])

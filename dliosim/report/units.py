@@ -1,0 +1,56 @@
+"""Numbers for people: four significant digits and a unit that fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+#: What stands where there is no figure.
+ABSENT = "-"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number without exponent, to so many significant digits (whole ones in full)."""
+    if value is None or math.isnan(value):
+        return ABSENT
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    return f"{value:.{max(digits - 1 - magnitude, 0)}f}"
+
+
+def seconds(value: float | None, digits: int = 4) -> str:
+    """A time in s, ms, us or ns."""
+    return _with_unit(value, _TIMES, "s", digits)
+
+
+def size(value: float | None, digits: int = 4) -> str:
+    """Bytes in powers of 1000."""
+    if value is not None and 0 < value < 1000 and value == int(value):
+        return f"{int(value)} B"
+    return _with_unit(value, _SIZES, "B", digits)
+
+
+def percent(ratio: float | None, digits: int = 4) -> str:
+    """A ratio in per cent."""
+    return ABSENT if ratio is None else f"{number(100 * ratio, digits)} %"
+
+
+def count(value: int, noun: str, plural: str | None = None) -> str:
+    """`1 rank`, `4 ranks`."""
+    return f"{value} {noun if value == 1 else plural or noun + 's'}"
+
+
+def _with_unit(value: float | None, units: Sequence[tuple[float, str]], base: str, digits: int) -> str:
+    if value is None or not math.isfinite(value):
+        return number(value)
+    if value == 0:
+        return f"0 {base}"
+    rounded = abs(float(f"{value:.{digits - 1}e}"))
+    unit, name = next(((unit, name) for unit, name in units if rounded >= unit), units[-1])
+    return f"{number(value / unit, digits)} {name}"

@@ -1,0 +1,155 @@
+"""A run whose every figure is fixed, for golden files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dliosim.measure.figures import (
+    BoundBy,
+    Environment,
+    EpochSummary,
+    ExpectationResult,
+    FileSystem,
+    PhaseSummary,
+    RunSummary,
+    Spread,
+    VerbSummary,
+)
+from dliosim.measure.histogram import Histogram
+
+
+def spread(mean: float) -> Spread:
+    return Spread(mean, mean * 0.9, mean * 1.1)
+
+
+def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummary:
+    """An epoch of four ranks, 16 steps of one sample; the first takes `factor` times as long to read."""
+    wait = 4.1e-3 * factor
+    wall = 16 * (wait + 10.2e-3)
+    summary = EpochSummary(
+        epoch=index,
+        ranks=4,
+        steps=16,
+        fewest_steps=16,
+        samples=64,
+        bytes=64 * 2_828_486,
+        bytes_moved=64 * 2_831_360,
+        calls=64,
+        opens=64,
+        seconds=wall,
+        loop_seconds=wall,
+        steady_seconds=wall * 15 / 16,
+        steady_samples=60,
+        utilization=0.16 / wall,
+        utilization_min=0.155 / wall,
+        utilization_max=0.165 / wall,
+        data_wait_seconds=spread(16 * wait),
+        io_busy_seconds=spread(16 * wait * 1.4),
+        open_seconds=spread(0.0123),
+        view_seconds=spread(0.0),
+        file_sync_seconds=spread(0.0),
+        compute_seconds=spread(0.1602),
+        sync_wait_seconds=spread(0.0021),
+        arrival_wait_seconds=spread(0.0),
+        checkpoint_seconds=spread(0.0),
+        evaluate_seconds=spread(0.0),
+        tool_seconds=spread(0.00035),
+        batch_latency=Histogram([int(wait * 1e9) + 1000 * i for i in range(64)]),
+        call_latency=Histogram([int(wait * 0.7e9) + 1000 * i for i in range(64)]),
+        request_latency=Histogram(),
+        bound_by=BoundBy(0.75, 0.1875, 0.0625, 0.0),
+        slowest_rank=3,
+        slowest_rank_share=0.4375,
+        oversleep_share=0.00125,
+        amplification=1.001,
+        storage_amplification=1.0 if factor > 1 else 0.0,
+        dlio_au=0.16 / wall * 1.01,
+        dlio_samples_per_second=4 * 14 / wall,
+        order_hash=0x1111_2222_3333_4444 * (index + 1) % 2**64,
+        extent_hash=0xAAAA_BBBB_CCCC_DDDD * (index + 1) % 2**64,
+    )
+    return replace(summary, **changed)  # type: ignore[arg-type]
+
+
+def verb(seconds: float, **changed: object) -> VerbSummary:
+    summary = VerbSummary(
+        ranks=4,
+        bytes=181_023_104,
+        bytes_moved=181_023_104,
+        files=64,
+        calls=64,
+        opens=64,
+        seconds=seconds,
+        call_seconds=spread(seconds * 0.6),
+        content_seconds=spread(seconds * 0.2),
+        send_seconds=spread(0.0),
+        open_seconds=spread(seconds * 0.05),
+        view_seconds=spread(0.0),
+        file_sync_seconds=spread(seconds * 0.1),
+        rename_seconds=spread(0.00031),
+        call_latency=Histogram([1_500_000 + 1000 * i for i in range(64)]),
+        resident_bytes=0,
+        examined_bytes=0,
+    )
+    return replace(summary, **changed)  # type: ignore[arg-type]
+
+
+def run(**changed: object) -> RunSummary:
+    """Prepare, drop caches, train five epochs with two checkpoints beside, and one evaluation."""
+    train = PhaseSummary(
+        name="train",
+        kind="train",
+        seconds=1.3,
+        epochs=(
+            epoch(0, 2.5, null_seconds=0.17),
+            *(epoch(i, 1 + i / 100, null_seconds=0.168) for i in range(1, 4)),
+            epoch(4, 1.05, null_seconds=0.169, checkpoint_seconds=spread(0.24)),
+        ),
+        resident_share=0.003,
+        null_seconds=0.85,
+        api="posix",
+    )
+    evaluate = PhaseSummary(
+        name="universe",
+        kind="evaluate",
+        seconds=0.9,
+        epochs=(epoch(0, 1.1, bound_by=None, slowest_rank=None, slowest_rank_share=None),),
+        api="mpi-independent",
+        hints_asked=(("romio_ds_read", "disable"), ("cb_nodes", "4")),
+        hints_granted=(("romio_ds_read", "disable"), ("cb_nodes", "1"), ("romio_cb_read", "automatic")),
+    )
+    whole = RunSummary(
+        name="cosmoflow",
+        title="CosmoFlow training, one sample per file",
+        pattern='dlio 1\nworkload cosmoflow "CosmoFlow training, one sample per file"\n',
+        overrides=(("epochs", "5"),),
+        digest="0123456789abcdef",
+        ranks=4,
+        nodes=1,
+        environment=Environment(
+            mpi_library="MPICH 4.1.3",
+            cores_per_node=8,
+            ranks_per_node=4,
+            memory_per_node=24 * 2**30,
+            mpi_io="ROMIO, driver ufs",
+            file_systems=(FileSystem("data", "/scratch/dliosim-data", "tmpfs", "rw,size=12g"),),
+            details=(("versions", "dliosim 0.1.0, Python 3.11.7, numpy 2.4.6, mpi4py 4.1.2"),),
+        ),
+        started="2025-01-02T03:04:05+00:00",
+        seconds=3.21,
+        phases=(
+            PhaseSummary("universe", "prepare", 0.42, verb=verb(0.42), notes=("made afresh",)),
+            PhaseSummary("model", "save", 0.24, verb=verb(0.24, files=1, bytes=100_000_000)),
+            PhaseSummary("model", "save", 0.26, verb=verb(0.26, files=1, bytes=100_000_000)),
+            PhaseSummary(
+                "", "drop caches", 0.011, verb=verb(0.011, bytes=0, call_latency=Histogram()), resident_share=0.003
+            ),
+            train,
+            evaluate,
+        ),
+        expectations=(
+            ExpectationResult("expect utilization of train at least 70 %", 0.689, "ratio", False, "the later 4 epochs"),
+            ExpectationResult("expect p99 at most 40 ms", 0.0051, "s", True, "the later 4 epochs"),
+        ),
+    )
+    return replace(whole, **changed)  # type: ignore[arg-type]

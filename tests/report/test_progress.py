@@ -1,0 +1,65 @@
+import io
+from time import perf_counter_ns
+
+from dliosim.report.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_phase_shorter_than_two_seconds_shows_nothing():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("train", 1, 5, 100)
+    progress.tick(perf_counter_ns() + 1_900_000_000, 50, 1000)
+    progress.end()
+    assert terminal.getvalue() == ""
+
+
+def test_a_long_phase_shows_epoch_step_rate_and_time_left_and_takes_the_line_away():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("train", 2, 5, 100)
+    progress.tick(perf_counter_ns() + 4_000_000_000, 40, 8_000_000_000)
+    line = terminal.getvalue()
+    assert line == "\rtrain, epoch 2 of 5: 8.00 GB, 2.00 GB/s, step 40 of 100, 6.0 s left\x1b[K"
+    progress.end()
+    assert terminal.getvalue() == line + "\r\x1b[K"
+
+
+def test_the_line_is_written_at_most_twice_a_second():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("train", 1, 1, 1000)
+    now = perf_counter_ns() + 3_000_000_000
+    for step in range(100):
+        progress.tick(now + step * 10_000_000, step, step)
+    assert terminal.getvalue().count("\r") == 2
+
+
+def test_without_a_number_of_steps_bytes_and_rate_show():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("prepare universe", 1, 1, 0)
+    progress.tick(perf_counter_ns() + 2_500_000_000, 7, 5_000_000)
+    assert terminal.getvalue() == "\rprepare universe: 5.00 MB, 2.00 MB/s\x1b[K"
+
+
+def test_where_there_is_no_terminal_nothing_is_written():
+    stream = io.StringIO()
+    for progress in (Progress(stream), Progress(None)):
+        progress.start("train", 1, 1, 10)
+        progress.tick(perf_counter_ns() + 10**12, 5, 5)
+        progress.end()
+    assert stream.getvalue() == ""
+
+
+def test_nothing_shows_after_the_end():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("train", 1, 1, 10)
+    progress.end()
+    progress.tick(perf_counter_ns() + 10**12, 5, 5)
+    assert terminal.getvalue() == ""
