@@ -31,16 +31,16 @@ def check_command(parsed: argparse.Namespace) -> int:
 
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
-    from dliosim.plan.forecast import forecast
+    from dliosim.plan.forecast import csv_rows, forecast
     from dliosim.report.plan_tables import plan_report, write_csv
 
     if parsed.rank >= parsed.ranks:
-        raise UsageError(f"--rank {parsed.rank}: ranks count from 0 and there are {parsed.ranks}")
+        raise UsageError(f"--rank {parsed.rank}: ranks count from 0, and there are {parsed.ranks}")
     workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), Job(parsed.ranks, parsed.nodes))
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
     if parsed.csv:
-        write_csv(sys.stdout, workload, parsed.rank, parsed.epoch, parsed.loop)
+        write_csv(sys.stdout, csv_rows(workload, parsed.rank, parsed.epoch, parsed.loop))
     else:
         sys.stdout.write(plan_report(workload, forecast(workload)))
     return 0
