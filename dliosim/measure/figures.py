@@ -54,12 +54,10 @@ class EpochSummary:
     io_busy_seconds: Spread
     open_seconds: Spread
     view_seconds: Spread
-    file_sync_seconds: Spread
     compute_seconds: Spread
     sync_wait_seconds: Spread
     arrival_wait_seconds: Spread
     checkpoint_seconds: Spread
-    evaluate_seconds: Spread
     tool_seconds: Spread
     batch_latency: Histogram
     call_latency: Histogram
@@ -78,12 +76,12 @@ class EpochSummary:
 
     @property
     def samples_per_second(self) -> float | None:
-        """Samples of all ranks by the time of the slowest, evaluation and blocking checkpoints taken out."""
+        """Samples of all ranks by the time of the slowest, blocking checkpoints taken out."""
         return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes asked by the time of the slowest rank, evaluation and blocking checkpoints taken out."""
+        """Bytes asked by the time of the slowest rank, blocking checkpoints taken out."""
         return self.bytes / self.loop_seconds if self.loop_seconds > 0 else None
 
     @property

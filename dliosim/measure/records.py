@@ -49,8 +49,7 @@ class Block:
 class EpochRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop.
 
-    `steady_ns` is the wall time of the steps after the first, evaluation and blocking checkpoints taken out, and
-    `nominal_ns` the compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts
+    `steady_ns` is the wall time of the steps after the first, blocking checkpoints taken out, and `nominal_ns` the compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts
     the steps done, `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor
     calls, but in `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing.
     `rchar` and `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one
@@ -74,12 +73,10 @@ class EpochRecord:
     io_busy_ns: int = 0
     open_ns: int = 0
     view_ns: int = 0
-    file_sync_ns: int = 0
     compute_ns: int = 0
     sync_wait_ns: int = 0
     arrival_wait_ns: int = 0
     checkpoint_ns: int = 0
-    evaluate_ns: int = 0
     oversleep_ns: int = 0
     order_hash: int = 0
     extent_hash: int = 0
@@ -93,19 +90,28 @@ class EpochRecord:
 
     @property
     def tool_ns(self) -> int:
-        """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, nor a phase inside."""
+        """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, nor a checkpoint."""
         named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns
         return self.loop_ns - named
 
     @property
     def loop_ns(self) -> int:
-        """The wall time of the steps themselves, evaluation and blocking checkpoints taken out."""
-        return self.wall_ns - self.checkpoint_ns - self.evaluate_ns
+        """The wall time of the steps themselves, blocking checkpoints taken out."""
+        return self.wall_ns - self.checkpoint_ns
 
     @property
     def utilization(self) -> float | None:
-        """Nominal compute by wall time of the steps after the first; None without compute or without such steps."""
-        return self.nominal_ns / self.steady_ns if self.nominal_ns > 0 and self.steady_ns > 0 else None
+        """Nominal compute by wall time of the steps after the first; None without compute or without such steps.
+
+        None, too, where requests arrive by themselves: how busy they keep a rank says nothing about storage.
+        """
+        known = self.nominal_ns > 0 and self.steady_ns > 0 and not self.open_loop
+        return self.nominal_ns / self.steady_ns if known else None
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests arrived by themselves, each of which then has a latency of its own."""
+        return self.request_latency.count > 0
 
 
 @dataclass(slots=True)
@@ -114,7 +120,7 @@ class VerbRecord:
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
     data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place. `resident_bytes`
-    of `examined_bytes` were in the page cache when it was last looked at (by one rank of each node; 0 of 0 on others).
+    of `examined_bytes` were in the page cache when it was last looked at. `hints` are those of the files, as granted.
     """
 
     wall_ns: int = 0
@@ -133,3 +139,4 @@ class VerbRecord:
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)
+    hints: dict[str, str] = field(default_factory=dict)

@@ -22,12 +22,10 @@ _TIMES = (
     "io_busy_ns",
     "open_ns",
     "view_ns",
-    "file_sync_ns",
     "compute_ns",
     "sync_wait_ns",
     "arrival_wait_ns",
     "checkpoint_ns",
-    "evaluate_ns",
     "tool_ns",
 )
 _VERB_COUNTS = ("bytes", "bytes_moved", "files", "calls", "opens", "resident_bytes", "examined_bytes")
@@ -62,7 +60,8 @@ _NOTHING = int(np.iinfo(np.int64).min)
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """The figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
     blocks = record.blocks
-    ratio, au = record.utilization, dlio.utilization(blocks)
+    ratio = record.utilization
+    au = None if record.open_loop else dlio.utilization(blocks)
     rate = dlio.samples_per_second(blocks, record.batch)
     sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
     sums |= {
@@ -118,12 +117,10 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         io_busy_seconds=_spread("io_busy_ns", total, most),
         open_seconds=_spread("open_ns", total, most),
         view_seconds=_spread("view_ns", total, most),
-        file_sync_seconds=_spread("file_sync_ns", total, most),
         compute_seconds=_spread("compute_ns", total, most),
         sync_wait_seconds=_spread("sync_wait_ns", total, most),
         arrival_wait_seconds=_spread("arrival_wait_ns", total, most),
         checkpoint_seconds=_spread("checkpoint_ns", total, most),
-        evaluate_seconds=_spread("evaluate_ns", total, most),
         tool_seconds=_spread("tool_ns", total, most),
         batch_latency=batch,
         call_latency=call,

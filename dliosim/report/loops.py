@@ -92,7 +92,6 @@ _TIMES = [
     _Column("compute", lambda one: one.compute_seconds.mean, _time),
     _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
     _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
-    _Column("evalu-\nation", lambda one: one.evaluate_seconds.mean, _time, optional=True),
     _Column("tool", lambda one: one.tool_seconds.mean, _time),
 ]
 

@@ -28,12 +28,10 @@ _EPOCH_SPREADS = (
     "io_busy_seconds",
     "open_seconds",
     "view_seconds",
-    "file_sync_seconds",
     "compute_seconds",
     "sync_wait_seconds",
     "arrival_wait_seconds",
     "checkpoint_seconds",
-    "evaluate_seconds",
     "tool_seconds",
 )
 _EPOCH_FIGURES = (

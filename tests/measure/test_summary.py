@@ -25,7 +25,7 @@ def record(**figures):
 
 
 times = st.integers(0, 10**12)
-parts = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "evaluate", "tool")
+parts = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "tool")
 records = st.builds(
     lambda named, tool: record(wall_ns=sum(named.values()) + tool, **named),
     st.fixed_dictionaries({f"{part}_ns": times for part in parts[:-1]}),
@@ -65,8 +65,8 @@ def test_different_numbers_of_steps_are_both_told():
     assert (summary.steps, summary.fewest_steps) == (5, 3)
 
 
-def test_rates_leave_out_evaluation_and_blocking_checkpoints():
-    summary = summary_of(record(samples=10, wall_ns=3_000 * MS, checkpoint_ns=500 * MS, evaluate_ns=500 * MS))
+def test_rates_leave_out_blocking_checkpoints():
+    summary = summary_of(record(samples=10, wall_ns=3_000 * MS, checkpoint_ns=1_000 * MS))
     assert (summary.seconds, summary.loop_seconds, summary.samples_per_second) == (3.0, 2.0, 5.0)
 
 
@@ -79,6 +79,18 @@ def test_utilization_is_the_mean_of_the_ranks_own_quotients():
     assert summary.utilization == pytest.approx((0.9 + 0.25) / 2)
     assert summary.utilization_min == pytest.approx(0.25)
     assert summary.utilization_max == pytest.approx(0.9)
+
+
+def test_where_requests_arrive_by_themselves_there_is_no_utilization_and_no_au_of_dlio():
+    blocks = [Block(5, 1200 * MS, 200 * MS, 800 * MS)]
+    closed = record(nominal_ns=90 * MS, steady_ns=100 * MS, blocks=blocks, batch=1)
+    opened = record(nominal_ns=90 * MS, steady_ns=100 * MS, blocks=blocks, batch=1, request_latency=Histogram([5 * MS]))
+    assert summary_of(closed).utilization == pytest.approx(0.9)
+    assert summary_of(closed).dlio_au == pytest.approx(0.8)
+    summary = summary_of(opened)
+    assert (summary.utilization, summary.utilization_min, summary.utilization_max) == (None, None, None)
+    assert summary.dlio_au is None
+    assert summary.dlio_samples_per_second is not None
 
 
 def test_without_compute_or_with_one_step_there_is_no_utilization():
@@ -109,6 +121,27 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
     summary = summary_of(first, second)
     assert summary.bound_by == BoundBy(storage=0.5, compute=0.25, tool=0.25, arrivals=0.0)
     assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda ranks: st.lists(
+            st.lists(st.tuples(times, st.integers(0, 3)), min_size=ranks, max_size=ranks), min_size=1, max_size=20
+        )
+    )
+)
+@settings(max_examples=25)
+def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
+    ranks = range(len(steps[0]))
+    summary = summary_of(
+        *(
+            record(last_arrival=np.array([packed_arrival(step[rank][0], rank, step[rank][1]) for step in steps]))
+            for rank in ranks
+        )
+    )
+    found = summary.bound_by
+    assert found.storage + found.compute + found.tool + found.arrivals == pytest.approx(1)
+    assert 1 / len(ranks) <= summary.slowest_rank_share <= 1
 
 
 def test_without_a_sync_nobody_was_last():

@@ -28,7 +28,6 @@ def test_nothing_is_wider_than_a_terminal_of_120_columns():
         null_seconds=0.1,
         view_seconds=spread(0.1),
         checkpoint_seconds=spread(0.1),
-        evaluate_seconds=spread(0.1),
         arrival_wait_seconds=spread(0.1),
     )
     text = report_of(crowded, replace(crowded, epoch=1), replace(crowded, epoch=2))

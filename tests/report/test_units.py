@@ -7,8 +7,18 @@ from dliosim.report import units
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (1234567.8, "1234568"), (12.3456, "12.35"), (0.00123456, "0.001235"), (9.99996, "10.00")]
-    + [(None, "-"), (math.nan, "-"), (math.inf, "inf"), (-0.5, "-0.5000"), (1e-7, "0.0000001000")],
+    [
+        (0, "0"),
+        (1234567.8, "1234568"),
+        (12.3456, "12.35"),
+        (0.00123456, "0.001235"),
+        (9.99996, "10.00"),
+        (None, "-"),
+        (math.nan, "-"),
+        (math.inf, "inf"),
+        (-0.5, "-0.5000"),
+        (1e-7, "0.0000001000"),
+    ],
 )
 def test_numbers_have_four_significant_digits_and_no_exponent(value, text):
     assert units.number(value) == text
@@ -16,8 +26,18 @@ def test_numbers_have_four_significant_digits_and_no_exponent(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0 s"), (1.5, "1.500 s"), (0.0123456, "12.35 ms"), (1.234e-6, "1.234 us"), (5e-9, "5.000 ns")]
-    + [(7200.0, "7200 s"), (0.99999, "1.000 s"), (1e-12, "0.001000 ns"), (math.inf, "inf"), (None, "-")],
+    [
+        (0.0, "0 s"),
+        (1.5, "1.500 s"),
+        (0.0123456, "12.35 ms"),
+        (1.234e-6, "1.234 us"),
+        (5e-9, "5.000 ns"),
+        (7200.0, "7200 s"),
+        (0.99999, "1.000 s"),
+        (1e-12, "0.001000 ns"),
+        (math.inf, "inf"),
+        (None, "-"),
+    ],
 )
 def test_times_have_the_unit_that_fits(value, text):
     assert units.seconds(value) == text
