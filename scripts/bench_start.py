@@ -1,0 +1,148 @@
+"""From launch to the first read of a data file, and the memory of a rank, as markdown rows.
+
+    python scripts/bench_start.py [--repetitions 7] [--place /dev/shm]
+
+The pattern prepares 64 files of 64 KiB, which are there already, and reads them. Launch is the moment before the
+command starts, the first read that of the first os.preadv: the interpreter is started on a few lines that wrap
+os.preadv and then run the command line as the installed script does; both times are CLOCK_MONOTONIC. The same once
+more by strace, which stops the process at execve and preadv alone (--seccomp-bpf) and needs nothing in the process.
+Beside it stands what an interpreter takes that only imports mpi4py and numpy, starts MPI and reads: below that no tool
+of this kind can come. By turns, so that a busy machine slows all of them.
+
+Memory is VmHWM and VmRSS of /proc/self/status at the end of the command, and VmHWM at the first read: of rank 0, which
+compiles the pattern and writes the results, and of rank 1, which is like all the others. PSS of that rank at the first
+read counts pages that several ranks share once in all; the ranks of a full node take that much each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness import environment, header, middle, mpiexec, row, run, scratch
+
+PATTERN = """\
+dlio 1
+workload start
+seed 1
+dataset d {
+    samples 64
+    size    64 KiB
+    layout  file per sample
+    path    "d"
+}
+prepare d
+train {
+    read    d
+    epochs  1
+    batch   4 per rank
+    shuffle samples globally each epoch
+}
+"""
+
+#: Runs the command line with os.preadv wrapped; writes what was seen to the file named first, with the rank appended.
+RANK = """\
+import json, os, sys, time
+def status(*names):
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return {name: int(lines[name].split()[0]) / 1024 for name in names}
+def pss():
+    return int(next(line for line in open("/proc/self/smaps_rollup") if line.startswith("Pss:")).split()[1]) / 1024
+seen = {}
+real = os.preadv
+def first(*arguments):
+    seen["first"] = time.monotonic()
+    os.preadv = real
+    got = real(*arguments)
+    seen["VmHWM at the first read"] = status("VmHWM")["VmHWM"]
+    seen["PSS at the first read"] = pss()
+    return got
+os.preadv = first
+target = sys.argv.pop(1)
+from dliosim.cli import main
+code = main()
+seen.update(status("VmHWM", "VmRSS"))
+rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("SLURM_PROCID") or "0"
+with open(target + rank, "w") as file:
+    json.dump(seen, file)
+sys.exit(code)
+"""
+
+FLOOR = """\
+import json, os, sys, time
+import numpy
+from mpi4py import MPI
+descriptor = os.open(sys.argv[2], os.O_RDONLY)
+os.preadv(descriptor, [bytearray(4096)], 0)
+with open(sys.argv[1] + "0", "w") as file:
+    json.dump({"first": time.monotonic()}, file)
+"""
+
+
+def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool = True) -> list[dict[str, float]]:
+    """What each rank saw; `first` becomes seconds since the launch."""
+    target = place / "seen-"
+    command = [mpiexec(), "-n", str(ranks)] if launcher else []
+    started = time.monotonic()
+    run([*command, sys.executable, "-c", code, str(target), *arguments], 60)
+    found = [json.loads(Path(f"{target}{rank}").read_text()) for rank in range(ranks)]
+    return [{**seen, "first": seen["first"] - started} for seen in found]
+
+
+def traced(place: Path, arguments: list[str]) -> float:
+    """Seconds from the execve of the interpreter to the first preadv of a data file, as strace sees them."""
+    out = place / "trace"
+    options = ["-f", "--seccomp-bpf", "-ttt", "-y", "-e", "trace=execve,preadv,preadv2", "-o", str(out)]
+    command = ["strace", *options, sys.executable, "-m", "dliosim.cli", *arguments]
+    subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=60)
+    calls = re.findall(r"^\d+ +(\d+\.\d+) (execve|preadv)", out.read_text(), re.MULTILINE)
+    first_read = next(float(at) for at, call in calls if call == "preadv")
+    return first_read - float(calls[0][0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--place", default="/dev/shm")
+    options = parser.parse_args()
+    times: dict[str, list[float]] = {name: [] for name in ("mpiexec", "alone", "strace", "floor")}
+    memory: dict[str, list[float]] = {}
+    with scratch(options.place) as place:
+        pattern = place / "start.dlio"
+        pattern.write_text(PATTERN)
+        command = ["run", str(pattern), "--dir", str(place / "data"), "--output", str(place / "out")]
+        launched(1, place, RANK, *command)
+        data = next((place / "data").rglob("*.raw"))
+        for _ in range(options.repetitions):
+            (alone,) = launched(1, place, RANK, *command)
+            times["mpiexec"].append(alone["first"])
+            times["alone"].append(launched(1, place, RANK, *command, launcher=False)[0]["first"])
+            times["floor"].append(launched(1, place, FLOOR, str(data))[0]["first"])
+            if shutil.which("strace"):
+                times["strace"].append(traced(place, command))
+            second = launched(2, place, RANK, *command)[1]
+            for rank, seen in (("the only rank", alone), ("rank 1 of 2", second)):
+                for name in ("VmHWM at the first read", "VmHWM", "VmRSS", "PSS at the first read"):
+                    memory.setdefault(f"{rank}: {name}", []).append(seen[name])
+    header("what", "to reach", "median (min to max)")
+    row("launch to first read, `mpiexec -n 1 dliosim run`, s", 0.6, middle(times["mpiexec"], 3))
+    row("the same without mpiexec, s", 0.6, middle(times["alone"], 3))
+    if times["strace"]:
+        row("the same without mpiexec, by strace, s", 0.6, middle(times["strace"], 3))
+    row("mpi4py and numpy imported, MPI started, one read, under mpiexec, s", "", middle(times["floor"], 3))
+    for name, values in memory.items():
+        limit = 80 if name.endswith(("VmHWM", "VmRSS")) else ""
+        row(f"{name}, MiB", limit, middle(values, 1))
+    if statistics.median(times["strace"] or times["alone"]) > 1.5 * statistics.median(times["alone"]):
+        print("\nstrace and the rank itself disagree: the machine was too busy")
+
+
+if __name__ == "__main__":
+    main()

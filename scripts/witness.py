@@ -1,0 +1,316 @@
+"""An independent witness: what the kernel saw of a run, by strace, against what `dliosim plan --csv` lists.
+
+    python scripts/witness.py [--api posix mpi-independent] [--ranks 1 2 3] [--place DIR]
+
+Each run prepares and reads two data sets (a file per sample, one shared file), with and without reader threads, three
+epochs each, and saves a checkpoint. Every rank runs under a strace of its own. It must show, of every system call that
+could read a data file (another than the manifest beside it):
+
+  - for each rank, loop and epoch, exactly the plan's reads: file, offset, length; with `readers 0` in its very order
+    and on one thread, with reader threads in whole batches that come in the plan's order on each thread;
+  - no other read, whichever call made it; files are mapped only to be asked which of their pages are resident;
+  - over all ranks each epoch's reads are as many as samples, disjoint, and no shorter than asked;
+  - on every rank another order in every epoch;
+  - fsync by every rank of each file that it wrote, after its last write and before the rename that declares data set
+    or checkpoint whole.
+
+Prints what was seen and ends with status 1 where any of that is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from harness import mpiexec, run
+
+from dliosim import cli
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Loop, Workload
+
+PATTERN = """\
+dlio 1
+workload witness
+param api = posix "how samples are read" one of posix, mpi-independent
+seed 7
+
+dataset apart {
+    samples 23
+    size    uniform(2 kB, 6 kB)
+    layout  file per sample
+    header  100 B
+    path    "apart"
+}
+dataset together {
+    samples 101
+    size    uniform(500 B, 3 kB)
+    layout  shared file
+    align   64 B
+    path    "together"
+}
+checkpoint model {
+    part    weights 100 kB total
+    part    state 3 kB per rank
+    api     $api
+    fsync   on
+    path    "model"
+}
+"""
+
+LOOP = """\
+train {name} {{
+    read       {dataset}
+    epochs     3
+    batch      {batch} per rank
+    shuffle    samples globally each epoch
+    last batch keep
+    api        $api
+    readers    {readers}
+}}
+"""
+
+READS = "read,readv,pread64,preadv,preadv2,sendfile,copy_file_range,splice,mmap,mincore"
+WRITES = "write,writev,pwrite64,pwritev,pwritev2"
+OTHERS = "fsync,fdatasync,rename,renameat,renameat2"
+
+CALL = re.compile(r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\w+)")
+DESCRIPTOR = re.compile(r"\b\d+<([^>]*)>")
+
+Extent = tuple[str, int, int]
+
+
+class Unlike(Exception):
+    """Something is not as the plan or the promise says."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One system call of a rank: when it began, on which thread, on which file below the data directory."""
+
+    time: float
+    thread: str
+    name: str
+    path: str
+    arguments: str
+    result: int
+
+
+def pattern_text() -> str:
+    loops = [
+        LOOP.format(name=f"{dataset}_{readers}", dataset=dataset, batch=batch, readers=readers)
+        for dataset, batch in (("apart", 2), ("together", 7))
+        for readers in (0, 2)
+    ]
+    return PATTERN + "prepare apart\nprepare together\n" + "".join(loops) + "save model\n"
+
+
+def trace(pattern: Path, api: str, ranks: int, place: Path) -> list[list[Call]]:
+    """Run the pattern with every rank under strace; the calls of each rank on files below its data, in order."""
+    data = place / "data"
+    options = f"-ff -ttt -y -v -s 8 -e trace={READS},{WRITES},{OTHERS}"
+    program = f"{sys.executable} -m dliosim.cli run {pattern} -D api={api} --dir {data} --output {place}/out"
+    rank = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
+    run([mpiexec(), "-n", str(ranks), "sh", "-c", f"exec strace {options} -o {place}/calls.{rank} {program}"], 120)
+    return [calls_of(sorted(place.glob(f"calls.{rank}.*")), data) for rank in range(ranks)]
+
+
+def calls_of(files: Sequence[Path], data: Path) -> list[Call]:
+    found = []
+    below = f"{data}/"
+    for file in files:
+        for line in file.read_text(errors="replace").splitlines():
+            parsed = CALL.match(line)
+            if parsed is None:
+                continue
+            time, name, arguments, result = parsed.groups()
+            paths = [path for path in DESCRIPTOR.findall(arguments) if path.startswith(below)]
+            if name.startswith("rename"):
+                paths = [path for path in re.findall(r'"([^"]*)"', arguments) if path.startswith(below)][-1:]
+            if paths or name == "mincore":
+                path = paths[0].removeprefix(below) if paths else ""
+                value = int(result, 16) if result.startswith("0x") else int(result)
+                found.append(Call(float(time), file.suffix, name, path, arguments, value))
+    return sorted(found, key=lambda call: call.time)
+
+
+def listed(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
+    """What `dliosim plan --csv` prints, as (step, sample, (file, offset, length))."""
+    chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch)]
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+        status = cli.main(["plan", str(pattern), "-D", f"api={api}", "--csv", *chosen])
+    if status:
+        sys.exit(f"dliosim plan ended with {status}")
+    rows = csv.DictReader(io.StringIO(printed.getvalue()))
+    return [
+        (int(row["step"]), int(row["sample"]), (row["file"], int(row["offset"]), int(row["length"]))) for row in rows
+    ]
+
+
+def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
+    """Every call that got bytes of a data file, all of which must be reads at an offset, and not short."""
+    found = []
+    mapped: list[str] = []
+    for call in calls:
+        if call.name == "mincore":
+            mapped = [address for address in mapped if not call.arguments.startswith(address)]
+        elif call.name not in READS.split(",") or "manifest.json" in call.path:
+            continue
+        elif call.name == "mmap" and ", PROT_READ, " in call.arguments:
+            mapped.append(f"{call.result:#x}")
+        elif call.name in ("pread64", "preadv", "preadv2"):
+            length, offset = length_and_offset(call)
+            if call.result != length:
+                raise Unlike(f"{call.name}({call.arguments}) returned {call.result}")
+            found.append((call, (call.path, offset, length)))
+        else:
+            raise Unlike(f"{call.name}({call.arguments}) = {call.result}: no call of the plan's")
+    if mapped:
+        raise Unlike(f"{len(mapped)} mappings of data files that nobody asked mincore about")
+    return found
+
+
+def length_and_offset(call: Call) -> tuple[int, int]:
+    """Bytes asked and offset of a positioned read."""
+    if call.name == "pread64":
+        length, offset = call.arguments.rsplit(", ", 2)[1:]
+        return int(length), int(offset)
+    length = sum(int(part) for part in re.findall(r"iov_len=(\d+)", call.arguments))
+    tail = call.arguments.rsplit("], ", 1)[1].split(", ")
+    return length, int(tail[1])
+
+
+def check_reads(calls: list[list[Call]], pattern: Path, api: str, workload: Workload) -> Iterator[str]:
+    ranks = len(calls)
+    left = [reads_of(some) for some in calls]
+    for loop in [verb for verb in workload.verbs if isinstance(verb, Loop)]:
+        samples = workload.dataset(loop.dataset).samples
+        orders: list[set[tuple[Extent, ...]]] = [set() for _ in range(ranks)]
+        threads = set()
+        for epoch in range(loop.epochs):
+            together: list[Extent] = []
+            numbers: list[int] = []
+            for rank in range(ranks):
+                plan = listed(pattern, api, ranks, rank, loop.name, epoch)
+                seen, left[rank] = left[rank][: len(plan)], left[rank][len(plan) :]
+                compare(f"{loop.name}, epoch {epoch}, rank {rank} of {ranks}", plan, seen, loop.access.readers)
+                orders[rank].add(tuple(extent for _, extent in seen))
+                threads |= {(rank, call.thread) for call, _ in seen}
+                together += [extent for _, extent in seen]
+                numbers += [sample for _, sample, _ in plan]
+            if sorted(numbers) != list(range(samples)):
+                raise Unlike(f"{loop.name}, epoch {epoch}: not every sample once")
+            if len(together) != samples or not disjoint(together):
+                raise Unlike(f"{loop.name}, epoch {epoch}: {len(together)} reads of {samples} samples, or overlapping")
+        if any(len(order) != loop.epochs for order in orders):
+            raise Unlike(f"{loop.name}: two epochs in the same order")
+        who = f"{counted(len(threads), 'thread')} of {counted(ranks, 'rank')}"
+        what = "as the plan lists them, in another order each epoch"
+        yield f"{loop.name}: {loop.epochs} epochs, each of {samples} samples once, by {who}, {what}"
+    if any(left):
+        call, _ = next(some for some in left if some)[0]
+        raise Unlike(f"a read beyond the plan: {call.name}({call.arguments})")
+    yield "no other read of a data file"
+
+
+def compare(where: str, plan: list[tuple[int, int, Extent]], seen: list[tuple[Call, Extent]], readers: int) -> None:
+    """The reads of one rank in one epoch against the plan's."""
+    wanted, got = [extent for _, _, extent in plan], [extent for _, extent in seen]
+    if readers == 0 and got != wanted:
+        at = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), len(got))  # noqa: B905
+        raise Unlike(f"{where}: read {at} is {got[at : at + 1]}, the plan has {wanted[at : at + 1]}")
+    if readers == 0 and len({call.thread for call, _ in seen}) > 1:
+        raise Unlike(f"{where}: more than one thread reads")
+    if Counter(got) != Counter(wanted):
+        raise Unlike(f"{where}: other reads than the plan's")
+    place = {extent: number for number, extent in enumerate(wanted)}
+    for thread in {call.thread for call, _ in seen}:
+        own = [place[extent] for call, extent in seen if call.thread == thread]
+        steps = {plan[number][0] for number in own}
+        if own != [number for number, (step, _, _) in enumerate(plan) if step in steps]:
+            raise Unlike(f"{where}: a thread does not read whole batches in the plan's order")
+
+
+def disjoint(extents: list[Extent]) -> bool:
+    ordered = sorted(extents)
+    return all(a[0] != b[0] or a[1] + a[2] <= b[1] for a, b in pairwise(ordered))
+
+
+def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
+    """Every written file is synced by whoever wrote it, before a rename says that it is whole."""
+    for kind, root in (
+        *(("data set", dataset.path) for dataset in workload.datasets),
+        *(("checkpoint", checkpoint.path) for checkpoint in workload.checkpoints),
+    ):
+        renames = [
+            call for some in calls for call in some if call.name.startswith("rename") and call.path.startswith(root)
+        ]
+        declared = min((call.time for call in renames), default=None)
+        if declared is None:
+            raise Unlike(f"{kind} {root}: no rename declares it whole")
+        files = set()
+        for rank, some in enumerate(calls):
+            writes = [call for call in some if call.name in WRITES.split(",") and call.path.startswith(root)]
+            for path in {call.path for call in writes if "manifest" not in call.path}:
+                files.add(path)
+                last = max(call.time for call in writes if call.path == path)
+                synced = [
+                    call.time
+                    for call in some
+                    if call.name in ("fsync", "fdatasync") and call.path == path and call.result == 0
+                ]
+                if not any(last < time < declared for time in synced):
+                    raise Unlike(f"{kind}: rank {rank} wrote {path} and did not fsync it before it was declared whole")
+        what = "each synced by every rank that wrote it, then declared whole"
+        yield f"{kind} {root}: {counted(len(files), 'file')} written, {what}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def witness(api: str, ranks: int, place: Path) -> Iterator[str]:
+    """What one run showed, a line each; raises Unlike."""
+    pattern = place / "witness.dlio"
+    pattern.write_text(pattern_text())
+    workload, _ = compile_pattern(pattern, [("api", api)], Job(ranks))
+    calls = trace(pattern, api, ranks, place)
+    yield from check_reads(calls, pattern, api, workload)
+    yield from check_syncs(calls, workload)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--api", nargs="+", default=["posix", "mpi-independent"])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--place", help="where data and traces go for a while (default: the temporary directory)")
+    options = parser.parse_args()
+    if shutil.which("strace") is None:
+        sys.exit("no strace on the path: Debian's package is called strace")
+    status = 0
+    for api in options.api:
+        for ranks in options.ranks:
+            with tempfile.TemporaryDirectory(prefix="dliosim-witness-", dir=options.place) as place:
+                print(f"{api}, {counted(ranks, 'rank')}", flush=True)
+                try:
+                    for line in witness(api, ranks, Path(place).resolve()):
+                        print(f"  {line}", flush=True)
+                except Unlike as error:
+                    print(f"  NOT SO: {error}", flush=True)
+                    status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

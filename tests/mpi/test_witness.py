@@ -1,0 +1,74 @@
+"""An independent witness, strace, sees exactly the reads that the plan lists, and the fsync of all that was written."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job
+from tests.mpi.launch import ROOT, mpiexec
+
+
+@pytest.fixture(scope="module")
+def witness() -> ModuleType:
+    mpiexec()
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed: no witness of system calls")
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        return importlib.import_module("witness")
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+def test_the_kernel_sees_what_the_plan_lists(witness: ModuleType, api: str, ranks: int, tmp_path: Path) -> None:
+    seen = list(witness.witness(api, ranks, tmp_path))
+    assert sum("as the plan lists them, in another order each epoch" in line for line in seen) == 4
+    assert "no other read of a data file" in seen
+    assert sum("synced by every rank that wrote it, then declared whole" in line for line in seen) == 3
+
+
+def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path) -> None:
+    pattern = tmp_path / "witness.dlio"
+    pattern.write_text(witness.pattern_text())
+    workload, _ = compile_pattern(pattern, [], Job(1))
+    (calls,) = witness.trace(pattern, "posix", 1, tmp_path)
+    reads = [number for number, call in enumerate(calls) if call.name == "preadv2" and "together" in call.path]
+    first, second = reads[:2]
+    swapped = [*calls]
+    swapped[first], swapped[second] = calls[second], calls[first]
+    synced = next(call for call in calls if call.name == "fsync" and "model" in call.path and call.result == 0)
+    wrong: dict[str, list[object]] = {
+        "swapped": swapped,
+        "missing": [*calls[:first], *calls[first + 1 :]],
+        "twice": [*calls, calls[first]],
+        "short": [*calls[:first], replace(calls[first], result=1), *calls[first + 1 :]],
+        "unpositioned": [*calls, replace(calls[first], name="read")],
+        "mapped": [*calls, replace(calls[first], name="mmap", arguments="NULL, 4096, PROT_READ, MAP_SHARED, 9, 0")],
+        "another thread": [*calls[:first], replace(calls[first], thread=".1"), *calls[first + 1 :]],
+    }
+
+    def refused(check: Callable[[], object]) -> bool:
+        try:
+            check()
+        except witness.Unlike:
+            return True
+        return False
+
+    def reads_as_planned(some: list[object]) -> list[str]:
+        return list(witness.check_reads([some], pattern, "posix", workload))
+
+    assert reads_as_planned(calls)
+    assert [name for name, some in wrong.items() if not refused(lambda: reads_as_planned(some))] == []  # noqa: B023
+    assert list(witness.check_syncs([calls], workload))
+    assert refused(lambda: list(witness.check_syncs([[call for call in calls if call is not synced]], workload)))
