@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -36,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = _parser().parse_args(given)
     try:
         if parsed.command == "run":
+            # Until the run takes care of it: Ctrl-C ends a rank that still starts without a traceback of each.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
+            warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
             from mpi4py import MPI
 
             from dliosim.commands.run import run_command
@@ -48,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DliosimError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("pattern", metavar="FILE", help="a pattern file (.dlio)")
     _add_overrides(run)
     _add_places(run)
-    run.add_argument("--output", metavar="DIR", help="where results go (default: a new dliosim-results-NAME-TIME here)")
+    run.add_argument("--output", metavar="DIR", help="where results go (default: a new dliosim-results-*)")
     run.add_argument("--null", action="store_true", help="no I/O at all: measures the tool itself")
-    run.add_argument("--with-null", action="store_true", help="run every loop once more without I/O: gives the slowdown")
+    run.add_argument("--with-null", action="store_true", help="run every loop again without I/O: gives the slowdown")
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
 
     check = commands.add_parser("check", help="say whether patterns are right, without running them")
@@ -79,12 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("pattern", metavar="FILE")
     _add_overrides(plan)
     _add_job(plan, default=None)
-    plan.add_argument("--csv", action="store_true", help="the reads of one rank and epoch: step, sample, file, offset, length")
-    plan.add_argument("--rank", type=_natural, default=0, metavar="R", help="with --csv: which rank, from 0 (default 0)")
-    plan.add_argument("--epoch", type=_natural, default=0, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
+    plan.add_argument(
+        "--csv", action="store_true", help="reads of one rank and epoch: step, sample, file, offset, length"
+    )
+    plan.add_argument("--rank", type=_natural, default=0, metavar="R", help="with --csv: which rank (default 0)")
+    plan.add_argument("--epoch", type=_natural, default=0, metavar="E", help="with --csv: which epoch (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
 
-    explain = commands.add_parser("explain", help="explain an error code, or a pattern with its values and their origins")
+    explain = commands.add_parser("explain", help="explain an error code, or where a pattern's values come from")
     explain.add_argument("subject", metavar="CODE|FILE", help="a code such as E204, or a pattern file")
     _add_overrides(explain)
     _add_job(explain, default=4)
@@ -112,8 +122,14 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
     said = f"(default {default})" if default else ""
-    parser.add_argument("--ranks", type=_positive, default=default, required=default is None, metavar="N",
-                        help=f"ranks of the job {said}")
+    parser.add_argument(
+        "--ranks",
+        type=_positive,
+        default=default,
+        required=default is None,
+        metavar="N",
+        help=f"ranks of the job {said}",
+    )
     parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job (default 1)")
 
 
@@ -132,7 +148,7 @@ def _positive(text: str) -> int:
 
 @contextmanager
 def _usage_from_rank_0_alone() -> Iterator[None]:
-    """A wrong option is said once, not by each of 512 ranks; before MPI is imported only the launcher knows the rank."""
+    """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
     launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
     if next((rank for rank in launched if rank is not None), "0") == "0":
         yield

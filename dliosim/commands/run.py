@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from dliosim.commands.describe import describe
 from dliosim.commands.options import overrides, roots
+from dliosim.commands.terminal import user_terminal
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
 from dliosim.execute.environment import check_launcher, launcher_rank, mpi_library, node_cores
@@ -64,9 +65,9 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed))
-    shown = world.rank == 0 and sys.stderr.isatty()
+    terminal = user_terminal() if world.rank == 0 else None
     options = Options(parsed.null, parsed.verify)
-    session = Session(workload, world, places, options, Progress(sys.stderr if shown else None))
+    session = Session(workload, world, places, options, Progress(terminal))
     world.on_rank_0("find the directories", session.check_directories)
     output = world.on_rank_0("make the results directory", lambda: _make_output(parsed, workload, started))
     try:

@@ -111,6 +111,7 @@ class EpochSource:
         self._work = work
         self._kept = kept
         self._dataset = dataset
+        self._session = session
         self._null = session.options.null
         self._whole = session.options.verify
         self._buffer = memoryview(b"")
@@ -153,8 +154,9 @@ class EpochSource:
         return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
 
     def _mismatch(self, row: int) -> ExecutionError:
-        stored, name = self._work.stored, self._dataset.name
-        path = self._dataset.file_name(int(stored.file[row]))
+        stored, dataset, name = self._work.stored, self._dataset, self._dataset.name
+        directory = self._session.directory(dataset.root, dataset.path, dataset.digest())
+        path = directory / dataset.file_name(int(stored.file[row]))
         place = f"bytes [{stored.offset[row]}, {stored.offset[row] + stored.length[row]}) of {path}"
         text = f"sample {stored.sample[row]} of data set `{name}`, {place}, is not what was prepared"
         return ExecutionError(f"{text}; `prepare {name} afresh` writes it again", "R401")

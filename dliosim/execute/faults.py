@@ -8,7 +8,9 @@ import os
 from dliosim.errors import ExecutionError
 
 _DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
+
+#: What the system says where there is no room.
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
 
 
 def failed(
@@ -22,7 +24,7 @@ def failed(
     if error.errno == errno.ELOOP:
         hint = hint or "a symbolic link stands where a file should be"
     message = f"{call}{where} failed on {path}: {reason}" + (f" ({hint})" if hint else "")
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return ExecutionError(message, "R402")
     return ExecutionError(message, "R401" if reading and error.errno in _DAMAGED else None)
 
@@ -31,7 +33,7 @@ def failed_on(doing: str, error: OSError) -> ExecutionError:
     """The error of something that rank 0 does for all; R402 where there is no room."""
     reason = error.strerror or str(error)
     place = f": {error.filename}" if error.filename else ""
-    code = "R402" if error.errno in _NO_ROOM else None
+    code = "R402" if error.errno in NO_ROOM else None
     return ExecutionError(f"rank 0 could not {doing}{place}: {reason}", code)
 
 

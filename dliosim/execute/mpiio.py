@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from operator import sub
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Pieces, sample_heads
-from dliosim.execute.faults import truncated
+from dliosim.execute.faults import NO_ROOM, truncated
 from dliosim.execute.opening import first_alone, refuse_link
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
@@ -260,6 +261,7 @@ class IndependentWriter:
         self._handle = open_file(comm, str(path), MPI.MODE_WRONLY, access.hints)
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
+        self._granted = hints_of(self._handle)
 
     def write(self, offset: int, data: memoryview) -> None:
         """See `Writer.write`."""
@@ -285,6 +287,10 @@ class IndependentWriter:
         except MPI.Exception as error:
             raise _failed("MPI_File_sync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - before
+
+    def granted(self) -> dict[str, str]:
+        """The hints that the file had when it was opened."""
+        return self._granted
 
     def close(self) -> None:
         """Close. Collective."""
@@ -390,4 +396,7 @@ def hints_of(handle: MPI.File) -> dict[str, str]:
 
 def _failed(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
     text = " ".join(error.Get_error_string().split())
-    return ExecutionError(f"{call}{where} failed on {path}: {text}", _CODES.get(error.Get_error_class()))
+    code = _CODES.get(error.Get_error_class())
+    if code is None and any(os.strerror(number) in text for number in NO_ROOM):
+        code = "R402"  # ROMIO calls it an "other I/O error", and the reason stands in its text
+    return ExecutionError(f"{call}{where} failed on {path}: {text}", code)

@@ -7,12 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
+_MARK = "DLIOSIM_TEST_JOB"
 
 
 def mpiexec() -> str:
@@ -24,34 +30,120 @@ def mpiexec() -> str:
     return found
 
 
+@dataclass(frozen=True)
+class Job:
+    """A job that runs: its launcher, and the mark that all its processes have in their environment."""
+
+    launcher: subprocess.Popen[str]
+    mark: str
+
+    def processes(self, part_of_command: str = "") -> list[int]:
+        """The job's processes that live, launchers among them, by something that their command lines contain."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            marked = entry.name.isdecimal() and f"{_MARK}={self.mark}" in _text(entry / "environ").split("\0")
+            if marked and part_of_command in _text(entry / "cmdline").replace("\0", " "):
+                found.append(int(entry.name))
+        return found
+
+    def ranks(self) -> list[int]:
+        """The processes of the ranks, in the order in which they were started."""
+        launchers = ("mpiexec", "hydra_pmi_proxy")
+        return sorted(
+            process
+            for process in self.processes()
+            if Path(_text(Path(f"/proc/{process}/cmdline")).split("\0")[0]).name not in launchers
+        )
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait for something that the job brings about."""
+        end = monotonic() + seconds
+        while not condition():
+            if self.launcher.poll() is not None:
+                out, errors = self.launcher.communicate()
+                pytest.fail(f"the job ended before: {out}\n{errors}")
+            if monotonic() > end:
+                pytest.fail("the job never came so far")
+            sleep(0.01)
+
+    def finish(self, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Wait for the end, for at most so long; fails the test if any process of the job outlives its launcher."""
+        try:
+            out, errors = self.launcher.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, errors = self.launcher.communicate()
+            pytest.fail(f"the job took more than {seconds} s\n{out}\n{errors}")
+        self.expect_nobody_left()
+        return subprocess.CompletedProcess(self.launcher.args, self.launcher.returncode, out, errors)
+
+    def expect_nobody_left(self, seconds: float = 5) -> None:
+        """Fail the test if processes of the job live on."""
+        end = monotonic() + seconds
+        while left := self.processes():
+            if monotonic() > end:
+                self.kill()
+                pytest.fail(f"these processes outlived their launcher: {left}")
+            sleep(0.02)
+
+    def kill(self) -> None:
+        """End whatever is left of the job."""
+        for process in self.processes():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def start_ranks(
+    ranks: int, *command: str, env: dict[str, str] | None = None, cwd: Path | None = None, terminal: int | None = None
+) -> Job:
+    """Start `python COMMAND` on that many ranks, with 0 on one and without a launcher.
+
+    `terminal` is a descriptor for what they say on standard error.
+    """
+    launcher = [mpiexec(), "-n", str(ranks)] if ranks else []
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
+    path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [*launcher, sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if terminal is None else terminal,
+        text=True,
+        env={**inherited, "PYTHONPATH": path, _MARK: mark, **(env or {})},
+        cwd=cwd,
+        start_new_session=True,
+    )
+    return Job(process, mark)
+
+
+@contextmanager
+def running(job: Job) -> Iterator[Job]:
+    """The job, of which nothing is left after the block, whatever happens in it."""
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.launcher.communicate()
+
+
 def run_ranks(
     ranks: int, *command: str, seconds: float = 60, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `python COMMAND` on that many ranks; a job that takes longer is killed and fails the test."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
-    path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
-    process = subprocess.Popen(
-        [mpiexec(), "-n", str(ranks), sys.executable, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**inherited, "PYTHONPATH": path, **(env or {})},
-        cwd=cwd,
-        start_new_session=True,
-    )
-    try:
-        out, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, errors = process.communicate()
-        pytest.fail(f"{ranks} ranks took more than {seconds} s\n{out}\n{errors}")
-    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+    return start_ranks(ranks, *command, env=env, cwd=cwd).finish(seconds)
 
 
 def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60) -> str:
     """Run a module on that many ranks, all of which end if one raises; what they print. It must succeed."""
-    # Ranks that outnumber cores leave them to each other at once, which halves the time of collective calls.
-    env = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
-    done = run_ranks(ranks, "-m", "mpi4py", "-m", module, *arguments, seconds=seconds, env=env)
+    done = run_ranks(ranks, "-m", "mpi4py", "-m", module, *arguments, seconds=seconds)
     assert done.returncode == 0, f"{module} on {ranks} ranks: {done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

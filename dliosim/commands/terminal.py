@@ -1,0 +1,49 @@
+"""The terminal that a user looks at: that of this process, or of the launcher which carries its output there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TextIO
+
+_LAUNCHERS = frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "prte", "prted", "prterun"})
+
+
+def user_terminal() -> TextIO | None:
+    """Standard error if it is a terminal, else that of the launcher on this node if that is one, else None.
+
+    A rank's standard error is a pipe to its launcher, so that it never is a terminal itself.
+    """
+    if sys.stderr.isatty():
+        return sys.stderr
+    process = os.getppid()
+    while (found := _name_and_parent(process)) and found[0] in _LAUNCHERS:
+        terminal = _opened(Path(f"/proc/{process}/fd/2"))
+        if terminal is not None:
+            return terminal
+        process = found[1]
+    return None
+
+
+def _name_and_parent(process: int) -> tuple[str, int] | None:
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :]
+    return name, int(rest.split()[1])
+
+
+def _opened(path: Path) -> TextIO | None:
+    try:
+        if not stat.S_ISCHR(path.stat().st_mode):
+            return None
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not os.isatty(descriptor):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")

@@ -1,0 +1,45 @@
+"""`dliosim` whose reads or writes fail on one rank: METHOD:RANK:CALL:KIND, then the command line of dliosim.
+
+`CALL` counts that rank's calls of the method (`read` or `write` of a backend) from 0; `KIND` is `error`, a failed call
+as a backend reports it, or `bug`, an exception that nobody expects.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from mpi4py import MPI
+
+from dliosim.cli import main
+from dliosim.errors import ExecutionError
+from dliosim.execute.mpiio import CollectiveReader, IndependentReader, IndependentWriter
+from dliosim.execute.posix import PosixReader, PosixWriter
+
+CLASSES: dict[str, tuple[type, ...]] = {
+    "read": (PosixReader, IndependentReader, CollectiveReader),
+    "write": (PosixWriter, IndependentWriter),
+}
+
+
+def make_fail(owner: type, method: str, calls: Iterator[int], last: int, kind: str) -> None:
+    """Let a method of a class fail at its call of number `last`."""
+    original = getattr(owner, method)
+
+    def attempt(*given: Any) -> Any:
+        if next(calls) == last:
+            raise RuntimeError("a bug in the backend") if kind == "bug" else ExecutionError("made to fail on /a/file")
+        return original(*given)
+
+    setattr(owner, method, attempt)
+
+
+if __name__ == "__main__":
+    method, rank, call, kind = sys.argv[1].split(":")
+    if MPI.COMM_WORLD.rank == int(rank):
+        calls = count()
+        for owner in CLASSES[method]:
+            make_fail(owner, method, calls, int(call), kind)
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,107 @@
+"""Small patterns, run as a user runs them, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mpi.launch import run_ranks
+
+HEAD = 'dlio 1\nworkload tiny "a test"\n'
+
+#: 41 samples of varying sizes, 250 kB: no batch and no number of ranks divides them.
+DATASET = """
+dataset d {
+    samples  41
+    size     uniform(3000 B, 9000 B)
+    layout   shared file
+    header   100 B
+    path     "d"
+}
+"""
+
+CHECKPOINT = """
+checkpoint c {
+    part     weights 300 kB total
+    part     state 1001 B per rank
+    path     "c"
+}
+"""
+
+PREPARE = "prepare d\n"
+
+TRAIN = """
+train {
+    read     d
+    batch    4 per rank
+    epochs   2
+    shuffle  samples globally each epoch
+}
+"""
+
+CLI = ("-m", "dliosim.cli")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory with a pattern, its data and its results."""
+
+    directory: Path
+
+    @property
+    def data(self) -> Path:
+        """Where data go."""
+        return self.directory / "data"
+
+    @property
+    def output(self) -> Path:
+        """Where results go."""
+        return self.directory / "out"
+
+    def write(self, *parts: str) -> Path:
+        """Write the pattern of these parts."""
+        pattern = self.directory / "tiny.dlio"
+        pattern.write_text(HEAD + "".join(parts))
+        return pattern
+
+    def arguments(self, *options: str, define: dict[str, str] | None = None) -> list[str]:
+        """The command line of a run, after python."""
+        overrides = [word for name, value in (define or {}).items() for word in ("-D", f"{name}={value}")]
+        places = ["--dir", str(self.data), "--output", str(self.output)]
+        return [*CLI, "run", str(self.directory / "tiny.dlio"), *places, *overrides, *options]
+
+    def run(
+        self, ranks: int, *options: str, define: dict[str, str] | None = None, seconds: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the pattern, however that ends."""
+        return run_ranks(ranks, *self.arguments(*options, define=define), seconds=seconds, cwd=self.directory)
+
+    def results(self, ranks: int, *options: str, define: dict[str, str] | None = None) -> dict[str, Any]:
+        """Run the pattern, which must succeed; its results."""
+        done = self.run(ranks, *options, define=define)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        content: dict[str, Any] = json.loads((self.output / "results.json").read_text())
+        return content
+
+    def files(self, pattern: str = "d/*/*.raw") -> list[Path]:
+        """Data files, in order."""
+        return sorted(self.data.glob(pattern))
+
+
+def phases(results: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The phases of a kind."""
+    return [phase for phase in results["phases"] if phase["kind"] == kind]
+
+
+def only_error(done: subprocess.CompletedProcess[str], status: int = 1) -> str:
+    """The one message of a job that failed; fails if there is none, or are several, or a traceback."""
+    text = done.stderr + done.stdout
+    assert done.returncode == status, text
+    found = re.findall(r"^(error(?:\[\w+\])?: .*)$", text, re.MULTILINE)
+    assert len(found) == 1, f"{len(found)} messages: {text}"
+    assert "Traceback" not in text, text
+    return str(found[0])

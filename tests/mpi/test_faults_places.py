@@ -1,0 +1,166 @@
+"""Places that are full, small, read-only or not there, and launchers of another MPI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
+from tests.mpi.launch import run_ranks
+
+LARGE = DATASET.replace("samples  41", "samples  2000")  # 12 MB
+
+
+@contextmanager
+def small_disk(place: Place, size: str = "8m") -> Iterator[Path]:
+    """A file system of that size where the place's data go; the test is skipped where none can be mounted."""
+    place.data.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "dliosim-test", str(place.data)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("file systems may not be mounted here")
+    try:
+        yield place.data
+    finally:
+        subprocess.run(["umount", "-l", str(place.data)], check=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A pattern that prepares 12 MB."""
+    made = Place(tmp_path)
+    made.write(LARGE, PREPARE)
+    return made
+
+
+def test_too_little_room_is_found_before_anything_is_written(place: Place) -> None:
+    with small_disk(place):
+        error = only_error(place.run(2))
+        assert error.startswith("error[R402]: data set `d` needs 11.")
+        assert error.endswith("has 8.0 MiB")
+        assert not place.files()
+
+
+def test_too_little_room_for_a_checkpoint_is_found_before_anything_is_written(place: Place) -> None:
+    place.write(CHECKPOINT.replace("300 kB", "20 MB"), "save c\n")
+    with small_disk(place):
+        error = only_error(place.run(2))
+        assert error.startswith("error[R402]: checkpoint `c` needs 19.1 MiB")
+        assert not place.files("c/*/*")
+
+
+@pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
+def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
+    """The first look finds room for the data; then somebody else takes it."""
+    with small_disk(place, "16m") as disk:
+        stop = threading.Event()
+
+        def fill() -> None:
+            while not stop.is_set() and not place.files():
+                sleep(0.001)
+            with (disk / "others").open("wb") as stream:
+                stream.write(b"x" * (10 << 20))
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        try:
+            error = only_error(place.run(2, define={"prepare d.api": api, "prepare d.transfer": "100 kB"}, seconds=30))
+        finally:
+            stop.set()
+            thread.join()
+        call = {"posix": "pwrite", "mpi-independent": "MPI_File_write_at", "mpi-collective": "MPI_File_write_at_all"}
+        assert error.startswith(("error[R402]: rank 0: ", "error[R402]: rank 1: "))
+        assert f": {call[api]} of " in error
+        assert str(place.files()[0]) in error
+        assert not place.files("d/*/manifest.json")
+        (disk / "others").unlink()
+        place.write(LARGE, PREPARE, TRAIN.replace("epochs   2", "steps 3"))
+        assert place.run(2, "--verify").returncode == 0
+
+
+def test_a_read_only_place(place: Place) -> None:
+    with small_disk(place) as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        error = only_error(place.run(2))
+        assert error.startswith("error: rank 0 could not make room for data set `d`: ")
+        assert error.endswith(": Read-only file system")
+        assert str(disk) in error
+
+
+@pytest.mark.parametrize(
+    ("define", "what"),
+    [
+        ({"train.readers": "2", "train.prefetch": "1_000_000 batches"}, "read buffers"),
+        ({"train.sync": "allreduce 100 TB"}, "buffers of `sync allreduce`"),
+    ],
+)
+def test_too_little_memory_is_found_before_it_is_taken(place: Place, define: dict[str, str], what: str) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    error = only_error(place.run(2, define=define))
+    assert error.startswith("error[R402]: ")
+    assert f"{what} need " in error
+    assert "of its memory are free" in error
+
+
+def test_a_place_that_cannot_be_made(place: Place) -> None:
+    done = run_ranks(2, *place.arguments("--dir", "/proc/nothing"))
+    assert (
+        only_error(done) == "error: rank 0 could not make the data directory: /proc/nothing: No such file or directory"
+    )
+
+
+def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(place: Place) -> None:
+    error = only_error(run_ranks(2, *place.arguments("--output", "/proc/self")))
+    assert error.startswith("error: rank 0 could not make the results directory: ")
+    taken = place.directory / "taken"
+    taken.write_text("")
+    error = only_error(run_ranks(2, *place.arguments("--output", str(taken))))
+    assert error == f"error: rank 0 could not make the results directory: {taken}: File exists"
+    assert not place.files()
+
+
+def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
+    place.write(DATASET, TRAIN)
+    arguments = [word for word in place.arguments() if word not in ("--output", str(place.output))]
+    only_error(run_ranks(2, *arguments, cwd=place.directory))
+    assert not list(place.directory.glob("dliosim-results-*"))
+
+
+def test_a_launcher_of_another_mpi_is_told_what_to_install(place: Place) -> None:
+    """Such a launcher starts each process as if it were alone, and only its environment tells."""
+    for rank in ("0", "3"):
+        foreign = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": rank}
+        done = run_ranks(0, *place.arguments(), env=foreign)
+        assert done.returncode == 2
+        assert not place.data.exists()
+        if rank == "0":
+            assert "error: the launcher started 4 processes" in done.stderr
+            assert 'pip install "dliosim[mpich]"' in done.stderr
+        else:
+            assert done.stderr == ""
+
+
+def test_an_allocation_alone_is_no_launcher(place: Place) -> None:
+    inside = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_NNODES": "2"}
+    place.write(DATASET, PREPARE)
+    assert run_ranks(0, *place.arguments(), env=inside).returncode == 0
+
+
+def test_zero_steps_is_an_error_and_never_a_result(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    done = place.run(2, define={"train.batch": "30 per rank"})
+    assert done.returncode == 2
+    assert done.stderr.count("error[E201]: ") == 1
+    assert not place.output.exists()
+
+
+def test_a_wrong_option_is_said_once(place: Place) -> None:
+    done = place.run(3, "--bogus")
+    assert done.returncode == 2
+    assert done.stderr.count("unrecognized arguments: --bogus") == 1

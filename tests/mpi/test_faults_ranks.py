@@ -1,0 +1,191 @@
+"""Ranks that fail, are killed or interrupted: the others hear of it or end, and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, PREPARE, TRAIN, Place, only_error
+from tests.mpi.launch import ROOT, run_ranks, running, start_ranks
+
+FAILING = ("-m", "tests.mpi.failing_program")
+SLOW_TRAIN = TRAIN.replace("epochs   2", "compute  20 ms\n    epochs   300")
+
+
+def fail(place: Place, ranks: int, where: str, **define: str) -> subprocess.CompletedProcess[str]:
+    """Run the pattern with something that fails at `where`, which is what:rank:call:kind."""
+    settings = {name.replace("__", ".").replace("_", " "): value for name, value in define.items()}
+    command = place.arguments(define=settings)[len(CLI) :]
+    return run_ranks(ranks, *FAILING, where, *command, seconds=30, env={"PYTHONPATH": str(ROOT)}, cwd=place.directory)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A pattern that prepares, trains, and saves at the end of each epoch."""
+    made = Place(tmp_path)
+    body = TRAIN.replace("epochs   2", "epochs   2\n    checkpoint c every 1 epochs")
+    made.write(DATASET, CHECKPOINT, PREPARE, body)
+    return made
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        {},
+        {"train__sync": "off"},
+        {"train__sync": "allreduce 100 kB"},
+        {"train__sync": "barrier every 3 steps"},
+        {"train__api": "mpi-independent"},
+        {"train__api": "mpi-independent", "train__sync": "barrier every 3 steps", "train__open": "each epoch"},
+        {"train__api": "mpi-collective"},
+        {"train__api": "mpi-collective", "train__readers": "1"},
+        {"train__readers": "2", "train__api": "mpi-independent"},
+    ],
+    ids=str,
+)
+def test_a_read_that_fails_on_one_rank(place: Place, define: dict[str, str]) -> None:
+    last = 4  # of the five steps of an epoch
+    assert only_error(fail(place, 2, f"read:1:{last}:error", **define)) == "error: rank 1: made to fail on /a/file"
+
+
+def test_a_read_that_fails_on_the_last_of_uneven_ranks(place: Place) -> None:
+    assert only_error(fail(place, 5, "read:4:1:error")) == "error: rank 4: made to fail on /a/file"
+
+
+@pytest.mark.parametrize("api", ["posix", "mpi-collective"])
+def test_a_bug_in_one_rank_ends_the_job_with_its_trace(place: Place, api: str) -> None:
+    done = fail(place, 2, "read:1:2:bug", train__api=api)
+    assert done.returncode == 1
+    assert done.stderr.count("rank 1: a fault in dliosim itself; please report it") == 1
+    assert done.stderr.count("RuntimeError: a bug in the backend") == 1
+
+
+@pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
+def test_preparing_that_fails_on_one_rank(place: Place, api: str) -> None:
+    error = only_error(fail(place, 2, "write:1:0:error", **{"prepare d.api": api}))
+    assert error == "error: rank 1: made to fail on /a/file"
+    assert not place.files("d/*/manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("writers", "api"),
+    [
+        ("into file per rank", "posix"),
+        ("all ranks into shared file", "posix"),
+        ("all ranks into shared file", "mpi-independent"),
+        ("all ranks into shared file", "mpi-collective"),
+        ("one per 2 ranks", "posix"),
+        ("rank 0", "posix"),
+    ],
+)
+def test_saving_that_fails_on_one_rank(place: Place, writers: str, api: str) -> None:
+    place.write(DATASET, CHECKPOINT, "save c\n")
+    rank = 0 if writers.startswith(("one per", "rank")) else 1
+    error = only_error(fail(place, 3, f"write:{rank}:0:error", c__writers=writers, c__api=api))
+    assert error == f"error: rank {rank}: made to fail on /a/file"
+    assert not place.files("c/*/000001")
+    place.write(DATASET, CHECKPOINT, "save c\nrestore c\n")
+    assert place.run(3, define={"c.writers": writers, "c.api": api}).returncode == 0
+    assert [found.name for found in place.files("c/*/*")] == ["000001"]
+
+
+@pytest.mark.parametrize(
+    ("writers", "api"),
+    [
+        ("into file per rank", "posix"),
+        ("all ranks into shared file", "mpi-independent"),
+        ("all ranks into shared file", "mpi-collective"),
+    ],
+)
+def test_restoring_that_fails_on_one_rank(place: Place, writers: str, api: str) -> None:
+    place.write(DATASET, CHECKPOINT, "save c\nrestore c\n")
+    error = only_error(fail(place, 3, "read:1:1:error", c__writers=writers, c__api=api))
+    assert error == "error: rank 1: made to fail on /a/file"
+
+
+@pytest.mark.parametrize("define", [{}, {"train.api": "mpi-collective"}], ids=str)
+def test_ctrl_c_ends_all_ranks_with_one_message(tmp_path: Path, define: dict[str, str]) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, SLOW_TRAIN)
+    with running(start_ranks(2, *place.arguments(define=define), cwd=tmp_path)) as job:
+        job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+        os.killpg(job.launcher.pid, signal.SIGINT)
+        done = job.finish(15)
+    assert done.returncode != 0
+    assert done.stderr.count("interrupted: no results were written") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_without_a_launcher(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, SLOW_TRAIN)
+    with running(start_ranks(0, *place.arguments(), cwd=tmp_path)) as job:
+        job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+        job.launcher.send_signal(signal.SIGINT)
+        done = job.finish(15)
+    assert done.returncode == 130
+    assert done.stderr.count("interrupted: no results were written") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, SLOW_TRAIN)
+    with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
+        job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+        job.launcher.kill()
+        job.finish(15)
+
+
+def test_a_launchers_helper_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, SLOW_TRAIN)
+    with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
+        job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+        helpers = job.processes("hydra_pmi_proxy")
+        if not helpers:
+            pytest.skip("another launcher than MPICH's")
+        os.kill(helpers[0], signal.SIGKILL)
+        job.launcher.kill()  # it waits for its helper
+        job.finish(15)
+
+
+def test_a_rank_killed_while_preparing(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    large = DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files")
+    place.write(large, PREPARE)
+    with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
+        job.wait_until(lambda: len(place.files()) > 100)
+        os.kill(job.ranks()[-1], signal.SIGKILL)
+        done = job.finish(15)
+    assert done.returncode != 0
+    assert 100 < len(place.files()) < 6000
+    assert not place.files("d/*/manifest.json")
+    # Nobody takes what is there for whole ...
+    place.write(large, TRAIN.replace("epochs   2", "steps    5"))
+    assert "is incomplete in" in only_error(place.run(2))
+    # ... and whoever prepares writes all of it.
+    place.write(large, PREPARE, TRAIN.replace("epochs   2", "steps    5"))
+    assert place.run(2, "--verify").returncode == 0
+    assert len(place.files()) == 6000
+
+
+def test_a_rank_killed_while_saving(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    checkpoint = CHECKPOINT.replace("300 kB total", "200 MB total\n    transfer 100 kB")
+    place.write(checkpoint, "repeat 5 {\n    save c\n}\n")
+    with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
+        job.wait_until(lambda: bool(place.files("c/*/000002.partial/*.ckpt")))
+        os.kill(job.ranks()[0], signal.SIGKILL)
+        done = job.finish(15)
+    assert done.returncode != 0
+    found = [entry.name for entry in place.files("c/*/*")]
+    assert found == ["000001", "000002.partial"]
+    place.write(checkpoint, "restore c\nsave c\n")
+    restored = place.run(2, "--verify")
+    assert restored.returncode == 0, restored.stderr
+    assert [entry.name for entry in place.files("c/*/*")] == ["000001", "000002"]
