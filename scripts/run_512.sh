@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# One pattern on 512 ranks of one machine, from the first byte prepared to the results; what is checked is printed.
+#
+#   scripts/run_512.sh [RANKS [FILES [PLACE]]]        512 ranks, 2 files a rank, below the current directory
+#
+# With FILES of 2 a rank CosmoFlow needs 5.7 MB of disk for each rank (3 GB in all). PYTHON names the interpreter of the
+# environment to run in (default: env/bin/python), LIMIT the seconds after which the job is killed (default: 1800).
+# Exit status 0 only if the job ended well, each epoch had every sample once, and nothing was left behind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ranks=${1:-512}
+files=${2:-$((2 * ranks))}
+place=$(mktemp -d "${3:-.}/dliosim-512-XXXXXX")
+place=$(cd "$place" && pwd)
+python=${PYTHON:-env/bin/python}
+mpiexec=$(dirname "$python")/mpiexec
+[ -x "$mpiexec" ] || mpiexec=mpiexec
+limit=${LIMIT:-1800}
+job=''
+watcher=''
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+
+cleanup() {
+    [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
+    [ -z "$job" ] || kill -KILL -- "-$job" 2>/dev/null || true
+    rm -rf "$place"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+ours() { # processes of this job, wherever they have gone: all of them name the directory that only this run has
+    local pid
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
+        if [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ]; then continue; fi
+        if tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$place/data"; then echo "$pid"; fi
+    done
+}
+
+shared_memory() { find /dev/shm -maxdepth 1 -user "$(id -u)" \( -name 'mpich*' -o -name 'vader*' -o -name 'psm*' \) | sort; }
+
+available() { awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo; }
+
+shared_memory >"$place/before"
+free=$(available)
+echo "$free" >"$place/least"
+(
+    least=$free
+    while sleep 1; do
+        now=$(available)
+        if [ "$now" -lt "$least" ]; then
+            least=$now
+            echo "$least" >"$place/least"
+        fi
+    done
+) &
+watcher=$!
+
+began=$SECONDS
+status=0
+setsid timeout --kill-after=10 "$limit" "$mpiexec" -n "$ranks" "$python" -m dliosim.cli run patterns/cosmoflow.dlio \
+    -D files="$files" --dir "$place/data" --output "$place/out" >"$place/stdout" 2>"$place/stderr" &
+job=$!
+wait "$job" || status=$?
+took=$((SECONDS - began))
+kill "$watcher"
+watcher=''
+
+sleep 2
+left=$(ours | wc -l)
+kill -KILL -- "-$job" 2>/dev/null || true
+job=''
+leaked=$(shared_memory | comm -13 "$place/before" - | wc -l)
+peak=$((free - $(cat "$place/least")))
+
+sed 's/^/    /' "$place/stdout"
+sed 's/^/    /' "$place/stderr" >&2
+echo
+echo "ranks $ranks, files $files, cores $(nproc), memory $(awk '$1 == "MemTotal:" { print int($2 / 1024) }' /proc/meminfo) MiB"
+echo "exit status $status after $took s"
+echo "memory taken at the most (MemAvailable before, less the least during the run): $peak MiB, $((peak / ranks)) MiB a rank"
+echo "processes left behind: $left; shared memory files left behind: $leaked"
+checked=1
+if [ "$status" -eq 0 ]; then
+    checked=0
+    "$python" - "$place/out/results.json" "$ranks" "$files" <<'EOF' || checked=1
+import json, sys
+
+results, ranks, files = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+print(f"results.json: {results['ranks']} ranks, digest {results['digest']}, order hash {results['order_hash']}")
+good = results["ranks"] == ranks
+for phase in results["phases"]:
+    seconds = f"{phase['seconds']:.1f} s"
+    epochs = phase.get("epochs") or []
+    print(f"{phase['kind']} {phase['name']}: {seconds}" + (f", {len(epochs)} epochs" if epochs else ""))
+    for epoch in epochs:
+        once = epoch["samples"] == files and epoch["steps"] * ranks == files
+        good = good and once
+        print(f"  epoch {epoch['epoch']}: {epoch['steps']} steps, {epoch['samples']} samples of {files}, {epoch['bytes']} B")
+print("as it should be: all ranks, every sample counted once an epoch" if good else "NOT SO: ranks or samples are missing")
+sys.exit(not good)
+EOF
+fi
+[ "$status" -eq 0 ] && [ "$checked" -eq 0 ] && [ "$left" -eq 0 ] && [ "$leaked" -eq 0 ]
