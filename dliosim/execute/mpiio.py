@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from itertools import pairwise
-from operator import sub
+from operator import length_hint, sub
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -56,7 +56,7 @@ class IndependentReader:
         self._closed = False
 
     def begin_epoch(self) -> None:
-        """Open the shared file, unless it is open. Collective over `comm` where the file is shared."""
+        """Open the shared file, unless it is open; needed before `read`. Collective over `comm` where it is shared."""
         if self._shared and not self._table:
             self._table[0] = self._open(0)
 
@@ -69,9 +69,10 @@ class IndependentReader:
         if self._lifetime == "each sample":
             return self._read_opening(calls, files, specs)
         table = self._table
-        for file in [file for file in dict.fromkeys(files) if file not in table]:
-            table[file] = self._open(file)
-        return self._read_rows(files, [table[file] for file in files], calls.offset.tolist(), specs)
+        if not self._shared:
+            for file in [file for file in dict.fromkeys(files) if file not in table]:
+                table[file] = self._open(file)
+        return self._read_rows(files, calls.offset.tolist(), specs)
 
     def end_epoch(self) -> None:
         """Close what `open each epoch` closes. Collective over `comm` where the file is shared."""
@@ -90,27 +91,32 @@ class IndependentReader:
             self._comm.Free()
         self._closed = True
 
-    def _read_rows(self, files: list[int], handles: list[MPI.File], offsets: list[int], specs: list[_Spec]) -> int:
-        statuses = self._statuses
-        statuses.extend(MPI.Status() for _ in range(len(files) - len(statuses)))
+    def _read_rows(self, files: list[int], offsets: list[int], specs: list[_Spec]) -> int:
+        """Read rows whose files are open."""
+        count = len(files)
+        self._statuses.extend(MPI.Status() for _ in range(count - len(self._statuses)))
+        statuses = self._statuses[:count]
+        remaining = iter(offsets)
+        if self._shared:
+            reads = map(self._table[0].Read_at, remaining, specs, statuses)
+        else:
+            reads = map(MPI.File.Read_at, [self._table[file] for file in files], remaining, specs, statuses)
         now = perf_counter_ns
-        stamps = [now()]
-        stamp = stamps.append
+        began = now()
         try:
-            for _ in map(MPI.File.Read_at, handles, offsets, specs, statuses):
-                stamp(now())
+            stamps = [now() for _ in reads]
         except MPI.Exception as error:
-            row = len(stamps) - 1
+            row = count - length_hint(remaining) - 1
             where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
             raise _failed("MPI_File_read_at", self._path(files[row]), error, where) from error
-        counts = list(map(MPI.Status.Get_count, statuses, [MPI.BYTE] * len(files)))
-        for row, (got, (_, length, _)) in enumerate(zip(counts, specs, strict=True)):
-            if got != length:
-                raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], length, got)
-        moved = sum(counts)
+        moved = sum(map(MPI.Status.Get_count, statuses))
+        if moved != sum([length for _, length, _ in specs]):
+            got = [status.Get_count() for status in statuses]
+            row = next(row for row in range(count) if got[row] != specs[row][1])
+            raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
         meter = self.meter
-        meter.call_ns.extend(list(map(sub, stamps[1:], stamps)))
-        meter.calls += len(files)
+        meter.call_ns.extend(list(map(sub, stamps, [began, *stamps])))
+        meter.calls += count
         meter.moved += moved
         return moved
 
@@ -120,9 +126,9 @@ class IndependentReader:
         heads = [row for row, head in enumerate(sample_heads(calls, self._merged)) if head]
         moved = 0
         for first, last in pairwise([*heads, len(files)]):
-            handle = self._table[0] = self._open(files[first])
+            self._table[files[first]] = self._open(files[first])
             rows = slice(first, last)
-            moved += self._read_rows(files[rows], [handle] * (last - first), offsets[rows], specs[rows])
+            moved += self._read_rows(files[rows], offsets[rows], specs[rows])
             self._close_table()
         return moved
 
@@ -261,7 +267,6 @@ class IndependentWriter:
         self._handle = open_file(comm, str(path), MPI.MODE_WRONLY, access.hints)
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
-        self._granted = hints_of(self._handle)
 
     def write(self, offset: int, data: memoryview) -> None:
         """See `Writer.write`."""
@@ -289,8 +294,8 @@ class IndependentWriter:
         self.meter.sync_ns += perf_counter_ns() - before
 
     def granted(self) -> dict[str, str]:
-        """The hints that the file had when it was opened."""
-        return self._granted
+        """The hints of the file while it is open."""
+        return hints_of(self._opened())
 
     def close(self) -> None:
         """Close. Collective."""
