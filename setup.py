@@ -1,0 +1,25 @@
+"""Everything is said in setup.cfg, but for one step of building: the parser's tables, made by the lark at hand."""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class BuildWithTables(build_py):
+    """Make dliosim/language/tables.json anew: tables of another lark than the installed one are not used."""
+
+    def run(self) -> None:
+        """Copy the packages, then put fresh tables in the place of the copied ones."""
+        super().run()
+        if self.editable_mode:
+            return
+        sys.path.insert(0, str(Path(__file__).parent))
+        from dliosim.language.build import GRAMMAR, tables
+
+        place = Path(self.build_lib) / "dliosim" / "language" / "tables.json"
+        place.write_text(tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+setup(cmdclass={"build_py": BuildWithTables})
