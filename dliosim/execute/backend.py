@@ -60,6 +60,10 @@ class Writer(Protocol):
         """Make the file durable (fsync or MPI_File_sync); timed in `meter.sync_ns`, apart from the writes."""
         ...
 
+    def granted(self) -> dict[str, str]:
+        """The hints (MPI_Info) of the file while it is open, or nothing. Local."""
+        ...
+
     def close(self) -> None:
         """Close; safe to call twice."""
         ...

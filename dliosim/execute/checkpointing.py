@@ -73,7 +73,8 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     error: DliosimError | None = None
     try:
         try:
-            _write(session, checkpoint, part_keys(checkpoint, number), aside, record)
+            with session.progress.during(f"save {checkpoint.name}", lambda: _bytes_to_do(checkpoint, world)):
+                _write(session, checkpoint, part_keys(checkpoint, number), aside, record)
         except DliosimError as failure:
             if failure.shared:
                 raise
@@ -94,6 +95,14 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     if keep is not None:
         world.on_rank_0(f"delete old checkpoints `{checkpoint.name}`", lambda: versions.delete_old(base, keep))
     return record
+
+
+def _bytes_to_do(checkpoint: Checkpoint, world: World) -> int:
+    """What this rank writes, or sends to the rank that writes."""
+    alone = checkpoint.writers.kind != "shared file" and _writer_of(checkpoint, world.rank) == world.rank
+    if alone:
+        return int(checkpoint_files(checkpoint, world.size)[_file_of(checkpoint, world.rank)])
+    return sum(found.length for found in checkpoint_slices(checkpoint, world.size, world.rank))
 
 
 def _require_buffers(session: Session, checkpoint: Checkpoint) -> None:
@@ -119,7 +128,7 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
     largest = max((piece.length for piece in pieces(own, transfer)), default=0)
     buffer = memoryview(bytearray(largest))
     if writer_rank != world.rank:
-        _send(world, writer_rank, pieces(own, transfer), keys, buffer, record)
+        _send(session, writer_rank, pieces(own, transfer), keys, buffer, record)
         return
     file = own[0].file if own else _file_of(checkpoint, world.rank)
     path = aside / versions.file_name(0 if shared else file)
@@ -128,12 +137,12 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
     error: DliosimError | None = None
     try:
         if shared and checkpoint.access.api == "mpi-collective":
-            _write_rounds(world, writer, list(pieces(own, transfer)), keys, buffer, record)
+            _write_rounds(session, writer, list(pieces(own, transfer)), keys, buffer, record)
         else:
             for piece in pieces(own, transfer):
-                _write_piece(writer, piece, _made(keys, piece, buffer, record), record)
+                _write_piece(session, writer, piece, _made(keys, piece, buffer, record), record)
             for sender in _senders(checkpoint, world):
-                _receive(world, checkpoint, sender, writer, record)
+                _receive(session, checkpoint, sender, writer, record)
     except DliosimError as failure:
         if (shared and checkpoint.access.api == "mpi-collective") or _sends(checkpoint):
             # Others wait for this rank in a collective write, or for its turn, so that nobody could hear of the error.
@@ -148,9 +157,8 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
         if checkpoint.fsync:
             writer.sync()
     finally:
-        writer.close()
-        account(writer.meter, record)
-        record.files += 1
+        finish(writer, record)
+        record.files += not shared or world.rank == 0
 
 
 def _made(keys: list[int], piece: Piece, buffer: memoryview, record: VerbRecord) -> memoryview:
@@ -161,19 +169,20 @@ def _made(keys: list[int], piece: Piece, buffer: memoryview, record: VerbRecord)
     return data
 
 
-def _write_piece(writer: Writer, piece: Piece, data: memoryview, record: VerbRecord) -> None:
+def _write_piece(session: Session, writer: Writer, piece: Piece, data: memoryview, record: VerbRecord) -> None:
     writer.write(piece.offset, data)
     record.bytes += len(data)
+    session.progress.tick(perf_counter_ns(), 0, record.bytes)
 
 
 def _write_rounds(
-    world: World, writer: Writer, own: list[Piece], keys: list[int], buffer: memoryview, record: VerbRecord
+    session: Session, writer: Writer, own: list[Piece], keys: list[int], buffer: memoryview, record: VerbRecord
 ) -> None:
     """As many rounds on every rank as the one with most needs; the others take part with nothing."""
-    rounds = int(world.allreduce(np.array([len(own)], np.int64), "max")[0])
+    rounds = int(session.world.allreduce(np.array([len(own)], np.int64), "max")[0])
     for number in range(rounds):
         if number < len(own):
-            _write_piece(writer, own[number], _made(keys, own[number], buffer, record), record)
+            _write_piece(session, writer, own[number], _made(keys, own[number], buffer, record), record)
         else:
             writer.write(0, buffer[:0])
 
@@ -201,8 +210,9 @@ def _senders(checkpoint: Checkpoint, world: World) -> Iterator[int]:
 
 
 def _send(
-    world: World, writer: int, own: Iterator[Piece], keys: list[int], buffer: memoryview, record: VerbRecord
+    session: Session, writer: int, own: Iterator[Piece], keys: list[int], buffer: memoryview, record: VerbRecord
 ) -> None:
+    world, sent = session.world, 0
     begun = perf_counter_ns()
     world.wait_for_turn(writer, _TAG)
     record.send_ns += perf_counter_ns() - begun
@@ -210,10 +220,14 @@ def _send(
         data = _made(keys, piece, buffer, record)
         begun = perf_counter_ns()
         world.send(data, writer, _TAG)
-        record.send_ns += perf_counter_ns() - begun
+        ended = perf_counter_ns()
+        record.send_ns += ended - begun
+        sent += piece.length
+        session.progress.tick(ended, 0, sent)
 
 
-def _receive(world: World, checkpoint: Checkpoint, sender: int, writer: Writer, record: VerbRecord) -> None:
+def _receive(session: Session, checkpoint: Checkpoint, sender: int, writer: Writer, record: VerbRecord) -> None:
+    world = session.world
     owned = checkpoint_slices(checkpoint, world.size, sender)
     transfer = checkpoint.access.transfer
     buffer = memoryview(bytearray(max((piece.length for piece in pieces(owned, transfer)), default=0)))
@@ -223,7 +237,17 @@ def _receive(world: World, checkpoint: Checkpoint, sender: int, writer: Writer, 
         data = buffer[: piece.length]
         world.receive(data, sender, _TAG)
         record.send_ns += perf_counter_ns() - begun
-        _write_piece(writer, piece, data, record)
+        _write_piece(session, writer, piece, data, record)
+
+
+def finish(writer: Writer, record: VerbRecord) -> None:
+    """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
+    try:
+        if record.hints is None:
+            record.hints = writer.granted()
+    finally:
+        writer.close()
+        account(writer.meter, record)
 
 
 def account(meter: Meter, record: VerbRecord) -> None:

@@ -23,9 +23,10 @@ from dliosim.execute.session import Phase, Session
 from dliosim.execute.space import require_memory
 from dliosim.execute.steps import Course, run_steps, take_calls
 from dliosim.execute.syncing import Syncer
+from dliosim.execute.verbs import asked_and_granted, verb_phase
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.records import EpochRecord, VerbRecord
-from dliosim.measure.summary import gather_ranks, summarise, summarise_verb
+from dliosim.measure.summary import gather_ranks, summarise
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
@@ -80,14 +81,13 @@ def run_loop(session: Session, loop: Loop, ordinal: int) -> Iterator[Phase]:
         failed = False
     finally:
         gc.enable()
+        session.progress.end()
         for each in everyone:
             _stop(each, failed)
     for each in everyone:
         yield _phase(session, each)
     for name, record in zip(running.saved, running.saves, strict=True):
-        summary = summarise_verb(record, session.world)
-        api = session.workload.checkpoint(name).access.api
-        yield Phase(PhaseSummary(name, "save", summary.seconds if summary else 0.0, verb=summary, api=api))
+        yield verb_phase(session, name, "save", record, session.workload.checkpoint(name).access)
 
 
 def _salt(ordinal: int, number: int) -> int:
@@ -175,17 +175,17 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int, deadline
     course = _course(session, running, work, deadline)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, epoch + 1, loop.epochs, work.steps)
+    io_before = process_io()  # reading ahead begins now
     begin_error = _begin(batches, work)
     if loop.sync.kind != "off" or begin_error is not None:
         world.agree(begin_error)
     else:
         world.barrier()
-    io_before = process_io()
     stop = run_steps(course, source, lengths, record, session.progress)
-    io_after = process_io()
     # A rank that failed after the last sync waits here, and what follows may be collective.
     world.agree(None)
     batches.end()
+    io_after = process_io()
     session.progress.end()
     _account(source, record, before, _Counts.of(batches))
     if io_before is not None and io_after is not None:
@@ -318,7 +318,9 @@ def _account(source: EpochSource, record: EpochRecord, before: _Counts, after: _
 
 def _phase(session: Session, running: _Running) -> Phase:
     loop, access = running.loop, running.loop.access
-    granted = running.batches.readers[0].granted() if running.batches is not None else {}
+    readers = running.batches.readers if running.batches is not None else ()
+    granted = next((reader.granted() for reader in readers if reader.meter.opens), None)
+    asked, granted_ones = asked_and_granted(session.world, access, granted)
     wall = np.array([sum(record.wall_ns for record in running.records)], np.int64)
     session.world.allreduce(wall, "max")
     summary = PhaseSummary(
@@ -328,7 +330,7 @@ def _phase(session: Session, running: _Running) -> Phase:
         epochs=tuple(running.epochs),
         resident_share=running.resident,
         api="null" if session.options.null else access.api,
-        hints_asked=access.hints,
-        hints_granted=tuple(sorted(granted.items())),
+        hints_asked=asked,
+        hints_granted=granted_ones,
     )
     return Phase(summary, gather_ranks(running.records, session.world) if running.records else None)

@@ -17,9 +17,8 @@ from dliosim.execute.residency import drop_caches
 from dliosim.execute.restoring import restore
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.totals import shared_prefix
+from dliosim.execute.verbs import verb_phase
 from dliosim.measure.figures import PhaseSummary, with_null
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.summary import summarise_verb
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb
 from dliosim.plan.streams import draw, key
 
@@ -43,8 +42,9 @@ def run_with_null(session: Session) -> list[Phase]:
     """As `run_workload`, then every loop once more without I/O, which gives each its slowdown."""
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True))
-    without = iter(list(_run(null, tuple(_loops(session.workload.verbs)), _Counters())))
     kinds = ("train", "evaluate", "infer")
+    loops = list(_run(null, tuple(_loops(session.workload.verbs)), _Counters()))
+    without = iter([phase for phase in loops if phase.summary.kind in kinds])
     return [
         replace(phase, summary=with_null(phase.summary, next(without).summary))
         if phase.summary.kind in kinds
@@ -80,21 +80,17 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
-        session.progress.start(f"prepare {dataset.name}", 1, 1, 0)
         record, note = prepare(session, verb, dataset)
-        return _verb_phase(session, dataset.name, "prepare", record, verb.access.api, (note,) if note else ())
+        return verb_phase(session, dataset.name, "prepare", record, verb.access, (note,) if note else ())
     if isinstance(verb, Save):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        session.progress.start(f"save {checkpoint.name}", 1, 1, 0)
-        return _verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access.api)
+        return verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access)
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        session.progress.start(f"restore {checkpoint.name}", 1, 1, 0)
         record, notes = restore(session, checkpoint, verb.written_by or world.size)
-        return _verb_phase(session, checkpoint.name, "restore", record, checkpoint.access.api, notes)
+        return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
     if isinstance(verb, DropCaches):
-        session.progress.start("drop caches", 1, 1, 0)
-        return _verb_phase(session, "", "drop caches", drop_caches(session), None)
+        return verb_phase(session, "", "drop caches", drop_caches(session), None)
     if isinstance(verb, Pause):
         pause = draw(verb.time, key(workload.seed, "pause"), np.array([next(counters.pauses)]))
         sleep_until(begun + round(max(float(pause[0]), 0.0) * 1e9), not world.polite)
@@ -103,13 +99,3 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
         world.barrier()
         return Phase(PhaseSummary("", "barrier", (perf_counter_ns() - begun) * 1e-9))
     raise TypeError(f"no such verb: {verb!r}")
-
-
-def _verb_phase(
-    session: Session, name: str, kind: str, record: VerbRecord, api: str | None, notes: tuple[str, ...] = ()
-) -> Phase:
-    session.progress.end()
-    summary = summarise_verb(record, session.world)
-    seconds = summary.seconds if summary is not None else record.wall_ns * 1e-9
-    share = summary.resident_share if summary is not None else None
-    return Phase(PhaseSummary(name, kind, seconds, verb=summary, resident_share=share, api=api, notes=notes))

@@ -237,6 +237,10 @@ class PosixWriter:
             raise failed("fsync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - before
 
+    def granted(self) -> dict[str, str]:
+        """Nothing: there are no hints."""
+        return {}
+
     def close(self) -> None:
         """Close; raises ExecutionError where the file system only now says that it could not keep the data."""
         before = perf_counter_ns()

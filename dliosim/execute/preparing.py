@@ -13,7 +13,7 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
-from dliosim.execute.checkpointing import account
+from dliosim.execute.checkpointing import finish
 from dliosim.execute.manifest import read_manifest, remove_manifest, sync_directory, write_manifest
 from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.execute.session import Session
@@ -42,7 +42,8 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     started = perf_counter_ns()
     error: DliosimError | None = None
     try:
-        _write(session, dataset, verb, directory, record)
+        with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
+            _write(session, dataset, verb, directory, record)
     except DliosimError as failure:
         if failure.shared:
             raise
@@ -141,6 +142,12 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
             os.close(os.open(path, flags, 0o644))
 
 
+def _bytes_to_do(session: Session, dataset: Dataset) -> int:
+    """What this rank writes."""
+    parts = prepare_parts(dataset, session.prefixes[dataset.name], session.workload.job, session.world.rank)
+    return sum(part.length for part in parts)
+
+
 def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
     world, access = session.world, verb.access
     prefix = session.prefixes[dataset.name]
@@ -160,11 +167,11 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
             for offset, data in _timed(chunks(dataset, prefix, part, access.transfer, buffer), record):
                 writer.write(offset, data)
                 record.bytes += len(data)
+                session.progress.tick(perf_counter_ns(), 0, record.bytes)
             if verb.fsync:
                 writer.sync()
         finally:
-            writer.close()
-            account(writer.meter, record)
+            finish(writer, record)
             record.files += part.first
 
 
@@ -188,6 +195,7 @@ def _write_together(
             offset, data = next(calls, (0, buffer[:0]))
             writer.write(offset, data)
             record.bytes += len(data)
+            session.progress.tick(perf_counter_ns(), 0, record.bytes)
     except DliosimError as failure:
         if access.api == "mpi-collective":
             world.abort(failure)
@@ -198,8 +206,7 @@ def _write_together(
         if verb.fsync:
             writer.sync()
     finally:
-        writer.close()
-        account(writer.meter, record)
+        finish(writer, record)
         record.files += any(part.first for part in parts)
 
 

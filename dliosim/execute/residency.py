@@ -27,9 +27,11 @@ def drop_caches(session: Session) -> VerbRecord:
     begun = perf_counter_ns()
 
     def drop_own() -> None:
-        for path in _files_of_node_rank(session):
-            drop([path])
-            record.files += 1
+        with session.progress.during("drop caches", lambda: 0):
+            for path in _files_of_node_rank(session):
+                drop([path])
+                record.files += 1
+                session.progress.tick(perf_counter_ns(), 0, 0)
 
     world.together(drop_own)
     for dataset in session.workload.datasets:

@@ -51,22 +51,27 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     started = perf_counter_ns()
     error: DliosimError | None = None
     reader = open_readers(access, files)[0]
+    progress = session.progress
     try:
-        reader.begin_epoch()
-        keys = part_keys(checkpoint, number)
-        for step in range(int(rounds[0])):
-            if step >= len(own):
-                reader.read(_nothing(plan), buffer)
-                continue
-            reader.read(plan.step(step), buffer)
-            at = int(plan.sample_start[step])
-            _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
-            record.bytes += own[step].length
+        with progress.during(f"restore {checkpoint.name}", lambda: sum(piece.length for piece in own)):
+            reader.begin_epoch()
+            keys = part_keys(checkpoint, number)
+            for step in range(int(rounds[0])):
+                if step >= len(own):
+                    reader.read(_nothing(plan), buffer)
+                    continue
+                reader.read(plan.step(step), buffer)
+                at = int(plan.sample_start[step])
+                _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
+                record.bytes += own[step].length
+                progress.tick(perf_counter_ns(), 0, record.bytes)
     except DliosimError as failure:
         if access.api == "mpi-collective" and not failure.shared:
             world.abort(failure)
         error = failure
     finally:
+        if reader.meter.opens:
+            record.hints = reader.granted()
         reader.close()
         account(reader.meter, record)
     world.agree(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -21,15 +22,19 @@ class Progress(Protocol):
     """Somebody who wants to know how far a phase is; see `report.progress`."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        """A new epoch or round begins."""
+        """A new epoch begins."""
+        ...
+
+    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+        """A block in which this rank writes or reads bytes (`total` of them) without steps; may lie in an epoch."""
         ...
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """A step is done; cheap when nothing is due."""
+        """A step or a call is done; cheap when nothing is due."""
         ...
 
     def end(self) -> None:
-        """The epoch or round is over."""
+        """The epoch is over."""
         ...
 
 

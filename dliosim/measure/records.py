@@ -49,11 +49,12 @@ class Block:
 class EpochRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop.
 
-    `steady_ns` is the wall time of the steps after the first, blocking checkpoints taken out, and `nominal_ns` the compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts
-    the steps done, `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor
-    calls, but in `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing.
-    `rchar` and `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one
-    `packed_arrival` a step that ended in a sync: of the same length on every rank.
+    `steady_ns` is the wall time of the steps after the first, blocking checkpoints taken out, and `nominal_ns` the
+    compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts the steps done,
+    `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
+    `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing. `rchar` and
+    `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one `packed_arrival` a step
+    that ended in a sync: of the same length on every rank.
     """
 
     phase: int
@@ -120,7 +121,8 @@ class VerbRecord:
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
     data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place. `resident_bytes`
-    of `examined_bytes` were in the page cache when it was last looked at. `hints` are those of the files, as granted.
+    of `examined_bytes` were in the page cache when it was last looked at. `hints` are those granted for
+    the first file, None where this rank opened none.
     """
 
     wall_ns: int = 0
@@ -139,4 +141,4 @@ class VerbRecord:
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)
-    hints: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, str] | None = None

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, zip_longest
+
+#: Columns of a terminal; nothing that is printed is wider.
+WIDTH = 120
 
 #: A row of a table that is drawn as a line.
 LINE: tuple[str, ...] = ()
 
 
-def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A title, then a table whose first column is text and whose others are numbers; headings may have two lines."""
+def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> str:
+    """A title, then a table whose first column is text and whose others are numbers; headings may have two lines.
+
+    `groups` are how many of those other columns belong together, in order: where all of them are too wide together, the
+    table is broken between two groups, and the first column stands again.
+    """
+    ends = [0, *accumulate(groups or (len(headings) - 1,))]
+    blocks = [list(range(1 + begin, 1 + end)) for begin, end in pairwise(ends)]
+    tables = [_drawn(headings, rows, columns) for columns in _fitting(headings, rows, blocks)]
+    return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
+
+
+def _fitting(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], blocks: Sequence[list[int]]
+) -> Iterator[list[int]]:
+    """Blocks of columns put together as long as they fit."""
+    columns: list[int] = []
+    for block in blocks:
+        if columns and _width(_drawn(headings, rows, columns + block)) > WIDTH:
+            yield columns
+            columns = []
+        columns = columns + block
+    yield columns
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+def _drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
     from tabulate import SEPARATING_LINE, tabulate  # 20 ms that only a rank that prints should pay
 
+    chosen = [0, *columns]
     # Headings go in as rows, because tabulate makes columns two wider than their headings. They end on one line.
-    reversed_lines = zip_longest(*(heading.split("\n")[::-1] for heading in headings), fillvalue="")
+    reversed_lines = zip_longest(*(headings[column].split("\n")[::-1] for column in chosen), fillvalue="")
     above = list(reversed_lines)[::-1]
-    lines = [row or SEPARATING_LINE for row in [*above, LINE, *rows]]
-    align = ["left", *["right"] * (len(headings) - 1)]
+    body = [[row[column] for column in chosen] if row else SEPARATING_LINE for row in rows]
+    lines = [*above, SEPARATING_LINE, *body]
+    align = ["left", *["right"] * len(columns)]
     text = tabulate(lines, tablefmt="simple", disable_numparse=True, colalign=align)
     # Without headings tabulate draws a line above and one below.
-    return "\n".join([title, *(line.rstrip() for line in text.splitlines()[1:-1])])
+    return "\n".join(line.rstrip() for line in text.splitlines()[1:-1])

@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.report.grid import WIDTH
 from dliosim.report.units import count, percent
-
-WIDTH = 120
 
 #: With more oversleep than this utilization says more about the machine's scheduler than about storage.
 OVERSLEEP_LIMIT = 0.01
@@ -46,15 +45,22 @@ def warnings(run: RunSummary) -> str:
     for phase in run.phases:
         worst = max((epoch.oversleep_share or 0.0 for epoch in phase.epochs), default=0.0)
         if worst > OVERSLEEP_LIMIT:
-            found.append(
-                f"{title_of(phase)}: compute took up to {percent(worst, 3)} longer than asked: utilization (marked ?) "
-                "is not to be trusted"
-            )
+            known = any(epoch.utilization is not None for epoch in phase.epochs)
+            outcome = "utilization (marked ?) is not to be trusted" if known else "rates and latencies hold that"
+            found.append(f"{title_of(phase)}: compute took up to {percent(worst, 3)} longer than asked: {outcome}")
         for key, asked, granted in phase.hints_refused:
             outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
+            if phase.api == "posix":
+                outcome = "went to nobody: posix takes no hints"
             found.append(f'{title_of(phase)}: HINT NOT GRANTED: "{key}" = "{asked}" {outcome}')
     lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in dict.fromkeys(found)]
     return "\n".join(lines)
+
+
+def notes_of(phases: Sequence[PhaseSummary]) -> str:
+    """What else is worth knowing of phases, each thing once."""
+    notes = dict.fromkeys(f"{title_of(phase)}: {note}" for phase in phases for note in phase.notes)
+    return "\n".join(_wrapped(note, "", " " * 4) for note in notes)
 
 
 def untrusted(run: RunSummary, epoch: EpochSummary) -> bool:
@@ -70,44 +76,48 @@ def title_of(phase: PhaseSummary) -> str:
 def cache_state(resident_share: float) -> str:
     """Cold or warm, and how much of the files was in the page cache."""
     state = "cold" if resident_share < 0.01 else "warm" if resident_share > 0.99 else "partly warm"
-    return f"{state}: {percent(resident_share, 3)} of the bytes in the page cache"
+    return f"{state}, {percent(resident_share, 3)} of the bytes in the page cache"
 
 
 def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
-    """A row for all phases that asked for the same hints and were granted the same."""
-    by_hints: dict[tuple[str, str], list[str]] = {}
-    for phase in phases:
-        if phase.hints_asked or phase.hints_granted:
-            by_hints.setdefault((_pairs(phase.hints_asked), _pairs(phase.hints_granted)), []).append(title_of(phase))
+    """Hints asked, then those granted: a row for all phases with the same."""
+    asked = [(title_of(phase), _pairs(phase.hints_asked)) for phase in phases if phase.hints_asked]
+    granted = [(title_of(phase), _pairs(phase.hints_granted)) for phase in phases if phase.hints_granted]
     return [
-        (f"hints, {', '.join(dict.fromkeys(names))}", f"asked: {asked}; granted: {granted}")
-        for (asked, granted), names in by_hints.items()
+        *(("hints asked", text) for text in _shared(asked)),
+        *(("hints granted", text) for text in _shared(granted)),
     ]
 
 
 def _pairs(hints: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in hints) or "none"
+    return ", ".join(f"{key}={value.strip()}" for key, value in hints)
 
 
 def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
-    rows = [
-        (f"cache, {title_of(phase)}", cache_state(phase.resident_share))
+    """Cold or warm: a row for all loops that found the same."""
+    states = [
+        (title_of(phase), cache_state(phase.resident_share))
         for phase in phases
         if phase.resident_share is not None and phase.epochs
     ]
-    return list(dict.fromkeys(rows))
+    return [("page cache", text) for text in _shared(states)]
+
+
+def _shared(said: Sequence[tuple[str, str]]) -> list[str]:
+    """`prepare d, train: ...` for each thing said, with the names of all of which it is."""
+    names: dict[str, dict[str, None]] = {}
+    for name, text in said:
+        names.setdefault(text, {})[name] = None
+    return [f"{', '.join(those)}: {text}" for text, those in names.items()]
 
 
 def _aligned(rows: Sequence[tuple[str, str]]) -> str:
     indent = max(len(name) for name, _ in rows) + 2
-    return "\n".join(
-        textwrap.fill(
-            value,
-            WIDTH,
-            initial_indent=f"{name:<{indent}}",
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for name, value in rows
+    return "\n".join(_wrapped(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
+
+
+def _wrapped(text: str, first: str, later: str) -> str:
+    """Lines that fit, but for words that cannot: a path is there to be copied."""
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.histogram import Histogram, merged
 from dliosim.report.grid import LINE, grid
-from dliosim.report.header import title_of
+from dliosim.report.header import notes_of, title_of
 from dliosim.report.units import ABSENT, count, number, percent, seconds
 
 #: Of more epochs than this only the first ones and the last are printed; results.json has all.
@@ -39,17 +39,13 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {runs[0].api}" if runs[0].api else ""
     title += "; times are means over ranks"
-    # Beside each other where that fits into 120 columns.
-    rates, times = _shown(_rates(doubtful), epochs), _shown(_TIMES, epochs)
-    beside = [[*rates, *times]] if len(rates) + len(times) < 14 else [rates, times]
     causes = f"{name}: bound by (share of steps in which that made the last rank last), and checks"
     tables = [
-        *(_figures(title, columns, epochs) for columns in beside),
+        _figures(title, [_rates(doubtful), _TIMES], epochs),
         _latencies(f"{name}: latencies", epochs),
-        _figures(causes, _shown(_CHECKS, epochs), epochs),
+        _figures(causes, [_CAUSES, _CHECKS, _DLIO], epochs),
     ]
-    notes = dict.fromkeys(f"{name}: {note}" for phase in runs for note in phase.notes)
-    return "\n\n".join([*(one for one in tables if one), *notes])
+    return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
 
 
 def _rates(doubtful: bool) -> list[_Column]:
@@ -95,7 +91,7 @@ _TIMES = [
     _Column("tool", lambda one: one.tool_seconds.mean, _time),
 ]
 
-_CHECKS = [
+_CAUSES = [
     _Column("storage", _late_for("storage"), _share),
     _Column("compute", _late_for("compute"), _share),
     _Column("tool", _late_for("tool"), _share),
@@ -103,9 +99,15 @@ _CHECKS = [
     _Column("rank most\noften last", lambda one: one.slowest_rank, _rank),
     _Column("in\nsteps", lambda one: one.slowest_rank_share, _share),
     _Column("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),
+]
+
+_CHECKS = [
     _Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
     _Column("read() /\nasked", lambda one: one.amplification, optional=True),
     _Column("device /\nasked", lambda one: one.storage_amplification, optional=True),
+]
+
+_DLIO = [
     _Column("DLIO's\nAU %", lambda one: _scaled(one.dlio_au, 100), optional=True),
     _Column("DLIO's\nsamples/s", lambda one: one.dlio_samples_per_second, optional=True),
 ]
@@ -115,8 +117,10 @@ def _shown(columns: Sequence[_Column], epochs: Sequence[EpochSummary]) -> list[_
     return [one for one in columns if not one.optional or any(map(one.figure, epochs))]
 
 
-def _figures(title: str, columns: Sequence[_Column], epochs: Sequence[EpochSummary]) -> str:
+def _figures(title: str, groups: Sequence[Sequence[_Column]], epochs: Sequence[EpochSummary]) -> str:
     """The first epoch, the later ones, then these ones' mean and standard deviation in per cent of it."""
+    shown = [_shown(group, epochs) for group in groups]
+    columns = [one for group in shown for one in group]
     rows = [(str(epoch.epoch + 1), *(one.show(one.figure(epoch)) for one in columns)) for epoch in epochs]
     rows = _apart(rows)
     later = epochs[1:]
@@ -127,7 +131,7 @@ def _figures(title: str, columns: Sequence[_Column], epochs: Sequence[EpochSumma
             for one, amounts in zip(columns, values, strict=True)
         ]
         rows += [LINE, (_numbers(later), *means), ("+- %", *map(_variation, values))]
-    return grid(title, ["epoch", *(one.heading for one in columns)], rows)
+    return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
 
 
 def _amounts(column: _Column, epochs: Sequence[EpochSummary]) -> list[float]:
@@ -160,7 +164,7 @@ def _latencies(title: str, epochs: Sequence[EpochSummary]) -> str:
         sum((row[1:] for row in rest), first) if first else LINE
         for first, *rest in zip(*(rows for _, rows in tables), strict=True)
     ]
-    return grid(title, headings, beside) if tables else ""
+    return grid(title, headings, beside, [len(_TAILS)] * len(tables)) if tables else ""
 
 
 def latency_cells(latencies: Histogram) -> tuple[str, ...]:

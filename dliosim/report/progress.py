@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TextIO
 
@@ -22,25 +24,42 @@ class Progress:
     Where `stream` is None or no terminal nothing is ever written. Not thread-safe.
     """
 
-    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_started", "_steps", "_stream")
+    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_started", "_steps", "_stream", "_total")
 
     def __init__(self, stream: TextIO | None, silent_ns: int = SILENT_NS, every_ns: int = EVERY_NS) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
         self._silent, self._every = silent_ns, every_ns
         self._label, self._steps, self._started, self._shown = "", 0, 0, False
+        self._total: Callable[[], int] | None = None
         self._due = _NEVER
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be."""
+        self._begin(f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase, steps, None)
+
+    @contextmanager
+    def during(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
+        """A block of bytes rather than steps, and the line that was there before it again after it.
+
+        `total` gives the bytes of this rank, and is asked when the line is written; 0 if nobody knows.
+        """
+        before = self._label, self._steps, self._total, self._started, self._due
+        self._begin(phase, 0, total)
+        try:
+            yield
+        finally:
+            self.end()
+            self._label, self._steps, self._total, self._started, self._due = before
+
+    def _begin(self, label: str, steps: int, total: Callable[[], int] | None) -> None:
         self.end()
         if self._stream is None:
             return
-        self._label = f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase
-        self._steps, self._started = steps, perf_counter_ns()
+        self._label, self._steps, self._total, self._started = label, steps, total, perf_counter_ns()
         self._due = self._started + self._silent
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """`step` steps and `done_bytes` bytes are done at `now_ns` of perf_counter_ns."""
+        """`step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
         if now_ns >= self._due:
             self._show(now_ns, step, done_bytes)
 
@@ -54,10 +73,16 @@ class Progress:
 
     def _show(self, now_ns: int, step: int, done_bytes: int) -> None:
         elapsed = (now_ns - self._started) * 1e-9
-        text = f"{self._label}: {size(done_bytes, 3)}, {size(done_bytes / elapsed, 3)}/s"
+        total = self._total() if self._total is not None else 0
+        parts = []
+        if done_bytes:
+            amount = f"{size(done_bytes, 3)} of {size(total, 3)}" if total else size(done_bytes, 3)
+            parts += [amount, f"{size(done_bytes / elapsed, 3)}/s on rank 0"]
         if self._steps and step:
-            left = elapsed / step * (self._steps - step)
-            text += f", step {step} of {self._steps}, {seconds(left, 2)} left"
+            parts += [f"step {step} of {self._steps}", f"{seconds(elapsed / step * (self._steps - step), 2)} left"]
+        elif total and done_bytes:
+            parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
+        text = f"{self._label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
         if self._stream is not None:
             self._stream.write(f"\r{text[:110]}\x1b[K")
             self._stream.flush()

@@ -176,7 +176,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
-        **({} if phase.verb is None else _verb(phase.verb)),
+        "files": phase.verb and _verb(phase.verb),
     }
 
 
@@ -200,11 +200,9 @@ def _epoch(epoch: EpochSummary) -> dict[str, Any]:
 def _verb(verb: VerbSummary) -> dict[str, Any]:
     found = verb.call_latency.quantiles()
     return {
-        "files": {
-            **{name: getattr(verb, name) for name in _VERB_FIGURES},
-            **{name: asdict(getattr(verb, name)) for name in _VERB_SPREADS},
-            "call_latency_seconds": found and asdict(found),
-        }
+        **{name: getattr(verb, name) for name in _VERB_FIGURES},
+        **{name: asdict(getattr(verb, name)) for name in _VERB_SPREADS},
+        "call_latency_seconds": found and asdict(found),
     }
 
 

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dliosim.measure.figures import ExpectationResult, PhaseSummary, RunSummary
 from dliosim.measure.histogram import merged
 from dliosim.report.grid import grid
-from dliosim.report.header import header, title_of, untrusted, warnings
+from dliosim.report.header import header, notes_of, title_of, untrusted, warnings
 from dliosim.report.loops import latency_cells, loop_tables
 from dliosim.report.units import ABSENT, number, percent, seconds, size
+
+# Longer names are cut in tables; the conditions above them have them whole.
+_LONGEST_NAME = 32
 
 _VERB_TIMES = (
     ("calls", "call_seconds"),
@@ -63,38 +66,44 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
         return ""
     verbs = [phase.verb for phase in phases if phase.verb is not None]
     times = [(heading, name) for heading, name in _VERB_TIMES if any(getattr(verb, name).max for verb in verbs)]
-    headings = ["", "runs", "time", "files", "bytes", "GB/s", "GiB/s", *(one[0] for one in times), "cached"]
+    headings = ["", "runs", "time", "files", "bytes", "GB/s", "GiB/s", "cached", *(one[0] for one in times)]
     rows = [_file_row(group, [one[1] for one in times]) for group in groups]
-    text = grid(
-        "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks", headings, rows
-    )
+    title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
+    text = grid(title, headings, rows, [group for group in (7, len(times)) if group])
     tails = [
-        (title_of(group[0]), *latency_cells(calls))
+        (_brief(title_of(group[0])), *latency_cells(calls))
         for group in groups
         if (calls := merged(phase.verb.call_latency for phase in group if phase.verb)).count
     ]
     latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
-    notes = dict.fromkeys(f"{title_of(phase)}: {note}" for group in groups for phase in group for note in phase.notes)
-    return "\n\n".join(filter(None, [text, latencies, "\n".join(notes)]))
+    notes = notes_of([phase for group in groups for phase in group])
+    return "\n\n".join(filter(None, [text, latencies, notes]))
 
 
 def _file_row(group: Sequence[PhaseSummary], times: Sequence[str]) -> list[str]:
     verbs = [phase.verb for phase in group if phase.verb is not None]
-    row = [title_of(group[0]), str(len(group)), seconds(statistics.fmean(phase.seconds for phase in group))]
+    name = _brief(title_of(group[0]))
+    row = [name, str(len(group)), seconds(statistics.fmean(phase.seconds for phase in group))]
+    shares = [phase.resident_share for phase in group if phase.resident_share is not None]
+    cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
     if group[0].kind == "drop caches":
-        row += [""] * (4 + len(times))
-    else:
-        wall = sum(verb.seconds for verb in verbs)
-        rate = sum(verb.bytes for verb in verbs) / wall if wall > 0 else None
-        row += [
-            number(statistics.fmean(verb.files for verb in verbs), 1),
-            size(statistics.fmean(verb.bytes for verb in verbs)),
-            number(rate if rate is None else rate / 1e9),
-            number(rate if rate is None else rate / 2**30),
-            *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
-        ]
-    cached = [phase.resident_share for phase in group if phase.resident_share is not None]
-    return [*row, percent(statistics.fmean(cached), 3) if cached else ABSENT]
+        return [*row, *[""] * 4, cached, *[""] * len(times)]
+    wall = sum(verb.seconds for verb in verbs)
+    rate = sum(verb.bytes for verb in verbs) / wall if wall > 0 else None
+    return [
+        *row,
+        number(statistics.fmean(verb.files for verb in verbs), 1),
+        size(statistics.fmean(verb.bytes for verb in verbs)),
+        number(rate if rate is None else rate / 1e9),
+        number(rate if rate is None else rate / 2**30),
+        cached,
+        *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
+    ]
+
+
+def _brief(name: str) -> str:
+    """A name that leaves room for figures: its beginning and its end."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 15]}...{name[-12:]}"
 
 
 def _closing(run: RunSummary) -> str:

@@ -24,7 +24,7 @@ def test_a_long_phase_shows_epoch_step_rate_and_time_left_and_takes_the_line_awa
     progress.start("train", 2, 5, 100)
     progress.tick(perf_counter_ns() + 4_000_000_000, 40, 8_000_000_000)
     line = terminal.getvalue()
-    assert line == "\rtrain, epoch 2 of 5: 8.00 GB, 2.00 GB/s, step 40 of 100, 6.0 s left\x1b[K"
+    assert line == "\rtrain, epoch 2 of 5: 8.00 GB, 2.00 GB/s on rank 0, step 40 of 100, 6.0 s left\x1b[K"
     progress.end()
     assert terminal.getvalue() == line + "\r\x1b[K"
 
@@ -39,12 +39,53 @@ def test_the_line_is_written_at_most_twice_a_second():
     assert terminal.getvalue().count("\r") == 2
 
 
-def test_without_a_number_of_steps_bytes_and_rate_show():
+def test_a_block_of_bytes_shows_how_many_there_are_and_the_time_left():
     terminal = Terminal()
     progress = Progress(terminal)
-    progress.start("prepare universe", 1, 1, 0)
-    progress.tick(perf_counter_ns() + 2_500_000_000, 7, 5_000_000)
-    assert terminal.getvalue() == "\rprepare universe: 5.00 MB, 2.00 MB/s\x1b[K"
+    with progress.during("prepare universe", lambda: 20_000_000):
+        progress.tick(perf_counter_ns() + 2_500_000_000, 0, 5_000_000)
+    line = "\rprepare universe: 5.00 MB of 20.0 MB, 2.00 MB/s on rank 0, 7.5 s left\x1b[K"
+    assert terminal.getvalue() == line + "\r\x1b[K"
+
+
+def test_a_block_of_unknown_length_shows_for_how_long_it_has_lasted():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    with progress.during("drop caches", lambda: 0):
+        progress.tick(perf_counter_ns() + 3_000_000_000, 0, 0)
+    assert terminal.getvalue().startswith("\rdrop caches: 3.0 s so far\x1b[K")
+
+
+def test_the_total_is_not_worked_out_unless_it_shows():
+    def total():
+        raise AssertionError("nobody asked")
+
+    progress = Progress(Terminal())
+    with progress.during("save model", total):
+        progress.tick(perf_counter_ns(), 0, 10)
+
+
+def test_after_a_checkpoint_within_an_epoch_the_epoch_goes_on():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("train", 2, 5, 100)
+    with progress.during("save model", lambda: 0):
+        pass
+    progress.tick(perf_counter_ns() + 4_000_000_000, 40, 8_000_000_000)
+    assert terminal.getvalue().startswith("\rtrain, epoch 2 of 5: 8.00 GB")
+
+
+def test_a_block_that_fails_takes_its_line_away():
+    terminal = Terminal()
+    progress = Progress(terminal, silent_ns=0)
+    try:
+        with progress.during("save model", lambda: 10):
+            progress.tick(perf_counter_ns(), 0, 5)
+            raise OSError
+    except OSError:
+        assert terminal.getvalue().endswith("\r\x1b[K")
+    progress.tick(perf_counter_ns(), 0, 5)
+    assert terminal.getvalue().count("save model") == 1
 
 
 def test_where_there_is_no_terminal_nothing_is_written():

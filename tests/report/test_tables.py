@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.figures import ExpectationResult, PhaseSummary
+from dliosim.measure.figures import BoundBy, ExpectationResult, PhaseSummary
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.report.header import cache_state
 from dliosim.report.tables import expectation_line, run_report
-from tests.report.sample import epoch, run, spread
+from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).parent / "run.txt"
 
@@ -22,6 +22,10 @@ def test_a_run_prints_the_golden_text():
     assert run_report(run()) == GOLDEN.read_text()
 
 
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
 def test_nothing_is_wider_than_a_terminal_of_120_columns():
     crowded = epoch(
         0,
@@ -29,10 +33,59 @@ def test_nothing_is_wider_than_a_terminal_of_120_columns():
         view_seconds=spread(0.1),
         checkpoint_seconds=spread(0.1),
         arrival_wait_seconds=spread(0.1),
+        request_latency=Histogram([10_500_000, 123_456_789]),
     )
     text = report_of(crowded, replace(crowded, epoch=1), replace(crowded, epoch=2))
-    assert max(map(len, text.splitlines())) <= 120
-    assert max(map(len, run_report(run()).splitlines())) <= 120
+    assert widest(text) <= 120
+    assert widest(run_report(run())) <= 120
+
+
+def huge(index):
+    """An epoch of 1024 ranks whose every figure is long, and none is left out."""
+    long = spread(98_765.4321)
+    return epoch(
+        index,
+        ranks=1024,
+        samples=9_876_543_210_123,
+        bytes=9_876_543_210_123_456,
+        seconds=123_456.7,
+        loop_seconds=0.123,
+        null_seconds=0.1,
+        utilization=0.98765,
+        **{f"{name}_seconds": long for name in ("data_wait", "io_busy", "open", "view", "compute", "sync_wait")},
+        **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "tool")},
+        **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
+        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.62965),
+        slowest_rank=1023,
+        oversleep_share=0.12345,
+        amplification=1234.5,
+        storage_amplification=1234.5,
+        dlio_au=0.98765,
+        dlio_samples_per_second=9_876_543_210.0,
+    )
+
+
+def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
+    name = "a_loop_over_the_whole_universe_of_a_cosmology_simulation_at_full_resolution"
+    times = {f"{part}_seconds": spread(98_765.4) for part in ("call", "content", "send", "open", "view", "file_sync")}
+    written = verb(98_765.4, bytes=10**18, files=10**9, rename_seconds=spread(98_765.4), **times)
+    hints = tuple((f"a_rather_long_hint_{number}", "with a value") for number in range(20))
+    phases = (
+        PhaseSummary(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),
+        PhaseSummary(name, "restore", 98_765.4, verb=written, resident_share=0.123, notes=("passed over " * 20,)),
+        PhaseSummary(name, "train", 98_765.4, epochs=tuple(map(huge, range(20))), hints_asked=hints, api="posix"),
+        PhaseSummary(name, "infer", 98_765.4, epochs=(huge(0), huge(1)), resident_share=0.5),
+    )
+    crowded = replace(run().environment, ranks_per_node=1024, cores_per_node=2)
+    assert widest(run_report(run(phases=phases, ranks=1024, environment=crowded))) <= 120
+
+
+def test_latencies_of_requests_have_a_table_of_their_own_where_the_others_leave_no_room():
+    text = report_of(epoch(0, request_latency=Histogram([10_500_000, 123_456_789])))
+    block = text[text.index("train: latencies") :]
+    block = block[: block.index("train: bound by")]
+    assert block.count("epoch ") == 2
+    assert "123.5 ms" in block
 
 
 def test_utilization_is_marked_and_warned_about_with_more_ranks_than_cores():
@@ -93,7 +146,7 @@ def test_a_run_without_loops_has_no_hashes():
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.0, "cold: 0 %"), (0.5, "partly warm: 50.0 %"), (1.0, "warm: 100 %"), (0.011, "partly")]
+    ("share", "text"), [(0.0, "cold, 0 %"), (0.5, "partly warm, 50.0 %"), (1.0, "warm, 100 %"), (0.011, "partly")]
 )
 def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
     assert cache_state(share).startswith(text)
