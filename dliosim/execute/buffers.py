@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -29,6 +30,15 @@ def allocate(size: int) -> memoryview:
         raise ExecutionError(f"cannot allocate a buffer of {size} bytes: {error}", "R402") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Cut(Generic[T]):
+    """The buffer of a step in pieces: one object and its bytes for each call, in order, and all bytes."""
+
+    pieces: list[T]
+    lengths: list[int]
+    total: int
+
+
 class Pieces(Generic[T]):
     """Cuts a step's buffer into one object a call, and keeps them for the steps that ask for the same pieces.
 
@@ -38,10 +48,10 @@ class Pieces(Generic[T]):
     def __init__(self, make: Callable[[memoryview, int], T]) -> None:
         """`make` turns a piece of `length` bytes into what the backend passes to its call."""
         self._make = make
-        self._kept: dict[tuple[int, bytes, int], tuple[memoryview, list[T]]] = {}
+        self._kept: dict[tuple[int, bytes, int], tuple[memoryview, Cut[T]]] = {}
 
-    def of(self, calls: Calls, into: memoryview) -> list[T]:
-        """One object for each call, in order."""
+    def of(self, calls: Calls, into: memoryview) -> Cut[T]:
+        """The pieces of the calls."""
         length = calls.length
         if len(length) < 2 or length[0] != length[-1] or (length != length[0]).any():
             return self._cut(calls, into)
@@ -54,16 +64,22 @@ class Pieces(Generic[T]):
             kept = self._kept[layout] = into, self._cut(calls, into)
         return kept[1]
 
-    def _cut(self, calls: Calls, into: memoryview) -> list[T]:
-        make = self._make
-        return [
-            make(into[start : start + length], length)
-            for start, length in zip(calls.start.tolist(), calls.length.tolist(), strict=True)
-        ]
+    def _cut(self, calls: Calls, into: memoryview) -> Cut[T]:
+        make, lengths = self._make, calls.length.tolist()
+        starts = calls.start.tolist()
+        pieces = [make(into[start : start + length], length) for start, length in zip(starts, lengths, strict=True)]
+        return Cut(pieces, lengths, sum(lengths))
 
     def forget(self) -> None:
         """Let go of every buffer."""
         self._kept.clear()
+
+
+def only_file(calls: Calls) -> int | None:
+    """The file that all calls read, or None where there are several; at least one call."""
+    files = calls.file
+    first = int(files[0])
+    return first if len(files) == 1 or bool((files == first).all()) else None
 
 
 def sample_heads(calls: Calls, merged: bool) -> list[bool]:

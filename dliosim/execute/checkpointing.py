@@ -18,7 +18,6 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.content import fill
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_memory, require_space
-from dliosim.execute.steps import take_calls
 from dliosim.execute.world import World
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
@@ -258,5 +257,6 @@ def account(meter: Meter, record: VerbRecord) -> None:
     record.open_ns += meter.open_ns + meter.close_ns
     record.view_ns += meter.view_ns
     record.file_sync_ns += meter.sync_ns
-    record.call_ns += sum(meter.call_ns)
-    take_calls([meter], record.call_latency)
+    latencies = meter.take_latencies()
+    record.call_ns += int(latencies.sum())
+    record.call_latency.add(latencies)

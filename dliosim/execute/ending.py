@@ -21,6 +21,9 @@ INTERRUPTED = 130
 #: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
 _PATIENCE = 10.0
 
+#: Seconds that a launcher needs to forward a message.
+_FORWARDED = 0.2
+
 #: Seconds after which a process whose MPI_Abort does not return ends itself.
 _LAST_RESORT = 5.0
 
@@ -56,6 +59,7 @@ def end_job(comm: MPI.Intracomm, job: str, text: str, status: int = 1) -> NoRetu
     if _is_first(job):
         sys.stderr.write(text.rstrip("\n") + "\n")
         sys.stderr.flush()
+        sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:
         sleep(_PATIENCE)
     abort(comm, status)

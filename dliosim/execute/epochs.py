@@ -43,15 +43,24 @@ class EpochWork:
 
 
 def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
-    """Plan the first `steps` steps of an epoch (from 0); local, but for collective rounds: see `most_rounds`."""
+    """Plan `steps` steps from the beginning of an epoch (from 0) on; local.
+
+    More steps than an epoch has (open-loop requests) go on with the next ones without a break, in which requests would
+    pile up.
+    """
     world, workload = session.world, session.workload
-    extents = plan_epoch(loop, dataset, session.prefixes[dataset.name], workload.job, world.rank, epoch)
-    if steps < extents.steps:
-        extents = _first_steps(extents, steps)
+    prefix = session.prefixes[dataset.name]
+    passes = [plan_epoch(loop, dataset, prefix, workload.job, world.rank, epoch)]
+    while sum(each.steps for each in passes) < steps:
+        passes.append(plan_epoch(loop, dataset, prefix, workload.job, world.rank, epoch + len(passes)))
+    extents = _first_steps(_one_after_the_other(passes), steps)
     stored = extents if kept.is_empty else rows_of(extents, ~kept.holds(extents.sample))
     access = loop.access
-    planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
     collective = access.api == "mpi-collective"
+    if collective:
+        # A view must go forward in the file. With the batch in the same order in memory nothing needs to be put right.
+        stored = _in_file_order(stored)
+    planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
     dealt = rounds(planned, access.transfer) if collective and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
@@ -75,7 +84,37 @@ def rows_of(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
     )
 
 
+def _in_file_order(extents: Extents) -> Extents:
+    """The rows of each step in the order in which they lie in the one file that there is."""
+    step = np.repeat(np.arange(extents.steps), np.diff(extents.step_start))
+    order = np.lexsort((extents.offset, step))
+    return Extents(
+        extents.sample[order],
+        extents.file[order],
+        extents.offset[order],
+        extents.length[order],
+        extents.step_start,
+    )
+
+
+def _one_after_the_other(passes: Sequence[Extents]) -> Extents:
+    """The steps of several epochs as those of one."""
+    if len(passes) == 1:
+        return passes[0]
+    rows = np.cumsum([0, *(len(each.sample) for each in passes)])
+    starts = [each.step_start[:-1] + first for each, first in zip(passes, rows[:-1], strict=True)]
+    return Extents(
+        np.concatenate([each.sample for each in passes]),
+        np.concatenate([each.file for each in passes]),
+        np.concatenate([each.offset for each in passes]),
+        np.concatenate([each.length for each in passes]),
+        np.concatenate([*starts, rows[-1:]]),
+    )
+
+
 def _first_steps(extents: Extents, steps: int) -> Extents:
+    if steps == extents.steps:
+        return extents
     last = int(extents.step_start[steps])
     return Extents(
         extents.sample[:last],
@@ -122,6 +161,10 @@ class EpochSource:
         if not self._null:
             self._keys = sample_keys(dataset, work.stored.sample)
             self._first, self._last = edge_words(self._keys, work.stored.length)
+
+    def start(self) -> None:
+        """Begin to read ahead."""
+        self._batches.start()
 
     def wait(self, step: int) -> int:
         """The bytes of the step's samples, once all of them are in memory."""

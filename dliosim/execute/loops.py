@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 import numpy as np
+from mpi4py import MPI
 
-from dliosim.errors import DliosimError, PlanError
+from dliosim.errors import DliosimError, ExecutionError, PlanError
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
 from dliosim.execute.caches import process_io
@@ -31,6 +32,7 @@ from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import file_sizes
+from dliosim.plan.streams import key
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class _Running:
     files: Files
     syncer: Syncer
     kept: KeptSamples
-    begun: int
+    deadline: int | None = None
     batches: Batches | None = None
     buffer_size: int = 0
     saves: list[VerbRecord] = field(default_factory=list)
@@ -99,9 +101,9 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
     directory = check_prepared(session, dataset)
-    if loop.seconds is not None and loop.sync.kind == "off" and access.api == "mpi-collective":
-        text = f"`for` in `{loop.name}` with `sync off` and a collective api: nothing lets ranks agree on the last step"
-        raise _everywhere(PlanError(f"{text}; say `sync barrier`, or `steps N`"))
+    if access.readers and access.api != "posix" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
+        raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
     prefix = session.prefixes[dataset.name]
 
     def size(file: int) -> int:
@@ -111,7 +113,7 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
     memory = session.workload.job.ranks_per_node
     world.together(lambda: require_memory(loop.sync.size, memory, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
-    running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory), perf_counter_ns())
+    running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory))
     found = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(found, "sum")
     running.resident = float(found[0] / found[1]) if found[1] else None
@@ -136,21 +138,18 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     if each == 0:
         text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
         raise _everywhere(PlanError(text, "E201"))
-    left = loop.arrivals.requests if loop.arrivals is not None else loop.epochs * each
-    deadline = None if loop.seconds is None else perf_counter_ns() + round(loop.seconds * 1e9)
-    epoch = 0
-    while left:
-        steps = min(each, left)
-        left -= steps
-        final = left == 0
-        stop = _epoch(session, running, epoch, steps, deadline, final)
+    epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
+    running.deadline = None
+    # An evaluation goes on where its last run ended: other orders, other draws.
+    first = len(running.records)
+    for epoch in range(first, first + epochs):
+        stop = _epoch(session, running, epoch, steps)
         yield epoch, stop
         if stop:
             return
-        epoch += 1
 
 
-def _epoch(session: Session, running: _Running, epoch: int, steps: int, deadline: int | None, final: bool) -> bool:
+def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
     """Plan, agree, run and sum up one epoch; returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
@@ -172,18 +171,16 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int, deadline
     source = EpochSource(session, running.dataset, batches, work, running.kept)
     record = EpochRecord(running.salt, epoch, batch=loop.batch)
     before = _Counts.of(batches)
-    course = _course(session, running, work, deadline)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, epoch + 1, loop.epochs, work.steps)
-    io_before = process_io()  # reading ahead begins now
-    begin_error = _begin(batches, work)
-    if loop.sync.kind != "off" or begin_error is not None:
-        world.agree(begin_error)
-    else:
-        world.barrier()
-    stop = run_steps(course, source, lengths, record, session.progress)
-    # A rank that failed after the last sync waits here, and what follows may be collective.
-    world.agree(None)
+    # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
+    world.together(lambda: batches.begin(work.calls, work.rounds, work.most))
+    io_before = process_io()
+    if running.deadline is None and loop.seconds is not None:
+        running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
+    stop = run_steps(_course(session, running, work), source, lengths, record, session.progress)
+    # A rank that failed after the last sync is heard of here, and what follows may be collective.
+    stop = running.syncer.end_epoch(stop)
     batches.end()
     io_after = process_io()
     session.progress.end()
@@ -191,16 +188,19 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int, deadline
     if io_before is not None and io_after is not None:
         record.rchar = io_after.called_read - io_before.called_read
         record.read_bytes = io_after.storage_read - io_before.storage_read
-    record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, running.salt)
-    record.extent_hash = extent_hash(work.stored, 0, record.steps, running.salt)
+    content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
+    record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)
+    if not session.options.null:
+        record.extent_hash = extent_hash(work.stored, 0, record.steps, place)
     if running.kept.has_room or (epoch == 0 and loop.access.memory):
         running.kept.seal()
     for cadence in loop.checkpoints:
         if cadence.unit == "epochs" and (epoch + 1) % cadence.every == 0:
             saving = perf_counter_ns()
             _save(session, running, cadence)
-            record.checkpoint_ns += perf_counter_ns() - saving
-            record.wall_ns += perf_counter_ns() - saving
+            saved = perf_counter_ns() - saving
+            record.checkpoint_ns += saved
+            record.wall_ns += saved
     running.records.append(record)
     summary = summarise(record, world)
     if summary is not None:
@@ -223,36 +223,29 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
         return batches
     if batches is not None:
         batches.close()
+        batches = running.batches = None  # and with it the buffers, before larger ones are asked for
     # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
     size = needed if running.dataset.fixed_size is not None else needed + needed // 8
+    size, world = 0 if session.options.null else size, session.world
+    asked, ranks = size * slot_count(access) + kept, session.workload.job.ranks_per_node
+    # All ranks look before any takes, or the last would find what the first have left.
+    world.together(lambda: require_memory(asked, ranks, "read buffers"))
 
     def make() -> Batches:
-        if session.options.null:
-            slots = [allocate(0)] * slot_count(access)
-        else:
-            require_memory(size * slot_count(access) + kept, session.workload.job.ranks_per_node, "read buffers")
-            slots = [allocate(size) for _ in range(slot_count(access))]
+        slots = [allocate(size) for _ in range(slot_count(access))]
         return make_batches(access, open_readers(access, running.files, session.options.null), slots)
 
-    running.batches, running.buffer_size = session.world.together(make), size
+    running.batches, running.buffer_size = world.together(make), max(size, needed)
     return running.batches
 
 
-def _begin(batches: Batches, work: EpochWork) -> DliosimError | None:
-    """Open what is opened together and let reads ahead begin; a failure is for all to hear of."""
-    try:
-        batches.begin(work.calls, work.rounds, work.most)
-    except DliosimError as error:
-        return error
-    return None
-
-
-def _course(session: Session, running: _Running, work: EpochWork, deadline: int | None) -> Course:
+def _course(session: Session, running: _Running, work: EpochWork) -> Course:
     loop = running.loop
     by_steps = [cadence for cadence in loop.checkpoints if cadence.unit == "steps"]
     saves = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
 
     def save_after(step: int) -> None:
+        running.syncer.meet_to_save()
         for cadence in by_steps:
             if (step + 1) % cadence.every == 0:
                 _save(session, running, cadence)
@@ -266,7 +259,7 @@ def _course(session: Session, running: _Running, work: EpochWork, deadline: int 
         running.syncer,
         frozenset(saves),
         save_after,
-        deadline,
+        running.deadline,
         not session.world.polite,
     )
 

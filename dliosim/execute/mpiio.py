@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from itertools import pairwise
-from operator import length_hint, sub
+from operator import length_hint
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Pieces, sample_heads
+from dliosim.execute.buffers import Cut, Pieces, sample_heads
 from dliosim.execute.faults import NO_ROOM, truncated
 from dliosim.execute.opening import first_alone, refuse_link
 from dliosim.measure.meter import Meter
@@ -65,14 +65,14 @@ class IndependentReader:
         if not len(calls.file):
             return 0
         files = calls.file.tolist()
-        specs = self._pieces.of(calls, into)
+        cut = self._pieces.of(calls, into)
         if self._lifetime == "each sample":
-            return self._read_opening(calls, files, specs)
+            return self._read_opening(calls, files, cut)
         table = self._table
         if not self._shared:
             for file in [file for file in dict.fromkeys(files) if file not in table]:
                 table[file] = self._open(file)
-        return self._read_rows(files, calls.offset.tolist(), specs)
+        return self._read_rows(files, calls.offset.tolist(), cut.pieces, cut.total)
 
     def end_epoch(self) -> None:
         """Close what `open each epoch` closes. Collective over `comm` where the file is shared."""
@@ -91,8 +91,8 @@ class IndependentReader:
             self._comm.Free()
         self._closed = True
 
-    def _read_rows(self, files: list[int], offsets: list[int], specs: list[_Spec]) -> int:
-        """Read rows whose files are open."""
+    def _read_rows(self, files: list[int], offsets: list[int], specs: list[_Spec], asked: int) -> int:
+        """Read rows whose files are open, `asked` bytes in all."""
         count = len(files)
         self._statuses.extend(MPI.Status() for _ in range(count - len(self._statuses)))
         statuses = self._statuses[:count]
@@ -110,17 +110,17 @@ class IndependentReader:
             where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
             raise _failed("MPI_File_read_at", self._path(files[row]), error, where) from error
         moved = sum(map(MPI.Status.Get_count, statuses))
-        if moved != sum([length for _, length, _ in specs]):
+        if moved != asked:
             got = [status.Get_count() for status in statuses]
             row = next(row for row in range(count) if got[row] != specs[row][1])
             raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
         meter = self.meter
-        meter.call_ns.extend(list(map(sub, stamps, [began, *stamps])))
+        meter.stamps.extend([-began, *stamps])
         meter.calls += count
         meter.moved += moved
         return moved
 
-    def _read_opening(self, calls: Calls, files: list[int], specs: list[_Spec]) -> int:
+    def _read_opening(self, calls: Calls, files: list[int], cut: Cut[_Spec]) -> int:
         """Open, read and close; the calls of one sample share the handle."""
         offsets = calls.offset.tolist()
         heads = [row for row, head in enumerate(sample_heads(calls, self._merged)) if head]
@@ -128,7 +128,7 @@ class IndependentReader:
         for first, last in pairwise([*heads, len(files)]):
             self._table[files[first]] = self._open(files[first])
             rows = slice(first, last)
-            moved += self._read_rows(files[rows], offsets[rows], specs[rows])
+            moved += self._read_rows(files[rows], offsets[rows], cut.pieces[rows], sum(cut.lengths[rows]))
             self._close_table()
         return moved
 
@@ -154,10 +154,11 @@ class IndependentReader:
 class CollectiveReader:
     """Reads the calls of a step (or of one round of it) by one view and one MPI_File_read_at_all.
 
-    There is one file, number 0. The view has the calls in the order of the file, as MPI wants it, and a memory type
-    puts their bytes where the calls want them. Bytes that a step asks for twice (`last batch pad` wraps round) are read
-    once and copied: ROMIO 4.1.3 ends the job over views that overlap. A rank without calls takes part with none. Every
-    method but `granted` is collective over `comm`, which nobody may use on another thread.
+    There is one file, number 0. The view has the calls in the order of the file, as MPI wants it. Where the buffer has
+    them in that order, too, they come as one piece of memory; else a memory type puts them where they belong. Bytes
+    that a step asks for twice (`last batch pad` wraps round) are read once and copied: ROMIO 4.1.3 ends the job over
+    views that overlap. A rank without calls takes part with none. Every method but `granted` is collective over `comm`,
+    which nobody may use on another thread.
     """
 
     def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
@@ -191,13 +192,13 @@ class CollectiveReader:
                     offset, length, start, copies = _without_repeats(offset, length, start)
                     moved = int(length.sum())
                 file_type = self._file_type.of(offset - offset[0], length)
-                memory_type = self._memory_type.of(start, length)
+                memory = self._memory(into, start, length, moved)
                 handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
             else:
-                memory_type = MPI.BYTE
+                memory = into, 0, MPI.BYTE
                 handle.Set_view(0, MPI.BYTE, MPI.BYTE)
             viewed = perf_counter_ns()
-            handle.Read_at_all(0, (into, min(count, 1), memory_type), self._status)
+            handle.Read_at_all(0, memory, self._status)
             ended = perf_counter_ns()
         except MPI.Exception as error:
             raise _failed("MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes") from error
@@ -211,6 +212,12 @@ class CollectiveReader:
         for source, target, size in copies:
             into[target : target + size] = into[source : source + size]
         return asked
+
+    def _memory(self, into: memoryview, start: NDArray[np.int64], length: NDArray[np.int64], total: int) -> _Spec:
+        """Where the bytes of a view go, whose pieces belong at `start`."""
+        if (start[1:] == start[:-1] + length[:-1]).all():
+            return into[int(start[0]) :], total, MPI.BYTE
+        return into, 1, self._memory_type.of(start, length)
 
     def end_epoch(self) -> None:
         """Close what `open each epoch` closes."""

@@ -7,14 +7,14 @@ import os
 import resource
 from collections.abc import Callable, Iterable
 from itertools import repeat
-from operator import sub
+from operator import length_hint
 from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Pieces, allocate, sample_heads
+from dliosim.execute.buffers import Pieces, allocate, only_file, sample_heads
 from dliosim.execute.faults import failed, truncated
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
@@ -61,27 +61,32 @@ class PosixReader:
             return 0
         if self._lifetime == "each sample":
             return self._read_opening(calls, into)
-        files, offsets, lengths = calls.file.tolist(), calls.offset.tolist(), calls.length.tolist()
-        descriptors = self._descriptors(files)
-        buffers = self._pieces.of(calls, into)
-        moved: int = sum(lengths)
-        now = perf_counter_ns
-        stamps = [now()]
-        stamp = stamps.append
-        results = zip(map(os.preadv, descriptors, buffers, offsets), lengths, strict=True)
+        descriptors = self._descriptors(calls)
+        cut = self._pieces.of(calls, into)
+        buffers, moved, now = cut.pieces, cut.total, perf_counter_ns
+        # Taken from just before each call is made, so that what is left of it tells which call failed.
+        offsets = iter(calls.offset.tolist())
+
+        def rest(got: int) -> bool:
+            nonlocal moved
+            row = len(buffers) - length_hint(offsets) - 1
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            moved -= cut.lengths[row] - self._rest(self._table[file], file, buffers[row][0], offset, got)
+            return True
+
+        results = zip(map(os.preadv, descriptors, buffers, offsets), cut.lengths)  # noqa: B905
+        began = now()
         try:
-            for got, length in results:
-                if got != length:
-                    row = len(stamps) - 1
-                    descriptor = self._table[files[row]]
-                    moved -= length - self._rest(descriptor, files[row], buffers[row][0], offsets[row], got)
-                stamp(now())
+            stamps = [now() for got, length in results if got == length or rest(got)]
         except ExecutionError:
             raise
         except OSError as error:
-            row = len(stamps) - 1
-            raise self._failed_read(files[row], offsets[row], lengths[row], error) from error
-        self._record(list(map(sub, stamps[1:], stamps)), moved)
+            row = len(buffers) - length_hint(offsets) - 1
+            raise self._failed_read(int(calls.file[row]), int(calls.offset[row]), cut.lengths[row], error) from error
+        meter = self.meter
+        meter.stamps.extend([-began, *stamps])
+        meter.calls += len(stamps)
+        meter.moved += moved
         return moved
 
     def end_epoch(self) -> None:
@@ -98,18 +103,17 @@ class PosixReader:
         self._close_table()
         self._pieces.forget()
 
-    def _record(self, latencies: list[int], moved: int) -> None:
-        meter = self.meter
-        meter.call_ns.extend(latencies)
-        meter.calls += len(latencies)
-        meter.moved += moved
-
-    def _descriptors(self, files: list[int]) -> Iterable[int]:
+    def _descriptors(self, calls: Calls) -> Iterable[int]:
         table = self._table
-        for file in [file for file in dict.fromkeys(files) if file not in table]:
-            table[file] = self._open(file)
-        if files.count(files[0]) == len(files):
-            return repeat(table[files[0]], len(files))
+        file = only_file(calls)
+        if file is not None:
+            if file not in table:
+                table[file] = self._open(file)
+            return repeat(table[file])
+        files = calls.file.tolist()
+        for file in dict.fromkeys(files):
+            if file not in table:
+                table[file] = self._open(file)
         return [table[file] for file in files]
 
     def _open(self, file: int) -> int:
@@ -130,15 +134,17 @@ class PosixReader:
 
     def _read_opening(self, calls: Calls, into: memoryview) -> int:
         """Open, read and close; the calls of one sample share the descriptor."""
-        files, offsets, lengths = calls.file.tolist(), calls.offset.tolist(), calls.length.tolist()
-        buffers = self._pieces.of(calls, into)
+        files, offsets = calls.file.tolist(), calls.offset.tolist()
+        cut = self._pieces.of(calls, into)
         heads = [*sample_heads(calls, self._merged), True]
         now, preadv = perf_counter_ns, os.preadv
         meter = self.meter
         latencies: list[int] = []
         moved, descriptor = 0, -1
         try:
-            for row, (file, offset, length, buffer) in enumerate(zip(files, offsets, lengths, buffers, strict=True)):
+            for row, (file, offset, length, buffer) in enumerate(
+                zip(files, offsets, cut.lengths, cut.pieces, strict=True)
+            ):
                 if heads[row]:
                     descriptor = self._open(file)
                 before = now()
@@ -158,7 +164,9 @@ class PosixReader:
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
-        self._record(latencies, moved)
+        meter.call_ns.extend(latencies)
+        meter.calls += len(latencies)
+        meter.moved += moved
         return moved
 
     def _rest(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:

@@ -30,11 +30,15 @@ class Batches(Protocol):
     clock: BusyClock
 
     def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
-        """Begin an epoch with the calls of its steps.
+        """Begin an epoch with the calls of its steps: open what all ranks open together.
 
         For mpi-collective, `rounds` deals the calls of each step over rounds, and `most` has for each step the rounds
         of the rank that needs most; without them there is one round a step, on a rank without calls too.
         """
+        ...
+
+    def start(self) -> None:
+        """Begin to read, once the clock runs: nothing of an epoch may be read before it."""
         ...
 
     def wait(self, step: int) -> tuple[memoryview, int]:
@@ -84,6 +88,9 @@ class InlineBatches:
         self._epoch = _Epoch(calls, rounds, most)
         self._reader.begin_epoch()
 
+    def start(self) -> None:
+        """Nothing: a batch is read when it is waited for."""
+
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step."""
         return self._slot, _read(self._epoch.parts(step), self._slot, self.clock, self._reader)
@@ -105,10 +112,10 @@ class InlineBatches:
 class ReadAhead:
     """Keeps as many batches ahead as there are slots besides the one in use.
 
-    The main thread submits the reads of steps 0 to N - 1 when an epoch begins, and that of step s + N when it has the
-    batch of step s: one order on every rank, also if a read fails. With `by_sample` the calls of a step are shared
-    among the readers, else a reader takes a whole batch. With `collective` there is one reader, and opening, closing
-    and `run` happen on its thread, in the order in which they were asked for.
+    The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and that of step s + N when it
+    has the batch of step s: one order on every rank, also if a read fails. With `by_sample` the calls of a step are
+    shared among the readers, else a reader takes a whole batch. With `collective` there is one reader, and opening,
+    closing and `run` happen on its thread, in the order in which they were asked for.
     """
 
     def __init__(
@@ -134,7 +141,10 @@ class ReadAhead:
         """See `Batches.begin`."""
         self._epoch = _Epoch(calls, rounds, most)
         self._each(lambda reader: reader.begin_epoch())
-        for step in range(min(self._ahead, calls.steps)):
+
+    def start(self) -> None:
+        """See `Batches.start`."""
+        for step in range(min(self._ahead, self._epoch.steps)):
             self._submit(step)
 
     def wait(self, step: int) -> tuple[memoryview, int]:

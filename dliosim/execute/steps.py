@@ -19,14 +19,18 @@ from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS = range(len(CAUSES))
 
-#: Latencies are put into histograms this many at a time, because numpy costs microseconds a call.
-_FLUSH = 4096
+#: Latencies are put into histograms this many at a time, because numpy costs microseconds a call and lists much memory.
+_FLUSH = 16384
 
 
 class Source(Protocol):
-    """Where the batches of an epoch come from, in the order of steps; see `reading.Batches`."""
+    """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`."""
 
     meters: Sequence[Meter]
+
+    def start(self) -> None:
+        """Begin to read ahead, if anything is."""
+        ...
 
     def wait(self, step: int) -> int:
         """Wait for the batch of a step and give the bytes that its calls returned (kept ones included)."""
@@ -42,8 +46,8 @@ class Course:
     """What the steps of an epoch do besides reading. Times in ns, one entry a step.
 
     `arrival` holds when each request arrives, counted from the first step's start, or is empty. `save` runs the
-    blocking checkpoints due after a step, if any are, and says whether any was: `saves` holds those steps. `deadline`
-    is the perf_counter_ns at which the loop stops at its next boundary.
+    blocking checkpoints due after a step of `saves`. `deadline` is the perf_counter_ns at which the loop stops at its
+    next boundary.
     """
 
     steps: int
@@ -81,12 +85,16 @@ def run_steps(
     waits, last_arrival = times.waits, times.arrivals
     stop = False
     samples = moved = 0
+    flush_at = _FLUSH
     compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = 0
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
-    started = before = clock()
+    # Since the last sync: lateness adds up over the steps between two.
+    waited_for_data = computing = idling = 0
+    started = before = met = clock()
     step = -1
     try:
+        source.start()
         for step in range(course.steps):
             begun = before
             idle = 0
@@ -117,6 +125,9 @@ def run_steps(
                 computed = ready
             compute_ns += spent
             samples += row_count[step]
+            waited_for_data += data_wait
+            computing += spent
+            idling += idle
             if course.arrival:
                 times.requests.append(computed - due)
             if every and (step + 1) % every == 0:
@@ -126,8 +137,11 @@ def run_steps(
                 after = clock()
                 waited = after - arrived
                 sync_ns += waited
-                tool = arrived - before - data_wait - spent - idle
-                last_arrival.append(packed_arrival(waited, rank, _cause(data_wait, spent, tool, idle)))
+                tool = arrived - met - waited_for_data - computing - idling
+                cause = _cause(waited_for_data, computing, tool, idling)
+                last_arrival.append(packed_arrival(waited, rank, cause))
+                waited_for_data = computing = idling = 0
+                met = after
             else:
                 after = clock()
                 if not every and course.deadline is not None:
@@ -138,6 +152,7 @@ def run_steps(
                 course.save(step)
                 saved = clock()
                 checkpoint_ns += saved - after
+                met += saved - after
                 after = saved
                 block.begin(after)
             if step == 0:
@@ -145,7 +160,8 @@ def run_steps(
             else:
                 nominal_ns += nominal
             before = after
-            if len(waits) >= _FLUSH:
+            if len(waits) >= _FLUSH or samples >= flush_at:
+                flush_at = samples + _FLUSH
                 _flush(times, source, record)
             tick(after, step + 1, moved)
             if stop:
@@ -168,7 +184,7 @@ def run_steps(
 
 
 def _cause(data_wait: int, compute: int, tool: int, idle: int) -> int:
-    """What a rank had spent most of a step on."""
+    """What a rank had spent most of its time on since the last sync."""
     most = max(data_wait, compute, tool, idle)
     if most == data_wait:
         return _STORAGE

@@ -34,15 +34,9 @@ class Syncer:
         return self._exchange(None, time_is_up)
 
     def _exchange(self, error: DliosimError | None, time_is_up: bool) -> bool:
-        world = self._world
         if self._gradient is None:
-            flags = self._flags
-            flags[0] = world.failure_flag(error)
-            flags[1] = time_is_up
-            world.allreduce(flags, "max")
-            if flags[0]:
-                world.raise_if_failed(int(flags[0]), error)
-            return bool(flags[1])
+            return self._meet(error, time_is_up)
+        world = self._world
         tail = self._gradient[-_FLAGS:]
         tail[0] = error is not None
         tail[1] = time_is_up
@@ -61,6 +55,23 @@ class Syncer:
             if (later + 1) % self.every == 0:
                 self._exchange(error, False)
             if later in saves:
-                self._world.agree(error)
-        self._world.agree(error)
+                self.meet_to_save(error)
+        self._meet(error, False)
         raise error
+
+    def meet_to_save(self, error: DliosimError | None = None) -> None:
+        """Meet the others before a checkpoint: a rank that failed since the last sync is heard of here."""
+        self._world.agree(error)
+
+    def end_epoch(self, time_is_up: bool) -> bool:
+        """Meet the others after the last step, whatever the sync; return whether any rank's time is up."""
+        return self._meet(None, time_is_up)
+
+    def _meet(self, error: DliosimError | None, time_is_up: bool) -> bool:
+        world, flags = self._world, self._flags
+        flags[0] = world.failure_flag(error)
+        flags[1] = time_is_up
+        world.allreduce(flags, "max")
+        if flags[0]:
+            world.raise_if_failed(int(flags[0]), error)
+        return bool(flags[1])

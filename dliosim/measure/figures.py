@@ -231,7 +231,11 @@ class RunSummary:
 
 
 def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
-    """The phase beside the same one without I/O: gives both its epochs and itself their slowdown."""
-    seconds = {epoch.epoch: epoch.seconds for epoch in null.epochs}
-    epochs = tuple(replace(epoch, null_seconds=seconds.get(epoch.epoch)) for epoch in phase.epochs)
-    return replace(phase, epochs=epochs, null_seconds=null.seconds)
+    """The phase beside the same one without I/O: gives both its epochs and itself their slowdown.
+
+    Epochs of other lengths (`for D` ends them where time is up) cannot be compared, and get none.
+    """
+    seconds = {(epoch.epoch, epoch.steps): epoch.seconds for epoch in null.epochs}
+    epochs = tuple(replace(epoch, null_seconds=seconds.get((epoch.epoch, epoch.steps))) for epoch in phase.epochs)
+    alike = all(epoch.null_seconds is not None for epoch in epochs)
+    return replace(phase, epochs=epochs, null_seconds=null.seconds if alike else None)

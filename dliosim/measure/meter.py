@@ -1,22 +1,28 @@
-"""What one I/O thread records while it works: no locks, no numpy, a list append a call."""
+"""What one I/O thread records while it works: no locks, a list append a call."""
 
 from __future__ import annotations
 
 import threading
 from time import perf_counter_ns
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Meter:
     """Counts and times of one thread's calls, in nanoseconds and bytes.
 
-    `call_ns` holds the latencies of read or write calls that nobody has yet taken (see `take_latencies`); `moved` is
-    the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked otherwise.
+    `call_ns` holds the latencies of read or write calls that nobody has yet taken (see `take_latencies`), and `stamps`
+    those of calls made back to back: clock readings, the first of each run, negated, before it and one after each call.
+    `moved` is the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked
+    otherwise.
     """
 
-    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "sync_ns", "view_ns")
+    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "stamps", "sync_ns", "view_ns")
 
     def __init__(self) -> None:
         self.call_ns: list[int] = []
+        self.stamps: list[int] = []
         self.calls = 0
         self.moved = 0
         self.opens = 0
@@ -25,12 +31,23 @@ class Meter:
         self.view_ns = 0
         self.sync_ns = 0
 
-    def take_latencies(self) -> list[int]:
+    def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""
-        # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
-        taken = self.call_ns[:]
-        del self.call_ns[: len(taken)]
-        return taken
+        single = np.array(_taken(self.call_ns), np.int64)
+        stamps = _taken(self.stamps)
+        if not stamps:
+            return single
+        edges = np.fromiter(stamps, np.int64, len(stamps))
+        begins = edges < 0
+        spans = np.diff(np.abs(edges, out=edges))[~begins[1:]]
+        return np.concatenate([single, spans]) if len(single) else spans
+
+
+def _taken(values: list[int]) -> list[int]:
+    # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
+    taken = values[:]
+    del values[: len(taken)]
+    return taken
 
 
 class BusyClock:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
 
 from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
@@ -50,8 +50,15 @@ class Workload:
 
     def digest(self) -> str:
         """16 hexadecimal digits of all that is done: the same workload and job, the same digest, however spelled."""
-        described = asdict(self)
-        del described["pattern"], described["overrides"], described["title"]
-        kinds = [type(verb).__name__ for verb in self.verbs]
-        text = json.dumps([described, kinds], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        described = _described(self)
+        for name in ("pattern", "overrides", "title"):
+            del described[name]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _described(value: Any) -> Any:
+    """A value as JSON can hold it; dataclasses with their class, since a barrier and `drop caches` have no fields."""
+    if is_dataclass(value):
+        content = {each.name: _described(getattr(value, each.name)) for each in fields(value)}
+        return {"is": type(value).__name__, **content}
+    return [_described(each) for each in value] if isinstance(value, tuple) else value
