@@ -9,6 +9,10 @@ from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
 from dliosim.report.grid import WIDTH
 from dliosim.report.units import count, percent
 
+#: File systems that are memory, and those on block devices of which the kernel counts what is read.
+_MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
+
 #: With more oversleep than this utilization says more about the machine's scheduler than about storage.
 OVERSLEEP_LIMIT = 0.01
 
@@ -42,12 +46,21 @@ def warnings(run: RunSummary) -> str:
             f"{environment.ranks_per_node} ranks on {count(environment.cores_per_node, 'core')}: utilization (marked "
             "?) is not to be trusted, and every time holds the others' turns on the cores"
         )
+    memories = [place.root for place in environment.file_systems if place.kind in _MEMORY_KINDS]
+    if memories:
+        found.append(f"root {', '.join(memories)} lies in memory: nothing there says anything about storage")
     for phase in run.phases:
         worst = max((epoch.oversleep_share or 0.0 for epoch in phase.epochs), default=0.0)
         if worst > OVERSLEEP_LIMIT:
             known = any(epoch.utilization is not None for epoch in phase.epochs)
             outcome = "utilization (marked ?) is not to be trusted" if known else "rates and latencies hold that"
             found.append(f"{title_of(phase)}: compute took up to {percent(worst, 3)} longer than asked: {outcome}")
+        cached = _epochs_from_cache(phase)
+        if cached and all(place.kind in _DISK_KINDS for place in environment.file_systems):
+            found.append(
+                f"{title_of(phase)}: {cached} read less than half of their bytes from the device, and the rest from "
+                "the page cache: use more data than memory, `cache off`, or `drop caches` in a `repeat`"
+            )
         for key, asked, granted in phase.hints_refused:
             outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
             if phase.api == "posix":
@@ -55,6 +68,18 @@ def warnings(run: RunSummary) -> str:
             found.append(f'{title_of(phase)}: HINT NOT GRANTED: "{key}" = "{asked}" {outcome}')
     lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in dict.fromkeys(found)]
     return "\n".join(lines)
+
+
+def _epochs_from_cache(phase: PhaseSummary) -> str:
+    """Which epochs read less than half of their bytes from a block device, as the kernel counts; empty if none."""
+    some = [
+        str(epoch.epoch + 1)
+        for epoch in phase.epochs
+        if epoch.storage_amplification is not None and epoch.storage_amplification < 0.5 and epoch.bytes_moved
+    ]
+    if len(some) > 2 and len(some) == int(some[-1]) - int(some[0]) + 1:
+        some = [some[0], "to", some[-1]]
+    return f"{'epochs' if len(some) > 1 else 'epoch'} {' '.join(some)}" if some else ""
 
 
 def notes_of(phases: Sequence[PhaseSummary]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.histogram import Histogram, merged
-from dliosim.report.grid import LINE, grid
+from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import notes_of, title_of
 from dliosim.report.units import ABSENT, count, number, percent, seconds
 
@@ -38,14 +39,33 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {runs[0].api}" if runs[0].api else ""
-    title += "; times are means over ranks"
-    causes = f"{name}: bound by (share of steps in which that made the last rank last), and checks"
+    title += "; times are means over ranks, utilization leaves out first steps"
+    causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         _figures(title, [_rates(doubtful), _TIMES], epochs),
+        _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
         _figures(causes, [_CAUSES, _CHECKS, _DLIO], epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
+
+
+def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
+    """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
+    some = epochs[1:] or epochs
+    parts = {
+        "data wait": sum(one.data_wait_seconds.mean for one in some),
+        "arrival wait": sum(one.arrival_wait_seconds.mean for one in some),
+        "compute": sum(one.compute_seconds.mean for one in some),
+        "sync wait": sum(one.sync_wait_seconds.mean for one in some),
+        "tool": sum(one.tool_seconds.mean for one in some),
+    }
+    whole = sum(parts.values())
+    if whole <= 0:
+        return ""
+    said = ", ".join(f"{part} {percent(time / whole, 3)}" for part, time in parts.items() if time)
+    later = " after the first epoch" if epochs[1:] else ""
+    return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
 
 
 def _rates(doubtful: bool) -> list[_Column]:
