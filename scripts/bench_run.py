@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -182,12 +183,15 @@ class Duel:
         self.bare_ns: list[int] = []
         self.between_ns: list[int] = []
         self._plan, self._bare, self._comm = plan, bare, comm
-        self._left = 0
+        self._left, self._first, self._open = 0, False, False
+
+    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         if self._left:
             self.between_ns.append(perf_counter_ns() - self._left)
-        self._first = epoch % 2 == 0
+        self._first, self._open = epoch % 2 == 0, True
         self._epoch = epoch - 1
         if self._first:
             self._run()
@@ -196,6 +200,9 @@ class Duel:
         pass
 
     def end(self) -> None:
+        if not self._open:
+            return  # the loop says so once more when it is over
+        self._open = False
         if not self._first:
             self._run()
         self._left = perf_counter_ns()
@@ -255,6 +262,9 @@ class Silence:
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         pass
+
+    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
         pass
