@@ -136,7 +136,8 @@ def _make_output(parsed: argparse.Namespace, workload: Workload, started: dateti
     if parsed.output is not None:
         directory = Path(parsed.output).absolute()
         if (directory / "results.json").exists():
-            raise UsageError(f"--output {parsed.output} has the results of another run: name another, or move them away")
+            text = f"--output {parsed.output} has the results of another run"
+            raise UsageError(f"{text}: name another, or move them away")
         is_new = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory):
