@@ -35,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     with _usage_from_rank_0_alone():
-        parsed = _parser().parse_args(given)
+        parser = _parser()
+        parsed = parser.parse_args(given)
+        reason = _contradiction(parsed)
+        if reason:
+            parser.error(reason)
     try:
         if parsed.command == "run":
             # Until the run takes care of it: Ctrl-C ends a rank that still starts without a traceback of each.
@@ -63,42 +67,73 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    # No abbreviations: an option of a later version could make one ambiguous that a script relies on.
     parser = argparse.ArgumentParser(
-        prog="dliosim", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dliosim",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    run = commands.add_parser("run", help="run a pattern with real I/O, under mpiexec", description=run_command_help())
+    run = commands.add_parser(
+        "run",
+        help="run a pattern with real I/O, under mpiexec",
+        description=run_command_help(),
+        allow_abbrev=False,
+    )
     run.add_argument("pattern", metavar="FILE", help="a pattern file (.dlio)")
     _add_overrides(run)
     _add_places(run)
-    run.add_argument("--output", metavar="DIR", help="where results go (default: a new dliosim-results-*)")
+    run.add_argument(
+        "--output",
+        metavar="DIR",
+        help="where results go, a directory without any (default: a new dliosim-results-*)",
+    )
     run.add_argument("--null", action="store_true", help="no I/O at all: measures the tool itself")
     run.add_argument("--with-null", action="store_true", help="run every loop again without I/O: gives the slowdown")
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
 
-    check = commands.add_parser("check", help="say whether patterns are right, without running them")
+    check = commands.add_parser(
+        "check", help="say whether patterns are right, without running them", allow_abbrev=False
+    )
     check.add_argument("pattern", metavar="FILE", nargs="+")
     _add_overrides(check)
     _add_job(check, default=4)
 
-    plan = commands.add_parser("plan", help="say what a pattern would do on so many ranks, without doing it")
+    plan = commands.add_parser(
+        "plan", help="say what a pattern would do on so many ranks, without doing it", allow_abbrev=False
+    )
     plan.add_argument("pattern", metavar="FILE")
     _add_overrides(plan)
     _add_job(plan, default=None)
     plan.add_argument(
         "--csv", action="store_true", help="reads of one rank and epoch: step, sample, file, offset, length"
     )
-    plan.add_argument("--rank", type=_natural, default=0, metavar="R", help="with --csv: which rank (default 0)")
-    plan.add_argument("--epoch", type=_natural, default=0, metavar="E", help="with --csv: which epoch (default 0)")
+    plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
+    plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
 
-    explain = commands.add_parser("explain", help="explain an error code, or where a pattern's values come from")
+    explain = commands.add_parser(
+        "explain", help="explain an error code, or where a pattern's values come from", allow_abbrev=False
+    )
     explain.add_argument("subject", metavar="CODE|FILE", help="a code such as E204, or a pattern file")
     _add_overrides(explain)
     _add_job(explain, default=4)
     return parser
+
+
+def _contradiction(parsed: argparse.Namespace) -> str:
+    """Why options do not go together, or an empty text."""
+    if parsed.command == "run" and parsed.null and (parsed.verify or parsed.with_null):
+        other = "--verify" if parsed.verify else "--with-null"
+        return f"--null beside {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
+    if parsed.command == "plan" and not parsed.csv:
+        given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
+        if given:
+            return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    return ""
 
 
 def run_command_help() -> str:
@@ -121,16 +156,16 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
-    said = f"(default {default})" if default else ""
+    said = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
         type=_positive,
         default=default,
         required=default is None,
         metavar="N",
-        help=f"ranks of the job {said}",
+        help=f"ranks of the job{said}",
     )
-    parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job (default 1)")
+    parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job, 1 if not given")
 
 
 def _natural(text: str) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -72,6 +73,7 @@ train {{
 
 def epochs(place: Path, ranks: int, pattern: str, *options: str) -> dict[str, list[dict[str, object]]]:
     """The epochs of each loop, as results.json has them."""
+    shutil.rmtree(place / "out", ignore_errors=True)
     (place / "bench.dlio").write_text(pattern)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(place / "bench.dlio")]
     run([*command, "--dir", str(place / "data"), "--output", str(place / "out"), *options], 120)

@@ -90,6 +90,7 @@ def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool
     """What each rank saw; `first` becomes seconds since the launch."""
     target = place / "seen-"
     command = [mpiexec(), "-n", str(ranks)] if launcher else []
+    shutil.rmtree(place / "out", ignore_errors=True)
     started = time.monotonic()
     run([*command, sys.executable, "-c", code, str(target), *arguments], 60)
     found = [json.loads(Path(f"{target}{rank}").read_text()) for rank in range(ranks)]
@@ -99,6 +100,7 @@ def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool
 def traced(place: Path, arguments: list[str]) -> float:
     """Seconds from the execve of the interpreter to the first preadv of a data file, as strace sees them."""
     out = place / "trace"
+    shutil.rmtree(place / "out", ignore_errors=True)
     options = ["-f", "--seccomp-bpf", "-ttt", "-y", "-e", "trace=execve,preadv,preadv2", "-o", str(out)]
     command = ["strace", *options, sys.executable, "-m", "dliosim.cli", *arguments]
     subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=60)

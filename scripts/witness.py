@@ -118,6 +118,7 @@ def pattern_text() -> str:
 def trace(pattern: Path, api: str, ranks: int, place: Path) -> list[list[Call]]:
     """Run the pattern with every rank under strace; the calls of each rank on files below its data, in order."""
     data = place / "data"
+    shutil.rmtree(place / "out", ignore_errors=True)
     options = f"-ff -ttt -y -v -s 8 -e trace={READS},{WRITES},{OTHERS}"
     program = f"{sys.executable} -m dliosim.cli run {pattern} -D api={api} --dir {data} --output {place}/out"
     rank = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"

@@ -13,12 +13,18 @@ from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
 
 
+def _job(parsed: argparse.Namespace) -> Job:
+    if parsed.nodes > parsed.ranks:
+        raise UsageError(f"--nodes {parsed.nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)")
+    return Job(parsed.ranks, parsed.nodes)
+
+
 def check_command(parsed: argparse.Namespace) -> int:
     """Say of each pattern whether it is right; 2 if any is not."""
-    status = 0
+    status, job = 0, _job(parsed)
     for pattern in parsed.pattern:
         try:
-            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), Job(parsed.ranks, parsed.nodes))
+            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job)
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
             status = error.exit_code
@@ -34,13 +40,14 @@ def plan_command(parsed: argparse.Namespace) -> int:
     from dliosim.plan.forecast import csv_rows, forecast
     from dliosim.report.plan_tables import plan_report, write_csv
 
-    if parsed.rank >= parsed.ranks:
-        raise UsageError(f"--rank {parsed.rank}: ranks count from 0, and there are {parsed.ranks}")
-    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), Job(parsed.ranks, parsed.nodes))
+    rank, epoch = parsed.rank or 0, parsed.epoch or 0
+    if rank >= parsed.ranks:
+        raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
+    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed))
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
     if parsed.csv:
-        write_csv(sys.stdout, csv_rows(workload, parsed.rank, parsed.epoch, parsed.loop))
+        write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop))
     else:
         sys.stdout.write(plan_report(workload, forecast(workload)))
     return 0
@@ -52,8 +59,7 @@ def explain_command(parsed: argparse.Namespace) -> int:
     from dliosim.language.explain import explain_code
 
     if Path(parsed.subject).suffix == ".dlio":
-        job = Job(parsed.ranks, parsed.nodes)
-        sys.stdout.write(explain_pattern(Path(parsed.subject), overrides(parsed), job) + "\n")
+        sys.stdout.write(explain_pattern(Path(parsed.subject), overrides(parsed), _job(parsed)) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")
     return 0

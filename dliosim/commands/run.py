@@ -69,13 +69,13 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     options = Options(parsed.null, parsed.verify)
     session = Session(workload, world, places, options, Progress(terminal))
     world.on_rank_0("find the directories", session.check_directories)
-    output = world.on_rank_0("make the results directory", lambda: _make_output(parsed, workload, started))
+    output, is_new = world.on_rank_0("make the results directory", lambda: _make_output(parsed, workload, started))
     try:
         if not options.null:
             world.on_rank_0("make the data directory", session.make_roots)
         phases = run_with_null(session) if parsed.with_null else run_workload(session)
     except DliosimError:
-        if world.rank == 0 and parsed.output is None:
+        if world.rank == 0 and is_new:
             with suppress(OSError):
                 output.rmdir()
         raise
@@ -129,15 +129,19 @@ class _Rendered(UsageError):
         return self.message
 
 
-def _make_output(parsed: argparse.Namespace, workload: Workload, started: datetime) -> Path:
-    """Make the directory of the results, and see that a file can be made in it."""
+def _make_output(parsed: argparse.Namespace, workload: Workload, started: datetime) -> tuple[Path, bool]:
+    """Make the directory of the results, and see that a file can be made in it; whether it is a new one."""
     from tempfile import TemporaryFile  # for rank 0 alone
 
     if parsed.output is not None:
         directory = Path(parsed.output).absolute()
+        if (directory / "results.json").exists():
+            text = f"--output {parsed.output} has the results of another run"
+            raise UsageError(f"{text}: name another, or move them away")
+        is_new = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory):
-            return directory
+            return directory, is_new
     stem = f"dliosim-results-{workload.name}-{started.strftime('%Y%m%dT%H%M%S')}"
     number = 0
     while True:
@@ -147,7 +151,7 @@ def _make_output(parsed: argparse.Namespace, workload: Workload, started: dateti
         except FileExistsError:
             number += 1
         else:
-            return directory
+            return directory, True
 
 
 def _report(run: RunSummary, phases: Sequence[Phase], output: Path) -> int:

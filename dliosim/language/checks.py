@@ -1,4 +1,4 @@
-"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, W303, W304)."""
+"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, E211, W303 to W305)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import Access, Checkpoint, Dataset, Loop
-from dliosim.model.counting import shard_bounds, steps_of_epoch, steps_of_loop
+from dliosim.model.counting import shard_bounds, steps_of_epoch
 
 PAGE: Final = 4096  # bytes to which O_DIRECT wants offsets aligned
 
@@ -18,6 +18,7 @@ def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings
     if access.api == "mpi-collective" and not _is_shared(dataset):
         found.append(_not_shared(settings, data, dataset))
     _driver_can(settings, access)
+    _hints(settings, access)
 
 
 def checkpoint(settings: Settings, built: Checkpoint) -> None:
@@ -33,6 +34,7 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
         message = "collective access needs one file shared by every rank"
         settings.context.found.append(find("E204", message, labels, hint))
     _driver_can(settings, built.access)
+    _hints(settings, built.access)
 
 
 def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -40,6 +42,8 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
     found = settings.context.found
     found.extend(_collective(settings, loop, dataset, data))
     found.extend(_direct(settings, loop, dataset, data))
+    found.extend(_contradictions(settings, loop))
+    _hints(settings, loop.access)
     steps = _shards(settings, loop, dataset, data)
     if steps:
         found.extend(_cadences(settings, loop, dataset))
@@ -73,9 +77,19 @@ def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnos
 
 
 def _driver_can(settings: Settings, access: Access) -> bool:
-    """Whether the api can do what `cache off` asks; E206 is reported where it cannot."""
-    if access.cache != "off" or access.api == "posix":
+    """Whether the api can do what `cache off` asks, in calls so large; E206 is reported where it cannot."""
+    if access.cache != "off":
         return True
+    if access.api == "posix":
+        if access.transfer is None or access.transfer >= PAGE:
+            return True
+        labels = [
+            *settings.labels("transfer", "a call is smaller than a page"),
+            *settings.labels("cache", "O_DIRECT moves whole pages"),
+        ]
+        message = "`cache off` needs calls of at least 4 KiB"
+        settings.context.found.append(find("E206", message, labels, "use `transfer 4 KiB` or more, or `cache page`"))
+        return False
     labels = [
         *settings.labels("cache", "past the page cache means O_DIRECT"),
         *settings.labels("api", "MPI-IO offers no O_DIRECT here"),
@@ -83,6 +97,46 @@ def _driver_can(settings: Settings, access: Access) -> bool:
     message = f"`cache off` does not work with `api {access.api}`"
     settings.context.found.append(find("E206", message, labels, "`api posix` can; or `cache page`"))
     return False
+
+
+def _hints(settings: Settings, access: Access) -> None:
+    """W305 for each `hint` that nothing reads."""
+    if access.api != "posix":
+        return
+    for line in settings.all("hint"):
+        labels = [
+            Label(line.phrase, "for the MPI library"),
+            *settings.labels("api", "not asked to do I/O", "which `api posix` (the default) does not use"),
+        ]
+        hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
+        settings.context.found.append(find("W305", "`hint` has no effect with `api posix`", labels, hint))
+
+
+def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
+    """E211: settings of which each is right, and that cannot be kept together."""
+    found = []
+    cadences = zip(settings.all("checkpoint"), loop.checkpoints, strict=True)
+    in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
+    if loop.seconds is not None and loop.sync.kind == "off" and (loop.access.api == "mpi-collective" or in_step):
+        together = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
+        if loop.access.api == "mpi-collective":
+            together += settings.labels("api", "but all ranks read each step together")
+        labels = [
+            *settings.labels("for", "each rank looks at its own clock"),
+            *settings.labels("sync", "nothing lets ranks agree on the last step"),
+            *together,
+        ]
+        message = f"ranks of `{loop.name}` cannot agree on the last step"
+        found.append(find("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
+    if loop.arrivals is not None and loop.access.readers:
+        head = "readers" if settings.given("readers") is not None else "prefetch"
+        labels = [
+            *settings.labels(head, "this reads ahead"),
+            *settings.labels("requests", "but nobody knows a request before it arrives"),
+        ]
+        message = f"`{head}` beside `requests`: data would be read before they are asked for"
+        found.append(find("E211", message, labels, f"leave out `{head}`"))
+    return found
 
 
 def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
@@ -157,8 +211,8 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
 
 def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
     ranks = settings.context.scope.job.ranks
-    # Steps are counted within a pass.
-    total = min(steps_of_epoch(loop, dataset, ranks), steps_of_loop(loop, dataset, ranks))
+    # Steps are counted within a pass; requests are one stream, however many passes it takes.
+    total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
     found = []
     for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
         last = total if cadence.unit == "steps" else loop.epochs

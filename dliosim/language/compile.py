@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ from dliosim.language.document import Block
 from dliosim.language.loader import Loader
 from dliosim.language.scope import Scope
 from dliosim.language.settings import Context, Settings
+from dliosim.language.source import Span
 from dliosim.language.verbs import Nouns, Verbs
 from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, format_seconds
@@ -72,7 +74,7 @@ def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> 
         found for block in document.expects if (found := _expectation(context, block, verbs)) is not None
     )
     if not any(found.is_error for found in loader.found):
-        _unused(context)
+        _unused(context, bool(given))
     diagnostics = _in_order(loader.found)
     workload = document.workload
     if workload is None or any(found.is_error for found in diagnostics):
@@ -143,6 +145,8 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
             bounds = "0 % to 100 %" if figure == "utilization" else "must be above 0"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
         loop = _expected_loop(context, block, verbs)
+        if figure == "utilization":
+            _no_requests(context, block, loop)
     except Mistake as error:
         context.report(error)
         return None
@@ -179,16 +183,39 @@ def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
     return name.text
 
 
-def _unused(context: Context) -> None:
+def _no_requests(context: Context, block: Block, loop: str) -> None:
+    """E211 for `expect utilization` of a loop that waits for requests: how idle it is, they decide."""
+    loops = (verb for verb in context.document.walk() if verb.kind == "infer" and verb.name == loop)
+    line = next((line for verb in loops for line in verb.settings if line.head == "requests"), None)
+    if line is not None:
+        raise mistake(
+            "E211",
+            f"`utilization` of `{loop}`, which waits for requests",
+            block.header["FIGURE"].span,
+            "how idle it is depends on them",
+            more=[Label(line.place, "they come when they come")],
+            hint="expect `p99` or `throughput` of it",
+        )
+
+
+def _unused(context: Context, overridden: bool) -> None:
+    """W302 for what nothing refers to, or only lines that an override replaced."""
     document = context.document
+    text = re.sub(r'"[^"\n]*"|#[^\n]*', lambda found: " " * len(found[0]), document.source.text)
+
+    def label(place: Span, reference: str) -> Label:
+        found = (match.start() for match in re.finditer(reference, text))
+        replaced = overridden and any(start != place.start for start in found)
+        return Label(place, "-D replaced the only lines that refer to it" if replaced else "nothing refers to it")
+
     for noun in document.nouns.values():
         if noun.own and noun.name not in context.used:
-            label = Label(noun.place, "nothing refers to it")
-            context.found.append(Diagnostic("W302", f"{noun.kind} `{noun.name}` is never used", (label,)))
+            where = label(noun.place, rf"(?<![\w$]){noun.name}\b")
+            context.found.append(Diagnostic("W302", f"{noun.kind} `{noun.name}` is never used", (where,)))
     for param in document.params.values():
         if param.own and param.name not in context.scope.used:
-            label = Label(param.place, "nothing refers to it")
-            context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (label,)))
+            where = label(param.place, rf"\${param.name}\b")
+            context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (where,)))
 
 
 def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:

@@ -225,6 +225,10 @@ class _Reading:
         elif head == "param":
             name, value = node.children[:2]
             domain = next((child for child in node.children if child.kind in ("one_of", "between")), None)
+            if value.text.endswith(","):
+                comma = Span(value.span.source, value.span.end - 1, value.span.end)
+                document.broken.add(name.text)
+                raise mistake("E003", "a comma behind the value", comma, "the comma is too much")
             if name.text in document.params:
                 raise _twice("parameter", name.text, name.span, document.params[name.text].place)
             if name.text in ("ranks", "nodes", "ranks_per_node"):
@@ -353,16 +357,18 @@ def _known(statement: Statement, known: dict[str, str], kind: str) -> tuple[str,
     elsewhere = split_head(statement.span, {head for settings in vocabulary.SETTINGS.values() for head in settings})
     if elsewhere is not None and kind != "repeat":
         raise not_taken(elsewhere[0], kind, elsewhere[1])
-    raise unknown_setting(word, kind, known)
+    raise unknown_setting(statement.span, word, kind, known)
 
 
-def unknown_setting(word: Span, kind: str, known: dict[str, str]) -> Mistake:
+def unknown_setting(statement: Span, word: Span, kind: str, known: dict[str, str]) -> Mistake:
     """E001, with what is valid there."""
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
     listed = f"{what}s here: {', '.join(sorted(known))}"
+    two_words = " ".join(statement.text.split()[:2])
+    near = did_you_mean(word.text, known) or did_you_mean(two_words, (head for head in known if " " in head))
     message = f"unknown {what} `{word.text}`{where}"
-    return mistake("E001", message, word, f"not a {what}", hint=hints(did_you_mean(word.text, known), listed))
+    return mistake("E001", message, word, f"not a {what}", hint=hints(near, listed))
 
 
 def not_taken(head: str, kind: str, place: Span) -> Mistake:

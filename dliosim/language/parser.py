@@ -153,6 +153,24 @@ _TIME_WORDS: Final = {
 }
 
 
+#: Rules in which a number is a count, and how a phrase that ends behind one goes on.
+_GOES_ON: Final = {
+    "batch": ("batch {} per rank", "batch {} total"),
+    "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
+    "evaluate": ("evaluate {} epochs",),
+    "layout": ("layout {} files",),
+    "prefetch": ("prefetch {} batches",),
+    "ranks": ("{} ranks",),
+    "requests": ("requests {} per rank every 10 ms",),
+    "restore": ("restore {} ranks",),
+    "shuffle": ("shuffle {} samples",),
+    "sync": ("sync {} steps",),
+    "writers": ("writers {} ranks",),
+}
+_QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
+_LAYOUTS: Final = "layouts: file per sample, N files, file per rank, shared file"
+
+
 def unit_hint(word: str) -> str:
     """What an unknown unit may have meant, both readings spelled out."""
     if word in _AMBIGUOUS:
@@ -180,8 +198,15 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
     before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
     before.exhaust_lexer()
     expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
+    hint = ""
+    if rule in _GOES_ON and "UNIT" in expected:
+        expected -= {"UNIT"}
+        if at_end and len(text) <= _QUOTABLE:
+            whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _GOES_ON[rule])
+            hint = f"write {' or '.join(f'`{form}`' for form in whole)}"
     if at_end:
-        return mistake("E003", "the phrase ends too early", phrase.after() if text else phrase, _expected(expected))
+        here = phrase.after() if text else phrase
+        return mistake("E003", "the phrase ends too early", here, _expected(expected), hint=hint)
     found = _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
@@ -189,13 +214,33 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
     keyword = did_you_mean(word, (name for name in wanted if name not in ("name", "word", "unit", "number")))
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
-    if "FUNCTION" in expected:
+    hint = _remedy(rule, text, offset, expected)
+    if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or did_you_mean(word, known)
         if not keyword and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word):
             keyword = "parameters are written with a `$`"
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
-    return mistake("E003", message, here, _expected(expected), hint=keyword)
+    return mistake("E003", message, here, _expected(expected), hint=keyword or hint)
+
+
+def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
+    """What to write instead of a phrase that breaks at `offset` in a way that is known; or an empty text."""
+    letter = text[offset : offset + 1]
+    if len(text) > _QUOTABLE:
+        return ""
+    if rule == "expect" and letter in "<>=" and letter:
+        bound, value = "at most" if letter == "<" else "at least", text[offset:].lstrip("<>= ")
+        if text.startswith("utilization") and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
+            value = f"{float(value) * 100:g} %"
+        return f"write `{bound} {value or 'VALUE'}`"
+    if letter == "," and "$END" in expected:
+        return "the comma is too much"
+    if letter == '"' and not expected & {"STRING", "$END"}:
+        return "leave the quotes out"
+    if rule in ("path", "file") and "STRING" in expected and offset == 0:
+        return f'write `path "{text}"`' if rule == "path" else f'write it in quotes: `"{text}"`'
+    return _LAYOUTS if rule == "layout" and offset == 0 else ""
 
 
 def _expected(names: Iterable[str]) -> str:

@@ -229,7 +229,8 @@ class Scope:
         """Seconds, at least `low`."""
         found = self.of(node, TIME)
         if not low <= found.amount <= MAX_SECONDS:
-            raise mistake("E113", f"{found} is out of range", found.span, f"{low:g} s to {MAX_SECONDS:_} s")
+            text = f"{_as_written(found)} is out of range"
+            raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
         return float(found.amount)
 
     def quantity(self, node: Node, dimension: Dimension) -> Distribution:
@@ -256,7 +257,7 @@ class Scope:
             if dimension == SIZE:
                 _whole(value, 1, MAX_SIZE)
             elif not 0 <= value.amount <= MAX_SECONDS:
-                raise mistake("E113", f"{value} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+                raise mistake("E113", f"{_as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
             amount = float(value.amount)
             if low is not None and high is not None:
                 amount = max(low, min(high, amount))
@@ -387,8 +388,14 @@ def _whole(value: Value, low: int, high: int) -> int:
     if not low <= value.amount <= high:
         limit = ("at least", low) if value.amount < low else ("at most", high)
         bounds = f"{limit[0]} {show(Fraction(limit[1]), value.dimension)}"
-        raise mistake("E113", f"{value} is out of range", value.span, bounds)
+        raise mistake("E113", f"{_as_written(value)} is out of range", value.span, bounds)
     return int(value.amount)
+
+
+def _as_written(value: Value) -> str:
+    """The value in the user's own unit where it stands there as one number; else in bytes, seconds or plain."""
+    text = " ".join(value.span.text.split())
+    return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else str(value)
 
 
 def _unlike(message: str, here: Value, other: Value) -> Mistake:

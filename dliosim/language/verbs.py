@@ -164,7 +164,8 @@ class Verbs:
             arrivals=arrivals,
             shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
             compute=compute,
-            sync=settings.read("sync", self._sync, Sync()),
+            # Users do not wait for each other, so nor do the ranks that answer them.
+            sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
             checkpoints=tuple(
                 cadence
                 for line in settings.all("checkpoint")

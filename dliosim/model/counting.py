@@ -56,13 +56,6 @@ def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
     return steps if loop.steps is None else min(steps, loop.steps)
 
 
-def steps_of_loop(loop: Loop, dataset: Dataset, ranks: int) -> int:
-    """Steps of the whole loop: all its passes, or the requests of each rank, which repeat passes as needed."""
-    if loop.arrivals is not None:
-        return loop.arrivals.requests
-    return loop.epochs * steps_of_epoch(loop, dataset, ranks)
-
-
 @lru_cache(maxsize=64)
 def _file_shard_bounds(samples: int, files: int, ranks: int) -> tuple[int, int]:
     whole, rest = divmod(samples, files)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import steps_of_epoch, steps_of_loop
+from dliosim.model.counting import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop, Prepare, Repeat, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Placement, census, expected, place
@@ -60,14 +61,27 @@ def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None)
     dataset = workload.dataset(found.dataset)
     # Exact however many samples there are: 30 ns for each of those whose size varies.
     before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else None
-    plan = plan_epoch(found, dataset, before, job, rank, epoch)
+    steps = steps_of_epoch(found, dataset, job.ranks)
+    # Requests are one epoch, of as many passes as they take.
+    epochs = sum(runs for each, runs in _runs(workload.verbs) if each is found)
+    epochs *= 1 if found.arrivals is not None else found.epochs
+    if epoch >= epochs:
+        raise PlanError(f"there is no epoch {epoch}: `{found.name}` has {epochs}, counted from 0")
+    passes = [(epoch + 1, epoch + 1, steps)] if found.arrivals is None else _passes(found, steps)
+    plans = [
+        plan_epoch(replace(found, steps=each), dataset, before, job, rank, number)
+        for first, last, each in passes
+        for number in range(first - 1, last)
+    ]
+    file = np.concatenate([plan.file for plan in plans])
+    lengths = np.concatenate([np.diff(plan.step_start) for plan in plans])
     folder = f"{dataset.path}/{dataset.digest()}"
     return Listing(
-        np.repeat(np.arange(plan.steps), np.diff(plan.step_start)),
-        plan.sample,
-        [f"{folder}/{dataset.file_name(file)}" for file in plan.file.tolist()],
-        plan.offset,
-        plan.length,
+        np.repeat(np.arange(len(lengths)), lengths),
+        np.concatenate([plan.sample for plan in plans]),
+        [f"{folder}/{dataset.file_name(number)}" for number in file.tolist()],
+        np.concatenate([plan.offset for plan in plans]),
+        np.concatenate([plan.length for plan in plans]),
     )
 
 
@@ -81,10 +95,16 @@ def _flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]
 
 
 def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    return (loop for loop, _ in _runs(verbs))
+
+
+def _runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
+    """Loops, and how often each runs before its epochs count from 0 again: evaluations go on where they ended."""
     for verb, _ in _flat(verbs):
         if isinstance(verb, Loop):
-            yield verb
-            yield from (evaluation.loop for evaluation in verb.evaluations)
+            yield verb, 1
+            for evaluation in verb.evaluations:
+                yield evaluation.loop, verb.epochs // evaluation.every
 
 
 def _phases(
@@ -110,11 +130,14 @@ def _loop(
 ) -> tuple[list[PhaseForecast], int]:
     dataset = workload.dataset(loop.dataset)
     phases = []
-    for first, last, steps in _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks)):
+    passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks))
+    for first, last, steps in passes:
         epoch = min(first - 1, 1)
         found = census(loop, dataset, placements[dataset.name], workload.job, epoch, steps)
         alike = times * (last - first + 1)
         phases.append(_pass(workload, loop, found, alike, first, last))
+    if loop.arrivals is not None:
+        phases = [_of_a_stream(phase, passes[-1][1]) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
     for evaluation in loop.evaluations:
         inner, more = _loop(workload, placements, evaluation.loop, times * (loop.epochs // evaluation.every))
@@ -122,11 +145,20 @@ def _loop(
         needed += more  # its buffers stay beside those of the training loop
     saving = 0
     for cadence in loop.checkpoints:
-        saves = _saves(loop, cadence, steps_of_loop(loop, dataset, workload.job.ranks))
+        saves = _saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
         phases.append(phase)
         saving = max(saving, phase.memory.total)
     return phases, needed + saving
+
+
+def _of_a_stream(phase: PhaseForecast, passes: int) -> PhaseForecast:
+    """A pass that requests make; they are one stream without epochs, planned as a whole."""
+    when = f"pass {phase.first_epoch}"
+    if phase.last_epoch != phase.first_epoch:
+        when += f" to {phase.last_epoch}"
+    memory = replace(phase.memory, plan=phase.memory.plan * passes)
+    return replace(phase, first_epoch=None, last_epoch=None, when=when, memory=memory)
 
 
 def _passes(loop: Loop, steps: int) -> list[tuple[int, int, int]]:
@@ -184,7 +216,8 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
 def _saves(loop: Loop, cadence: Cadence, steps: int) -> int:
     if cadence.unit == "end":
         return 1
-    return (steps if cadence.unit == "steps" else loop.epochs) // cadence.every
+    # Steps count within a pass.
+    return loop.epochs * (steps // cadence.every) if cadence.unit == "steps" else loop.epochs // cadence.every
 
 
 def _storage(workload: Workload, phases: list[PhaseForecast]) -> tuple[Storage, ...]:

@@ -54,7 +54,7 @@ def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:
 def _name(phase: PhaseForecast) -> str:
     name = phase.verb if phase.name == phase.verb else f"{phase.verb} {phase.name}"
     if phase.first_epoch is None:
-        return name
+        return f"{name}, {phase.when}" if phase.when else name
     epochs = f"{phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
         epochs += f" to {phase.last_epoch}"
@@ -135,7 +135,8 @@ def _storage(forecast: Forecast) -> str:
         ]
         for item in forecast.storage
     ]
-    return grid("what lies on storage in the end", ["", "root", "bytes", "files", "copies"], rows) if rows else ""
+    title = "what lies on storage at most (a new checkpoint is complete before an old one is deleted)"
+    return grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
 
 
 def _memory(forecast: Forecast) -> str:

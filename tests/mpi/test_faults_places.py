@@ -125,11 +125,24 @@ def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(plac
     assert not place.files()
 
 
+def test_results_of_another_run_are_not_written_over(place: Place) -> None:
+    place.output.mkdir()
+    (place.output / "results.json").write_text("{}")
+    error = only_error(run_ranks(2, *place.arguments()), status=2)
+    assert error == f"error: --output {place.output} has the results of another run: name another, or move them away"
+    assert (place.output / "results.json").read_text() == "{}"
+
+
 def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
     place.write(DATASET, TRAIN)
     arguments = [word for word in place.arguments() if word not in ("--output", str(place.output))]
     only_error(run_ranks(2, *arguments, cwd=place.directory))
     assert not list(place.directory.glob("dliosim-results-*"))
+    only_error(place.run(2))
+    assert not place.output.exists()
+    place.output.mkdir()
+    only_error(place.run(2))
+    assert place.output.exists()
 
 
 def test_a_launcher_of_another_mpi_is_told_what_to_install(place: Place) -> None:

@@ -181,11 +181,17 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
 def test_requests_are_steps_that_repeat_passes():
     loop = replace(LOOP, kind="infer", arrivals=Arrivals(120, Distribution("exponential", (0.5,))), epochs=1)
     phases = forecast(workload(loop)).phases
-    assert [(phase.first_epoch, phase.last_epoch, phase.steps) for phase in phases] == [
-        (1, 1, 50),
-        (2, 2, 50),
-        (3, 3, 20),
+    assert [(phase.first_epoch, phase.when, phase.steps) for phase in phases] == [
+        (None, "pass 1", 50),
+        (None, "pass 2", 50),
+        (None, "pass 3", 20),
     ]
+    rows = csv_rows(workload(loop), 2, 0)
+    assert rows.step.tolist() == np.repeat(np.arange(120), 5).tolist()
+    later = plans(loop, DATASET, JOB, 2)[2]
+    assert rows.sample[500:].tolist() == later.sample[:100].tolist()
+    with pytest.raises(PlanError, match="no epoch 1: `l` has 1"):
+        csv_rows(workload(loop), 0, 1)
     assert phases[0].demand.budget == pytest.approx(0.5)
 
 
@@ -251,6 +257,7 @@ def test_preparing_more_files_than_are_counted_takes_their_mean():
 @given(datasets(), loops, jobs, st.integers(0, 3))
 def test_a_listing_is_the_plan_of_one_rank(dataset, loop, job, epoch):
     rank = job.ranks - 1
+    loop = replace(loop, epochs=4)
     plan = plans(loop, dataset, job, epoch)[rank]
     rows = csv_rows(workload(loop, dataset=dataset, job=job), rank, epoch)
     assert (rows.sample == plan.sample).all()
