@@ -36,36 +36,37 @@ def drop(paths: Iterable[Path | str]) -> None:
     Raises ExecutionError for a file that cannot be opened or synced.
     """
     for path in paths:
+        descriptor = _open(path)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                # Dirty pages stay in the cache whatever is asked.
-                os.fdatasync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+            # Dirty pages stay in the cache whatever is asked.
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
             raise failed("posix_fadvise", str(path), error, reading=True) from error
+        finally:
+            os.close(descriptor)
 
 
 def resident(path: Path | str) -> tuple[int, int]:
-    """Bytes of a file that are in this node's page cache, and its size. Raises ExecutionError.
+    """Bytes of a file that are in this node's page cache, and its size; (0, 0) where the kernel does not tell.
 
-    The kernel says so only to those who may write the file, and tells others that all of it is.
+    It tells only those who own the file or may write it; for others it claims that all of it is there. Raises
+    ExecutionError.
     """
+    descriptor = _open(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EISDIR, "not a file")
-            size = status.st_size
-            windows = range(0, size, _WINDOW)
-            found = sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows)
-        finally:
-            os.close(descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EISDIR, "not a file")
+        if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+            return 0, 0
+        size = status.st_size
+        windows = range(0, size, _WINDOW)
+        found = sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows)
     except OSError as error:
         raise failed("mincore", str(path), error, reading=True) from error
+    finally:
+        os.close(descriptor)
     return found, size
 
 
@@ -77,6 +78,13 @@ def process_io() -> ProcessIO | None:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
     return ProcessIO(values["rchar"], values["wchar"], values["read_bytes"], values["write_bytes"])
+
+
+def _open(path: Path | str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise failed("open", str(path), error, reading=True) from error
 
 
 def _resident_in(descriptor: int, first: int, length: int) -> int:

@@ -43,6 +43,16 @@ def test_an_empty_file_has_nothing_resident(tmp_path: Path) -> None:
     assert resident(path) == (0, 0)
 
 
+def test_what_the_kernel_tells_to_writers_only_is_unknown_to_others(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: written.stat().st_uid + 1)
+    monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: False)
+    assert resident(written) == (0, 0)
+    monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: mode == os.W_OK)
+    assert resident(written) == (SIZE, SIZE)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for look in (resident, lambda path: drop([path])):
         with pytest.raises(ExecutionError, match=r"absent: No such file"):
