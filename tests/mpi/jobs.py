@@ -77,7 +77,8 @@ class Place:
     def run(
         self, ranks: int, *options: str, define: dict[str, str] | None = None, seconds: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        """Run the pattern, however that ends."""
+        """Run the pattern, however that ends; the results of a run before are removed."""
+        (self.output / "results.json").unlink(missing_ok=True)
         return run_ranks(ranks, *self.arguments(*options, define=define), seconds=seconds, cwd=self.directory)
 
     def results(self, ranks: int, *options: str, define: dict[str, str] | None = None) -> dict[str, Any]:
