@@ -1,0 +1,78 @@
+"""Chunks cover a part in order and without holes, as many as were foretold, and hold header, samples and padding."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.execute import produce
+from dliosim.execute.content import fill, sample_key
+from dliosim.execute.produce import chunk_count, chunks, largest_chunk
+from dliosim.model import Dataset, Job, Layout, constant
+from dliosim.plan.extents import file_sizes, locate
+from dliosim.plan.writing import prepare_parts
+from tests.plan.helpers import prefix_of
+from tests.strategies import datasets
+
+transfers = st.one_of(st.none(), st.sampled_from([1000, 4096, 100_000]), st.integers(300, 9000))
+few_ranks = st.integers(1, 4)
+
+
+def expected(dataset: Dataset) -> list[bytearray]:
+    """The content of every file, sample by sample."""
+    before = prefix_of(dataset)
+    files = [bytearray(size) for size in file_sizes(dataset, before, np.arange(dataset.layout.files)).tolist()]
+    rows = zip(*(column.tolist() for column in locate(dataset, before, np.arange(dataset.samples))), strict=True)
+    for sample, (file, offset, length) in enumerate(rows):
+        fill(sample_key(dataset, sample), 0, memoryview(files[file])[offset : offset + length])
+    return files
+
+
+def small(dataset: Dataset) -> bool:
+    """Whether a data set is quick to write byte by byte."""
+    return dataset.samples <= 60
+
+
+@settings(deadline=None, max_examples=60)
+@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([7, produce._GROUP]))
+def test_chunks_of_all_ranks_make_the_files(dataset: Dataset, ranks: int, transfer: int | None, group: int) -> None:
+    before = prefix_of(dataset)
+    files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
+    with patch.object(produce, "_GROUP", group):
+        for rank in range(ranks):
+            for part in prepare_parts(dataset, before, Job(ranks), rank):
+                largest = largest_chunk(dataset, before, part, transfer)
+                buffer = memoryview(bytearray(b"\xbb" * largest))
+                at, count = part.offset, 0
+                for offset, data in chunks(dataset, before, part, transfer, buffer):
+                    assert offset == at
+                    assert 0 < len(data) <= largest
+                    assert transfer is None or len(data) <= transfer
+                    files[part.file][offset : offset + len(data)] = data
+                    at += len(data)
+                    count += 1
+                assert at == part.offset + part.length
+                assert count == chunk_count(dataset, before, part, transfer)
+    assert files == expected(dataset)
+
+
+def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
+    dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
+    (part,) = prepare_parts(dataset, None, Job(1), 0)
+    made = [(at, len(data)) for at, data in chunks(dataset, None, part, None, memoryview(bytearray(100)))]
+    assert made == [(0, 24), (24, 16), (40, 16)]
+
+
+def test_a_file_without_samples_is_its_header() -> None:
+    dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
+    empty = [part for part in prepare_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
+    assert len(empty) == 2
+    for part in empty:
+        buffer = memoryview(bytearray(b"x" * largest_chunk(dataset, None, part, 2000)))
+        made = [bytes(data) for _, data in chunks(dataset, None, part, 2000, buffer)]
+        assert made == [bytes(2000), bytes(2000), bytes(1000)]
+        assert chunk_count(dataset, None, part, 2000) == 3
+        assert chunk_count(dataset, None, part, None) == 1
