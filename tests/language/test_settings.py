@@ -38,6 +38,16 @@ def test_a_loop_that_says_nothing_reads_once_inside_the_step_and_meets_at_a_barr
     assert loop.last_batch == "drop"
 
 
+@pytest.mark.parametrize(("line", "kind"), [("", "off"), ("sync barrier", "barrier")])
+def test_ranks_that_answer_requests_do_not_wait_for_each_other_unless_told(
+    line: str, kind: str, patterns: Patterns
+) -> None:
+    text = DATA + "infer {\n    read universe\n    requests 10 per rank every 2 ms\n    " + line + "\n}\n"
+    (loop,) = patterns.workload(text).verbs
+    assert isinstance(loop, Loop)
+    assert loop.sync.kind == kind
+
+
 def test_a_data_set_that_says_nothing_is_raw_with_a_file_per_sample_under_data(patterns: Patterns) -> None:
     dataset = patterns.dataset("samples 8\n    size 4 KiB")
     assert dataset.layout == Layout("file per sample", 8)

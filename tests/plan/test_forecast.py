@@ -206,6 +206,20 @@ def test_what_happens_inside_a_loop_is_counted():
     assert (made.storage[0].bytes, made.storage[0].copies) == (1000, 3)
 
 
+def test_saves_by_steps_are_counted_within_a_pass():
+    train = replace(LOOP, epochs=3, checkpoints=(Cadence("c", "steps", 30), Cadence("c", "steps", 20)))
+    made = forecast(workload(train))
+    assert [phase.times for phase in made.phases if phase.verb == "save"] == [3, 6]
+
+
+def test_an_evaluation_goes_on_where_its_last_run_ended():
+    evaluation = replace(LOOP, kind="evaluate", name="e", epochs=2)
+    whole = workload(replace(LOOP, epochs=4, evaluations=(Evaluation(2, evaluation),)))
+    assert len(csv_rows(whole, 0, 3, "e").step) == 250
+    with pytest.raises(PlanError, match="no epoch 4: `e` has 4, counted from 0"):
+        csv_rows(whole, 0, 4, "e")
+
+
 def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
     access = Access(readers=2, prefetch=3)
     loop = replace(LOOP, access=access, sync=Sync("allreduce", 1_000_000))
