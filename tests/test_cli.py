@@ -1,0 +1,151 @@
+"""The commands that need no MPI: what they say, and how they end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+
+ROOT = Path(__file__).parents[1]
+PATTERN = """dlio 1
+workload tiny "a test"
+param batch = 4 "samples of a step"
+dataset d {
+    samples  41
+    size     uniform(3000 B, 9000 B)
+    layout   shared file
+    path     "d"
+}
+prepare d
+train {
+    read     d
+    batch    $batch per rank
+    epochs   2
+    shuffle  samples globally each epoch
+}
+"""
+
+
+@pytest.fixture
+def pattern(tmp_path: Path) -> str:
+    """A pattern file that is right."""
+    path = tmp_path / "tiny.dlio"
+    path.write_text(PATTERN)
+    return str(path)
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> str:
+    """One with a word that nobody knows."""
+    path = tmp_path / "wrong.dlio"
+    path.write_text(PATTERN.replace("layout ", "lajout "))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["mpiexec -n 4 dliosim run", "check", "plan", "explain", "Exit status: 0 done"]),
+        (["run"], ["--dir", "--root", "--output", "--null", "--with-null", "--verify", "-D NAME=VALUE"]),
+        (["check"], ["--ranks N", "--nodes M", "-D NAME=VALUE"]),
+        (["plan"], ["--ranks N", "--csv", "--rank R", "--epoch E", "--loop NAME"]),
+        (["explain"], ["CODE|FILE", "--ranks N"]),
+    ],
+)
+def test_help_names_every_option(command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert [word for word in words if word not in out] == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["plan", "x.dlio"], ["check"], ["check", "x", "--ranks", "0"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: dliosim" in capsys.readouterr().err
+
+
+def test_check_says_ok_and_ends_with_0(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", pattern, "--ranks", "3"]) == 0
+    assert capsys.readouterr().out.startswith(f"{pattern}: ok (tiny, digest ")
+
+
+def test_check_of_several_names_each_and_ends_with_2_if_one_is_wrong(
+    pattern: str, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", wrong, pattern]) == 2
+    found = capsys.readouterr()
+    assert found.out.startswith(f"{pattern}: ok")
+    assert "lajout" in found.err
+    assert "did you mean `layout`" in found.err
+
+
+def test_check_of_what_is_not_there_or_not_so_ends_with_2(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{pattern}.gone"]) == 2
+    assert main(["check", pattern, "-D", "bacth=4"]) == 2
+    assert main(["check", pattern, "-D", "batch"]) == 2
+    errors = capsys.readouterr().err
+    assert "error[E104]" in errors
+    assert "-D batch: expected NAME=VALUE" in errors
+
+
+def test_explain_of_a_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "E204"]) == 0
+    assert "E204" in capsys.readouterr().out
+    assert main(["explain", "E999"]) == 2
+    assert "E999" in capsys.readouterr().err
+
+
+def test_explain_of_a_pattern_says_where_values_come_from(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", pattern, "-D", "batch=8"]) == 0
+    out = capsys.readouterr().out
+    assert "41" in out
+    assert "# param batch = 8  " in out
+    assert "<command line>" in out
+    assert "# default" in out
+
+
+def test_plan_gives_tables(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", pattern, "--ranks", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "tiny" in out
+    assert "train" in out
+
+
+def test_plan_gives_the_reads_of_a_rank(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(*options: str) -> list[str]:
+        assert main(["plan", pattern, "--ranks", "2", "--csv", *options]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+
+    first, other, later = rows(), rows("--rank", "1"), rows("--epoch", "1", "--loop", "train")
+    assert first[0].split(",") == ["step", "sample", "file", "offset", "length"]
+    assert len(first) == len(other) == len(later) == 1 + 5 * 4
+    assert len({*first[1:], *other[1:]}) == 40
+    assert first != later
+    assert main(["plan", pattern, "--ranks", "2", "--csv", "--rank", "2"]) == 2
+    assert "ranks count from 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["check"], ["plan", "--ranks", "4"], ["explain"]], ids=str)
+def test_looking_at_a_pattern_needs_no_mpi(command: list[str], pattern: str) -> None:
+    code = "import sys\nfrom dliosim.cli import main\nstatus = main(sys.argv[1:])\n"
+    code += "sys.exit('mpi4py' in sys.modules or 'h5py' in sys.modules or status)"
+    arguments = [command[0], pattern, *command[1:]]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_whoever_closes_the_pipe_has_seen_enough(pattern: str) -> None:
+    command = [sys.executable, "-m", "dliosim.cli", "plan", pattern, "--ranks", "2", "--csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
