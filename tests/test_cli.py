@@ -1,65 +1,151 @@
-"""The command line without MPI: options that go together, and those that do not."""
+"""The commands that need no MPI: what they say, and how they end."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dliosim.cli import main
 
-GOOD = """dlio 1
-workload example
+ROOT = Path(__file__).parents[1]
+PATTERN = """dlio 1
+workload tiny "a test"
+param batch = 4 "samples of a step"
 dataset d {
-    samples  64
-    size     1 MB
+    samples  41
+    size     uniform(3000 B, 9000 B)
+    layout   shared file
     path     "d"
 }
 prepare d
+train {
+    read     d
+    batch    $batch per rank
+    epochs   2
+    shuffle  samples globally each epoch
+}
 """
 
 
 @pytest.fixture
-def pattern(tmp_path: Path) -> Path:
-    path = tmp_path / "good.dlio"
-    path.write_text(GOOD)
-    return path
+def pattern(tmp_path: Path) -> str:
+    """A pattern file that is right."""
+    path = tmp_path / "tiny.dlio"
+    path.write_text(PATTERN)
+    return str(path)
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> str:
+    """One with a word that nobody knows."""
+    path = tmp_path / "wrong.dlio"
+    path.write_text(PATTERN.replace("layout ", "lajout "))
+    return str(path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("command", "words"),
     [
-        (["run", "x.dlio", "--null", "--verify"], "--null beside --verify: a run without I/O has nothing to check"),
-        (
-            ["run", "x.dlio", "--null", "--with-null"],
-            "--null beside --with-null: a run without I/O has nothing to comp",
-        ),
-        (["plan", "x.dlio", "--ranks", "4", "--rank", "0"], "--rank chooses what --csv lists, and there is no --csv"),
-        (["plan", "x.dlio", "--ranks", "4", "--epoch", "1"], "--epoch chooses what --csv lists"),
-        (["plan", "x.dlio", "--ranks", "4", "--loop", "t"], "--loop chooses what --csv lists"),
-        (["plan", "x.dlio", "--rank", "4"], "required: --ranks"),
-        (["run", "x.dlio", "--nul"], "unrecognized arguments: --nul"),
-        (["check", "x.dlio", "--rank", "4"], "unrecognized arguments: --rank 4"),
+        ([], ["mpiexec -n 4 dliosim run", "check", "plan", "explain", "Exit status: 0 done"]),
+        (["run"], ["--dir", "--root", "--output", "--null", "--with-null", "--verify", "-D NAME=VALUE"]),
+        (["check"], ["--ranks N", "--nodes M", "-D NAME=VALUE"]),
+        (["plan"], ["--ranks N", "--csv", "--rank R", "--epoch E", "--loop NAME"]),
+        (["explain"], ["CODE|FILE", "--ranks N"]),
     ],
 )
-def test_options_that_do_not_go_together_or_are_cut_short_are_wrong_usage(
-    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as found:
+def test_help_names_every_option(command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert [word for word in words if word not in out] == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["plan", "x.dlio"], ["check"], ["check", "x", "--ranks", "0"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
         main(arguments)
-    assert found.value.code == 2
-    assert reason in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "usage: dliosim" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "explain"])
-def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2
-    said = "error: --nodes 5: every node has a rank, and there are 4 (--ranks)\n"
-    assert capsys.readouterr().err == said
+def test_check_says_ok_and_ends_with_0(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", pattern, "--ranks", "3"]) == 0
+    assert capsys.readouterr().out.startswith(f"{pattern}: ok (tiny, digest ")
 
 
-def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "loop.dlio"
-    path.write_text(GOOD + "train {\n    read d\n    epochs 5\n}\n")
-    assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "9"]) == 2
-    assert capsys.readouterr().err == "error: there is no epoch 9: `train` has 5, counted from 0\n"
+def test_check_of_several_names_each_and_ends_with_2_if_one_is_wrong(
+    pattern: str, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", wrong, pattern]) == 2
+    found = capsys.readouterr()
+    assert found.out.startswith(f"{pattern}: ok")
+    assert "lajout" in found.err
+    assert "did you mean `layout`" in found.err
+
+
+def test_check_of_what_is_not_there_or_not_so_ends_with_2(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{pattern}.gone"]) == 2
+    assert main(["check", pattern, "-D", "bacth=4"]) == 2
+    assert main(["check", pattern, "-D", "batch"]) == 2
+    errors = capsys.readouterr().err
+    assert "error[E104]" in errors
+    assert "-D batch: expected NAME=VALUE" in errors
+
+
+def test_explain_of_a_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "E204"]) == 0
+    assert "E204" in capsys.readouterr().out
+    assert main(["explain", "E999"]) == 2
+    assert "E999" in capsys.readouterr().err
+
+
+def test_explain_of_a_pattern_says_where_values_come_from(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", pattern, "-D", "batch=8"]) == 0
+    out = capsys.readouterr().out
+    assert "41" in out
+    assert "# param batch = 8  " in out
+    assert "<command line>" in out
+    assert "# default" in out
+
+
+def test_plan_gives_tables(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", pattern, "--ranks", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "tiny" in out
+    assert "train" in out
+
+
+def test_plan_gives_the_reads_of_a_rank(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(*options: str) -> list[str]:
+        assert main(["plan", pattern, "--ranks", "2", "--csv", *options]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+
+    first, other, later = rows(), rows("--rank", "1"), rows("--epoch", "1", "--loop", "train")
+    assert first[0].split(",") == ["step", "sample", "file", "offset", "length"]
+    assert len(first) == len(other) == len(later) == 1 + 5 * 4
+    assert len({*first[1:], *other[1:]}) == 40
+    assert first != later
+    assert main(["plan", pattern, "--ranks", "2", "--csv", "--rank", "2"]) == 2
+    assert "ranks count from 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["check"], ["plan", "--ranks", "4"], ["explain"]], ids=str)
+def test_looking_at_a_pattern_needs_no_mpi(command: list[str], pattern: str) -> None:
+    code = "import sys\nfrom dliosim.cli import main\nstatus = main(sys.argv[1:])\n"
+    code += "sys.exit('mpi4py' in sys.modules or 'h5py' in sys.modules or status)"
+    arguments = [command[0], pattern, *command[1:]]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_whoever_closes_the_pipe_has_seen_enough(pattern: str) -> None:
+    command = [sys.executable, "-m", "dliosim.cli", "plan", pattern, "--ranks", "2", "--csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()

@@ -1,0 +1,70 @@
+"""What a run shows while it runs, and what ranks do not load."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.mpi.jobs import CLI, DATASET, PREPARE, TRAIN, Place
+from tests.mpi.launch import ROOT, run_ranks, running, start_ranks
+
+LONG = TRAIN.replace("epochs   2", "compute  500 ms")
+
+
+def shown(place: Place, ranks: int) -> tuple[int, str, str]:
+    """Exit status and standard output of a run, and what a terminal was sent that is its standard error."""
+    ours, theirs = pty.openpty()
+    try:
+        with running(start_ranks(ranks, *place.arguments(), cwd=place.directory, terminal=theirs)) as job:
+            done = job.finish(30)
+        os.set_blocking(ours, False)
+        try:
+            text = os.read(ours, 1 << 16).decode()
+        except BlockingIOError:
+            text = ""
+        return done.returncode, done.stdout, text
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_a_long_phase_shows_on_a_terminal_how_far_it_is(tmp_path: Path, ranks: int) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, LONG)
+    status, out, terminal = shown(place, ranks)
+    assert status == 0, out
+    assert re.search(r"\rtrain: .* on rank 0, step [4-9] of 10, .* left", terminal), repr(terminal)
+    assert terminal.rstrip().endswith("\x1b[K")
+    assert "step 4 of 10" not in out
+
+
+def test_a_short_run_shows_nothing_on_a_terminal(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE)
+    status, out, terminal = shown(place, 1)
+    assert (status, terminal) == (0, ""), out
+
+
+def test_where_there_is_no_terminal_nothing_is_shown(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, LONG)
+    done = place.run(1)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\r" not in done.stdout
+
+
+def test_ranks_other_than_0_load_neither_parser_nor_writers(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET, PREPARE, TRAIN)
+    command = ("-m", "tests.mpi.imports_program", *place.arguments()[len(CLI) :])
+    done = run_ranks(3, *command, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = dict(re.findall(r"^loaded by (\d): ?(.*)$", done.stdout, re.MULTILINE))
+    assert "h5py" in loaded["0"]
+    assert "dliosim.language" in loaded["0"]
+    assert (loaded["1"], loaded["2"]) == ("", "")

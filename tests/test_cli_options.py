@@ -1,0 +1,65 @@
+"""The command line without MPI: options that go together, and those that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+
+GOOD = """dlio 1
+workload example
+dataset d {
+    samples  64
+    size     1 MB
+    path     "d"
+}
+prepare d
+"""
+
+
+@pytest.fixture
+def pattern(tmp_path: Path) -> Path:
+    path = tmp_path / "good.dlio"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["run", "x.dlio", "--null", "--verify"], "--null beside --verify: a run without I/O has nothing to check"),
+        (
+            ["run", "x.dlio", "--null", "--with-null"],
+            "--null beside --with-null: a run without I/O has nothing to comp",
+        ),
+        (["plan", "x.dlio", "--ranks", "4", "--rank", "0"], "--rank chooses what --csv lists, and there is no --csv"),
+        (["plan", "x.dlio", "--ranks", "4", "--epoch", "1"], "--epoch chooses what --csv lists"),
+        (["plan", "x.dlio", "--ranks", "4", "--loop", "t"], "--loop chooses what --csv lists"),
+        (["plan", "x.dlio", "--rank", "4"], "required: --ranks"),
+        (["run", "x.dlio", "--nul"], "unrecognized arguments: --nul"),
+        (["check", "x.dlio", "--rank", "4"], "unrecognized arguments: --rank 4"),
+    ],
+)
+def test_options_that_do_not_go_together_or_are_cut_short_are_wrong_usage(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as found:
+        main(arguments)
+    assert found.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2
+    said = "error: --nodes 5: every node has a rank, and there are 4 (--ranks)\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loop.dlio"
+    path.write_text(GOOD + "train {\n    read d\n    epochs 5\n}\n")
+    assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "9"]) == 2
+    assert capsys.readouterr().err == "error: there is no epoch 9: `train` has 5, counted from 0\n"
