@@ -189,3 +189,13 @@ def test_a_rank_killed_while_saving(tmp_path: Path) -> None:
     restored = place.run(2, "--verify")
     assert restored.returncode == 0, restored.stderr
     assert [entry.name for entry in place.files("c/*/*")] == ["000001", "000002"]
+
+
+@pytest.mark.parametrize("sync", ["barrier every 4 steps", "allreduce 1 kB every 4 steps", "barrier every 2 steps"])
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_read_that_fails_between_syncs_is_heard_of_before_a_checkpoint(tmp_path: Path, sync: str, step: int) -> None:
+    place = Place(tmp_path)
+    saving = TRAIN.replace("epochs   2", f"epochs   2\n    checkpoint c every 2 steps\n    sync {sync}")
+    place.write(DATASET, CHECKPOINT, PREPARE, saving.replace("batch    4", "batch    2"))
+    assert only_error(fail(place, 3, f"read:1:{step}:error")) == "error: rank 1: made to fail on /a/file"
+    assert len(place.files("c/*/*")) == step // 2
