@@ -98,9 +98,7 @@ def _pairs(hints: Sequence[tuple[str, str]]) -> str:
 def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
     """Cold or warm: a row for all loops that found the same."""
     states = [
-        (title_of(phase), cache_state(phase.resident_share))
-        for phase in phases
-        if phase.epochs and phase.api != "null"
+        (title_of(phase), cache_state(phase.resident_share)) for phase in phases if phase.epochs and phase.api != "null"
     ]
     return [("page cache", text) for text in _shared(states)]
 
