@@ -59,12 +59,15 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     if session.options.null:
         return record
     base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(world.size))
-    sizes = checkpoint_files(checkpoint, world.size).tolist()
 
     def prepare() -> tuple[int, Path]:
         base.mkdir(parents=True, exist_ok=True)
-        require_space(base, sum(sizes), f"checkpoint `{checkpoint.name}`")
+        needed = int(checkpoint_files(checkpoint, world.size).sum())
+        require_space(base, needed, f"checkpoint `{checkpoint.name}`")
         return versions.begin(base)
+
+    def complete() -> None:
+        versions.commit(aside, checkpoint.name, checkpoint_files(checkpoint, world.size).tolist(), world.size)
 
     number, aside = world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", prepare)
     world.together(lambda: _require_buffers(session, checkpoint))
@@ -86,7 +89,7 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
             shutil.rmtree(aside, ignore_errors=True)
         raise
     renaming = perf_counter_ns()
-    world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", lambda: versions.commit(aside, sizes, world.size))
+    world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", complete)
     ended = perf_counter_ns()
     record.rename_ns = ended - renaming
     record.wall_ns = ended - started

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dliosim.errors import UsageError
 
@@ -14,6 +14,9 @@ NAME = "manifest.json"
 
 #: Larger files than this are not ours.
 LARGEST = 64 * 1024 * 1024
+
+#: What a manifest may speak of.
+Kind = Literal["data set", "checkpoint"]
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
@@ -40,6 +43,14 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
+    """The manifest of a directory, or None where there is none of data of this kind and digest."""
+    content = read_manifest(directory)
+    if content is None or (content.get("kind"), content.get("digest")) != (kind, digest):
+        return None
+    return content
 
 
 def remove_manifest(directory: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
@@ -14,7 +13,9 @@ from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import finish
-from dliosim.execute.manifest import read_manifest, remove_manifest, sync_directory, write_manifest
+from dliosim.execute.manifest import remove_manifest, sync_directory
+from dliosim.execute.opening import create_file
+from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
@@ -34,7 +35,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if session.options.null:
         return record, "not prepared: --null"
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    if not verb.afresh and world.on_rank_0("read the manifest", lambda: read_manifest(directory) is not None):
+    if not verb.afresh and world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory)) is None:
         world.agree(_first_fault(session, dataset, directory))
         return record, f"kept: complete data of the same description are in {directory}"
     doing = f"make room for data set `{dataset.name}`"
@@ -64,25 +65,14 @@ def check_prepared(session: Session, dataset: Dataset) -> Path:
 
 
 def _require(dataset: Dataset, directory: Path) -> None:
-    if read_manifest(directory) is not None:
+    wrong = what_is_wrong(dataset, directory)
+    if wrong is None:
         return
-    others = _others(dataset, directory)
+    others = prepared_by(dataset, directory)
     if others:
         text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
-    what = "is incomplete" if directory.is_dir() else "has not been prepared"
-    raise ExecutionError(f"data set `{dataset.name}` {what} in {directory}: add `prepare {dataset.name}`", "R401")
-
-
-def _others(dataset: Dataset, directory: Path) -> int:
-    """By how many ranks a complete data set of the same name beside this one was prepared, or 0. Rank 0 only."""
-    if dataset.layout.kind != "file per rank" or not directory.parent.is_dir():
-        return 0
-    for entry in sorted(directory.parent.iterdir()):
-        manifest = read_manifest(entry) or {}
-        if manifest.get("name") == dataset.name and manifest.get("layout") == dataset.layout.kind:
-            return int(manifest.get("files", 0))
-    return 0
+    raise ExecutionError(f"data set `{dataset.name}` {wrong} in {directory}: add `prepare {dataset.name}`", "R401")
 
 
 def _first_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
@@ -93,14 +83,12 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     sizes = file_sizes(dataset, session.prefixes[dataset.name], mine)
     for file, size in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
-        again = f"`prepare {dataset.name} afresh` writes it again"
         try:
             found = path.lstat().st_size
         except OSError as error:
-            return ExecutionError(f"data set `{dataset.name}` is damaged: {path}: {error.strerror}; {again}", "R401")
+            return damaged(dataset, f"{path}: {error.strerror}")
         if found != size:
-            text = f"data set `{dataset.name}` is damaged: {path} has {found} bytes, not {size}"
-            return ExecutionError(f"{text}; {again}", "R401")
+            return damaged(dataset, f"{path} has {found} bytes, not {size}")
     return None
 
 
@@ -137,9 +125,7 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
     if _made_before(dataset, verb, session.world.size):
         # Files that several ranks write are made here, so that nobody empties what another has begun.
         for file in range(dataset.layout.files):
-            path = directory / dataset.file_name(file)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(path, flags, 0o644))
+            create_file(str(directory / dataset.file_name(file)))
 
 
 def _bytes_to_do(session: Session, dataset: Dataset) -> int:
@@ -225,14 +211,4 @@ def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))
-    write_manifest(
-        directory,
-        {
-            "name": dataset.name,
-            "digest": dataset.digest(),
-            "layout": dataset.layout.kind,
-            "files": dataset.layout.files,
-            "samples": dataset.samples,
-            "bytes": total_bytes(session, dataset),
-        },
-    )
+    write_description(dataset, directory, total_bytes(session, dataset), durable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -35,12 +36,12 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
         return record, ()
     base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(written_by))
     number, directory, passed_over = world.on_rank_0(
-        f"find checkpoint `{checkpoint.name}`", lambda: versions.newest_complete(base, checkpoint.name)
+        f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base)
     )
-    sizes = checkpoint_files(checkpoint, written_by).tolist()
+    sizes = cache(lambda: checkpoint_files(checkpoint, written_by))
     access = checkpoint.access
     shared = checkpoint.writers.kind in ("shared file", "rank")
-    files = Files(directory, versions.file_name, sizes.__getitem__, shared, world.comm)
+    files = Files(directory, versions.file_name, lambda file: int(sizes()[file]), shared, world.comm)
     own = list(pieces(restore_slices(checkpoint, written_by, world.size, world.rank), access.transfer))
     plan = _one_call_a_step(own, access)
     rounds = np.array([len(own)], np.int64)
@@ -77,6 +78,22 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     world.agree(error)
     record.wall_ns = perf_counter_ns() - started
     return record, tuple(f"passed over {text}" for text in passed_over)
+
+
+def _newest(checkpoint: Checkpoint, base: Path) -> tuple[int, Path, list[str]]:
+    """As `versions.newest_complete`, whose error also says what other jobs have saved."""
+    try:
+        return versions.newest_complete(base, checkpoint.name)
+    except ExecutionError as error:
+        found = list(versions.writers_beside(base, checkpoint.name))
+        ranks = next((ranks for digest, ranks in found if digest == checkpoint.digest(ranks)), None)
+        if ranks is not None:
+            there = f"one written by {ranks} ranks is there: say `restore {checkpoint.name} written by {ranks} ranks`"
+        elif found:
+            there = f"one of another description is there, in {base.with_name(found[0][0])}"
+        else:
+            raise
+        raise ExecutionError(f"{error.message}; {there}", error.code) from None
 
 
 def _buffer(session: Session, size: int) -> memoryview:

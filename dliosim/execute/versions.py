@@ -1,14 +1,17 @@
-"""The numbered directories of a checkpoint: which are complete, which is the next, which are deleted."""
+"""The numbered directories of a checkpoint: which are complete, which is the next, which are deleted.
+
+They lie in a directory (`base`) that is named by the digest of what decides their bytes.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.manifest import read_manifest, sync_directory, write_manifest
+from dliosim.execute.manifest import manifest_of, read_manifest, sync_directory, write_manifest
 
 _COMPLETE = re.compile(r"\d{6,12}")
 _PARTIAL = ".partial"
@@ -37,9 +40,10 @@ def begin(base: Path) -> tuple[int, Path]:
     return number, aside
 
 
-def commit(aside: Path, sizes: Iterable[int], ranks: int) -> Path:
+def commit(aside: Path, name: str, sizes: Iterable[int], ranks: int) -> Path:
     """Give a written and synced checkpoint its name, durably; from then on it is complete."""
-    write_manifest(aside, {"sizes": list(sizes), "ranks": ranks})
+    described = {"kind": "checkpoint", "name": name, "digest": aside.parent.name, "ranks": ranks}
+    write_manifest(aside, {**described, "sizes": list(sizes)})
     final = aside.with_name(aside.name.removesuffix(_PARTIAL))
     aside.rename(final)
     sync_directory(final.parent)
@@ -47,9 +51,13 @@ def commit(aside: Path, sizes: Iterable[int], ranks: int) -> Path:
 
 
 def delete_old(base: Path, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints."""
-    for number in numbers(base)[keep:]:
+    """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these."""
+    complete = 0
+    for number in numbers(base):
         old = base / f"{number:06d}"
+        if complete < keep:
+            complete += _fault(old) is None
+            continue
         # Aside first, so that a deletion cut short leaves nothing that looks complete.
         dying = old.with_name(f"{old.name}.old{_PARTIAL}")
         old.rename(dying)
@@ -74,11 +82,24 @@ def newest_complete(base: Path, name: str) -> tuple[int, Path, list[str]]:
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 
+def writers_beside(base: Path, name: str) -> Iterator[tuple[str, int]]:
+    """Digest and number of ranks of the checkpoints of that name in the directories beside `base`."""
+    for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
+        for number in numbers(other) if other != base else []:
+            manifest = manifest_of(other / f"{number:06d}", "checkpoint", other.name)
+            ranks = manifest.get("ranks") if manifest and manifest.get("name") == name else None
+            if isinstance(ranks, int):
+                yield other.name, ranks
+                break
+
+
 def _fault(directory: Path) -> str | None:
-    manifest = read_manifest(directory)
+    manifest = manifest_of(directory, "checkpoint", directory.parent.name)
     sizes = manifest.get("sizes") if manifest else None
     if not isinstance(sizes, list):
-        return "has no manifest that can be read"
+        return (
+            "has no manifest of such a checkpoint" if read_manifest(directory) else "has no manifest that can be read"
+        )
     for file, size in enumerate(sizes):
         path = directory / file_name(file)
         try:

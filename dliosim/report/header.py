@@ -98,8 +98,10 @@ def title_of(phase: PhaseSummary) -> str:
     return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
 
 
-def cache_state(resident_share: float) -> str:
-    """Cold or warm, and how much of the files was in the page cache."""
+def cache_state(resident_share: float | None) -> str:
+    """Cold or warm, and how much of the files was in the page cache (None: the kernel did not tell)."""
+    if resident_share is None:
+        return "unknown: the kernel tells only those who may write the files"
     state = "cold" if resident_share < 0.01 else "warm" if resident_share > 0.99 else "partly warm"
     return f"{state}, {percent(resident_share, 3)} of the bytes in the page cache"
 
@@ -121,9 +123,7 @@ def _pairs(hints: Sequence[tuple[str, str]]) -> str:
 def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
     """Cold or warm: a row for all loops that found the same."""
     states = [
-        (title_of(phase), cache_state(phase.resident_share))
-        for phase in phases
-        if phase.resident_share is not None and phase.epochs
+        (title_of(phase), cache_state(phase.resident_share)) for phase in phases if phase.epochs and phase.api != "null"
     ]
     return [("page cache", text) for text in _shared(states)]
 

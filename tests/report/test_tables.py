@@ -146,7 +146,14 @@ def test_a_run_without_loops_has_no_hashes():
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.0, "cold, 0 %"), (0.5, "partly warm, 50.0 %"), (1.0, "warm, 100 %"), (0.011, "partly")]
+    ("share", "text"),
+    [
+        (None, "unknown: the kernel"),
+        (0.0, "cold, 0 %"),
+        (0.5, "partly warm, 50.0 %"),
+        (1.0, "warm, 100 %"),
+        (0.011, "partly"),
+    ],
 )
 def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
     assert cache_state(share).startswith(text)

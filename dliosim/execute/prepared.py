@@ -1,0 +1,65 @@
+"""Whether data that lie in a directory are a whole data set of one description, and what is said where not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.manifest import manifest_of, write_manifest
+from dliosim.model import Dataset
+
+
+def write_description(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
+    """Write the manifest of a data set of `size` bytes; unless they are `durable`, with this node's boot.
+
+    Raises OSError as the calls do.
+    """
+    content = {
+        "kind": "data set",
+        "name": dataset.name,
+        "digest": dataset.digest(),
+        "layout": dataset.layout.kind,
+        "files": dataset.layout.files,
+        "samples": dataset.samples,
+        "bytes": size,
+        "synced": durable,
+    }
+    write_manifest(directory, content if durable else {**content, "boot": boot_id()})
+
+
+def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
+    """Why the data in a directory do not count, to be said after the data set's name; None where they do."""
+    manifest = manifest_of(directory, "data set", dataset.digest())
+    if manifest is None:
+        return "is incomplete" if directory.is_dir() else "has not been prepared"
+    boot = boot_id()
+    boot = boot_id()
+    if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):
+        return None
+    return "was prepared with `fsync off` by another node, or before this one was booted, and may have lost bytes,"
+
+
+def prepared_by(dataset: Dataset, directory: Path) -> int:
+    """By how many ranks a complete data set of the same name beside this one was prepared, or 0."""
+    if dataset.layout.kind != "file per rank" or not directory.parent.is_dir():
+        return 0
+    for entry in sorted(directory.parent.iterdir()):
+        manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
+        if manifest and (manifest.get("name"), manifest.get("layout")) == (dataset.name, dataset.layout.kind):
+            files = manifest.get("files")
+            return files if isinstance(files, int) else 0
+    return 0
+
+
+def damaged(dataset: Dataset, what: str) -> ExecutionError:
+    """The error of a data set whose manifest says more than its files hold."""
+    again = f"`prepare {dataset.name} afresh` writes it again"
+    return ExecutionError(f"data set `{dataset.name}` is damaged: {what}; {again}", "R401")
+
+
+def boot_id() -> str | None:
+    """What tells this boot of this node from all others; None where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,51 @@
+"""Prepared data count only where their manifest is of this data set, and where a reboot cannot have lost them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.execute import prepared
+from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
+from dliosim.model import Dataset, Distribution, Layout
+
+DATASET = Dataset("d", 1, 10, Distribution("constant", (100.0,)), Layout("file per rank", 2), "d")
+
+
+def made(root: Path, dataset: Dataset = DATASET, durable: bool = True) -> Path:
+    """The directory of a data set with a manifest."""
+    directory = root / dataset.digest()
+    directory.mkdir()
+    write_description(dataset, directory, 1000, durable)
+    return directory
+
+
+def test_nothing_and_half_a_data_set_are_told_apart(tmp_path: Path) -> None:
+    assert what_is_wrong(DATASET, tmp_path / "absent") == "has not been prepared"
+    assert what_is_wrong(DATASET, tmp_path) == "is incomplete"
+
+
+def test_a_manifest_of_another_description_is_not_believed(tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    assert what_is_wrong(DATASET, directory) is None
+    assert what_is_wrong(replace(DATASET, samples=11), directory) == "is incomplete"
+
+
+def test_unsynced_data_are_believed_until_the_next_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "boot_id", lambda: "first")
+    directory = made(tmp_path, durable=False)
+    assert what_is_wrong(DATASET, directory) is None
+    for later in ("second", None):
+        monkeypatch.setattr(prepared, "boot_id", lambda later=later: later)
+        assert "`fsync off`" in str(what_is_wrong(DATASET, directory))
+
+
+def test_data_of_another_number_of_ranks_are_found_beside(tmp_path: Path) -> None:
+    made(tmp_path, replace(DATASET, layout=Layout("file per rank", 3)))
+    assert prepared_by(DATASET, tmp_path / DATASET.digest()) == 3
+
+
+def test_damage_names_the_remedy() -> None:
+    assert "`prepare d afresh` writes it again" in str(damaged(DATASET, "x"))
