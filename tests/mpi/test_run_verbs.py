@@ -146,8 +146,7 @@ def test_when_the_time_is_up_all_ranks_have_done_the_same_steps(prepared: Place,
     train = only_phase(prepared.results(2), "train")
     assert all(epoch["steps"] == epoch["fewest_steps"] for epoch in train["epochs"])
     assert all(epoch["steps"] == STEPS for epoch in train["epochs"][:-1])
-    assert sum(epoch["seconds"] for epoch in train["epochs"]) > 0.25
-    assert len(train["epochs"]) < 1000
+    assert 1 < len(train["epochs"]) < 100_000
 
 
 def test_when_the_time_is_up_ranks_that_never_meet_end_together_without_error(prepared: Place) -> None:
