@@ -180,7 +180,9 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
     stop = run_steps(_course(session, running, work), source, lengths, record, session.progress)
     # A rank that failed after the last sync is heard of here, and what follows may be collective.
-    stop = running.syncer.end_epoch(stop)
+    # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
+    over = running.deadline is not None and perf_counter_ns() >= running.deadline
+    stop = running.syncer.end_epoch(stop or over)
     batches.end()
     io_after = process_io()
     session.progress.end()

@@ -40,7 +40,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: without I/O (`null`), with every byte read checked (`verify`), into which result directory."""
+    """How to run: without I/O (`null`), with every byte read checked (`verify`)."""
 
     null: bool = False
     verify: bool = False
