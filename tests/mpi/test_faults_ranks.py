@@ -71,6 +71,22 @@ def test_preparing_that_fails_on_one_rank(place: Place, api: str) -> None:
     assert not place.files("d/*/manifest.json")
 
 
+@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+def test_data_that_were_whole_no_longer_count_once_they_are_written_over(place: Place, api: str) -> None:
+    assert place.run(2).returncode == 0
+    (place.output / "results.json").unlink()
+    place.write(DATASET, "prepare d afresh\n")
+    only_error(fail(place, 2, "write:1:0:error", **{"prepare d.api": api}))
+    assert place.files()
+    assert not place.files("d/*/manifest.json")
+
+
+def test_a_rank_that_fails_does_not_leave_the_others_to_write_for_hours(place: Place) -> None:
+    place.write(DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files"), PREPARE)
+    only_error(fail(place, 2, "write:1:0:error"))
+    assert len(place.files()) < 3000  # of which rank 0 would have written as many
+
+
 @pytest.mark.parametrize(
     ("writers", "api"),
     [
@@ -161,8 +177,9 @@ def test_a_rank_killed_while_preparing(tmp_path: Path) -> None:
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: len(place.files()) > 100)
         os.kill(job.ranks()[-1], signal.SIGKILL)
-        done = job.finish(15)
-    assert done.returncode != 0
+        job.finish(15)
+    # No status is asked for: a launcher of MPICH 4.1.3 that hears of both ranks' ends at once sometimes says 0.
+    assert not (place.output / "results.json").exists()
     assert 100 < len(place.files()) < 6000
     assert not place.files("d/*/manifest.json")
     # Nobody takes what is there for whole ...
@@ -181,8 +198,8 @@ def test_a_rank_killed_while_saving(tmp_path: Path) -> None:
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: bool(place.files("c/*/000002.partial/*.ckpt")))
         os.kill(job.ranks()[0], signal.SIGKILL)
-        done = job.finish(15)
-    assert done.returncode != 0
+        job.finish(15)
+    assert not (place.output / "results.json").exists()
     found = [entry.name for entry in place.files("c/*/*")]
     assert found == ["000001", "000002.partial"]
     place.write(checkpoint, "restore c\nsave c\n")
