@@ -29,6 +29,11 @@ def numbers(base: Path) -> list[int]:
     return sorted((int(entry.name) for entry in base.iterdir() if _COMPLETE.fullmatch(entry.name)), reverse=True)
 
 
+def saved_files(base: Path) -> list[Path]:
+    """All data files of the checkpoints under `base` that were renamed into place."""
+    return [path for number in numbers(base) for path in sorted((base / f"{number:06d}").glob("*.ckpt"))]
+
+
 def begin(base: Path) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written aside; what a crash left there is removed."""
     base.mkdir(parents=True, exist_ok=True)
