@@ -80,8 +80,8 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
-        record, note = prepare(session, verb, dataset)
-        return verb_phase(session, dataset.name, "prepare", record, verb.access, (note,) if note else ())
+        record, notes = prepare(session, verb, dataset)
+        return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
         checkpoint = workload.checkpoint(verb.checkpoint)
         return verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access)
