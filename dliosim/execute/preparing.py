@@ -129,19 +129,19 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
         require_space(directory, needed, what)
     except ExecutionError:
         # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
-        require_space(directory, needed - _present(dataset, directory), what)
+        require_space(directory, needed - present_bytes(dataset, directory), what)
     if _made_before(dataset, verb, session.world.size):
         for file in range(dataset.layout.files):
             create_file(str(directory / dataset.file_name(file)))
     return refused
 
 
-def _present(dataset: Dataset, directory: Path) -> int:
+def present_bytes(dataset: Dataset, directory: Path) -> int:
     """Bytes that the files of a data set, whole or not, take on storage."""
     return sum(
         path.lstat().st_blocks * 512
         for folder in range(dataset.layout.folders)
-        for path in (directory / dataset.folder_name(folder)).iterdir()
+        for path in (directory / dataset.folder_name(folder)).glob("*")
         if path.is_file()
     )
 
