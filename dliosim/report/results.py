@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
-from dliosim.errors import ExecutionError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.summary import RANK_COLUMNS
@@ -142,26 +141,6 @@ def write_ranks(directory: Path, phases: Sequence[tuple[PhaseSummary, NDArray[np
                     data.attrs["axes"] = "epoch, rank"
 
     return _written_aside(directory / RANKS, write)
-
-
-def load_results(path: Path) -> dict[str, Any]:
-    """The content of a results.json (or of the one in a directory).
-
-    Raises ExecutionError if it cannot be read, is none, or has a schema of another version.
-    """
-    file = path / RESULTS if path.is_dir() else path
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExecutionError(f"{file}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ExecutionError(f"{file}: not the results of a run: {error}") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version is None:
-        raise ExecutionError(f"{file}: not the results of a run: it has no schema_version")
-    if version != SCHEMA_VERSION:
-        raise ExecutionError(f"{file}: written with schema version {version}; this dliosim knows {SCHEMA_VERSION}")
-    return dict(content)
 
 
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
