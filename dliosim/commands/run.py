@@ -15,11 +15,12 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.commands.describe import describe
+from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.options import overrides, roots
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
-from dliosim.execute.environment import check_launcher, launcher_rank, mpi_library, node_cores
+from dliosim.execute.environment import check_launcher, mpi_library, node_cores
 from dliosim.execute.faults import failed_on
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session

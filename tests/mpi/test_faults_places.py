@@ -147,8 +147,8 @@ def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
 
 def test_a_launcher_of_another_mpi_is_told_what_to_install(place: Place) -> None:
     """Such a launcher starts each process as if it were alone, and only its environment tells."""
-    for rank in ("0", "3"):
-        foreign = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": rank}
+    for variable, rank in (("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")):
+        foreign = {"OMPI_COMM_WORLD_SIZE": "4", variable: rank}
         done = run_ranks(0, *place.arguments(), env=foreign)
         assert done.returncode == 2
         assert not place.data.exists()
