@@ -53,9 +53,11 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
         if comm.rank == 0:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except MemoryError:
-        trace = traceback.format_exc().splitlines()
-        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: out of memory in {trace[-3].strip()}")
+    except MemoryError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"out of memory: {error}" if str(error) else "out of memory"
+        where = f"in {place.name}, {place.filename}:{place.lineno}"
+        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
     except Exception:
         text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
         end_job(comm, world.job, text)

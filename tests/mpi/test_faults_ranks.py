@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -62,6 +63,12 @@ def test_a_bug_in_one_rank_ends_the_job_with_its_trace(place: Place, api: str) -
     assert done.returncode == 1
     assert done.stderr.count("rank 1: a fault in dliosim itself; please report it") == 1
     assert done.stderr.count("RuntimeError: a bug in the backend") == 1
+
+
+def test_a_rank_without_memory_ends_the_job_with_what_it_asked_for_and_where(place: Place) -> None:
+    error = only_error(fail(place, 2, "read:1:2:memory"))
+    assert error.startswith("error[R402]: rank 1: out of memory: Unable to allocate 1.00 EiB for an array")
+    assert re.search(r" \(in fail, \S+/failing_program\.py:\d+\)$", error)
 
 
 @pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
