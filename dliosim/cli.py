@@ -12,6 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import dliosim
+from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError
 
 _DESCRIPTION = """\
@@ -184,8 +185,7 @@ def _positive(text: str) -> int:
 @contextmanager
 def _usage_from_rank_0_alone() -> Iterator[None]:
     """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
-    launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
-    if next((rank for rank in launched if rank is not None), "0") == "0":
+    if launcher_rank(os.environ) == 0:
         yield
         return
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

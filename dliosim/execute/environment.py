@@ -49,14 +49,6 @@ def launcher_size(environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def launcher_rank(environ: Mapping[str, str]) -> int:
-    """Which of the launcher's processes this is; 0 where it does not say."""
-    for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if environ.get(name, "").isdigit():
-            return int(environ[name])
-    return 0
-
-
 def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
     """Raise UsageError if the launcher started more processes than MPI knows of, each a job of its own."""
     started = launcher_size(environ)

@@ -143,14 +143,14 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     # An evaluation goes on where its last run ended: other orders, other draws.
     first = len(running.records)
     for epoch in range(first, first + epochs):
-        stop = _epoch(session, running, epoch, steps)
+        stop = _epoch(session, running, epoch, epoch - first + 1, steps)
         yield epoch, stop
         if stop:
             return
 
 
-def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
-    """Plan, agree, run and sum up one epoch; returns whether the time is up."""
+def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: int) -> bool:
+    """Plan, agree, run and sum up one epoch, shown as `number` (from 1); returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
     work: EpochWork | None = None
@@ -172,7 +172,7 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
     record = EpochRecord(running.salt, epoch, batch=loop.batch)
     before = _Counts.of(batches)
     lengths = np.diff(work.extents.step_start).tolist()
-    session.progress.start(loop.name, epoch + 1, loop.epochs, work.steps)
+    session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
     world.together(lambda: batches.begin(work.calls, work.rounds, work.most))
     io_before = process_io()

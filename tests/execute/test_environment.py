@@ -14,7 +14,6 @@ from dliosim.execute.environment import (
     check_launcher,
     file_system,
     free_bytes,
-    launcher_rank,
     launcher_size,
     mpi_io,
     mpi_library,
@@ -41,11 +40,6 @@ SRUN = {**SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "64", "SLURM_PRO
 )
 def test_only_a_launcher_says_how_many_processes_there_are(environ: dict[str, str], size: int | None) -> None:
     assert launcher_size(environ) == size
-
-
-def test_the_launchers_rank_is_known_without_mpi() -> None:
-    assert launcher_rank({}) == 0
-    assert launcher_rank({"OMPI_COMM_WORLD_RANK": "3"}) == 3
 
 
 def test_a_launcher_of_another_mpi_is_found_and_the_way_out_is_told() -> None:
