@@ -102,7 +102,7 @@ def _newest(checkpoint: Checkpoint, base: Path) -> tuple[int, Path, list[str]]:
 
 
 def _buffer(session: Session, size: int) -> memoryview:
-    require_memory(size, session.workload.job.ranks_per_node, "buffers of `restore`")
+    require_memory(size, session.world.node.size, "buffers of `restore`")
     return allocate(size)
 
 
