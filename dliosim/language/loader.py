@@ -11,7 +11,7 @@ from typing import Final
 
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
-from dliosim.language.document import Block, Document, Param, Setting, first_word, overlay, setting_of, split_head
+from dliosim.language.document import Block, Document, Param, Setting, first_word, split_head
 from dliosim.language.parser import Node, parse
 from dliosim.language.source import Source, Span, Unreadable, read_source
 from dliosim.language.statements import Statement, split
@@ -138,8 +138,12 @@ class Loader:
 
 
 def _merge_block(below: Block, above: Block) -> None:
+    if above.kind == "evaluate":
+        # `every epoch` has no number, and says something all the same.
+        below.header.pop("value", None)
     below.header.update(above.header)
-    below.settings = overlay(below.settings, above.settings)
+    below.layers += above.layers
+    below.broken |= above.broken
     for block in above.body:
         match = next((inner for inner in below.body if (inner.kind, inner.name) == (block.kind, block.name)), None)
         if match is None or not block.name:
@@ -333,11 +337,7 @@ class _Reading:
             return
         if line.opened is not None:
             raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
-        setting = setting_of(head, place, phrase)
-        for other in block.settings:
-            if (other.head, other.sub) == (setting.head, setting.sub):
-                raise _twice("setting", " ".join((head, *setting.sub)), place, other.place)
-        block.settings.append(setting)
+        block.layers[-1].append(Setting(head, place, phrase))
 
 
 def reserved(word: str, span: Span) -> Mistake:
