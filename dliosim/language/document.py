@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from dliosim.language import vocabulary
 from dliosim.language.parser import Node
 from dliosim.language.source import Source, Span
 
@@ -82,6 +83,10 @@ class Document:
     def walk(self) -> Iterator[Block]:
         """Every verb, those inside others too."""
         yield from _walk(self.verbs)
+
+    def loops(self) -> Iterator[Block]:
+        """Every loop, evaluations too."""
+        return (block for block in self.walk() if block.kind in vocabulary.LOOPS)
 
 
 def _walk(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dliosim.model import Loop, Prepare
@@ -117,3 +119,51 @@ def test_a_line_of_the_derived_file_replaces_one_that_a_parameter_of_the_base_gi
     assert loop_of(train).shuffle.samples == "within shard"
     assert isinstance(prepare, Prepare)
     assert prepare.access.transfer == 1_000_000
+
+
+def test_what_a_file_and_its_base_both_include_is_there_once_in_either_order(patterns: Patterns) -> None:
+    patterns.file("access.dlio", "param readers = 4\naccess fast {\n readers $readers\n}\n")
+    patterns.file(
+        "base.dlio", BASE.replace("workload base", 'workload base\ninclude "access.dlio"\nset readers = 2') + "\n"
+    )
+    lines = ['include "access.dlio"\n', 'extends "base.dlio"\n']
+    for first, second in (lines, reversed(lines)):
+        text = f"{first}{second}train {{\n read universe with fast\n}}\n"
+        for change, readers in (("", 2), ("set readers = 3\n", 3)):
+            assert loop_of(patterns.workload(text + change).verbs[1]).access.readers == readers
+
+
+@pytest.mark.parametrize(
+    ("added", "place"),
+    [
+        ("infer train {\n read universe\n}\n", "train"),
+        ("infer {\n read universe\n}\ntrain evaluate {\n read universe\n}\n", "evaluate"),
+        ("train other {\n read universe\n evaluate every epoch {\n read universe\n}\n}\n", "evaluate"),
+    ],
+)
+def test_two_loops_of_two_files_may_not_have_one_name(added: str, place: str, patterns: Patterns) -> None:
+    patterns.file("base.dlio", BASE)
+    (found,) = patterns.mistakes(f'extends "base.dlio"\n{added}')
+    assert found.code == "E102"
+    assert found.labels[0].span.text == place
+    assert [Path(label.span.source.name).name for label in found.labels] == ["main.dlio", "base.dlio"]
+
+
+@pytest.mark.parametrize("of", ["", " of train"])
+@pytest.mark.parametrize("again", ["", " of train"])
+def test_an_expectation_of_the_only_loop_is_that_of_its_name(of: str, again: str, patterns: Patterns) -> None:
+    plain = BASE.replace("evaluate every 2 epochs { read universe }", "")
+    patterns.file("base.dlio", f"{plain}expect utilization{of} at least 90 %\nexpect p99{of} at most 1 s\n")
+    text = f'extends "base.dlio"\nexpect utilization{again} at least 70 %\n'
+    assert [each.text for each in patterns.workload(text).expectations] == [
+        "p99 of train at most 1 s",
+        "utilization of train at least 70 %",
+    ]
+
+
+def test_what_a_base_expects_of_its_only_loop_stays_so_beside_another_loop(patterns: Patterns) -> None:
+    plain = BASE.replace("evaluate every 2 epochs { read universe }", "")
+    patterns.file("base.dlio", f"{plain}expect utilization at least 90 %\n")
+    text = 'extends "base.dlio"\ninfer {\n read universe\n}\n'
+    assert [each.loop for each in patterns.workload(text).expectations] == ["train"]
+    assert patterns.codes(f"{text}expect p99 at most 1 s\n") == ["E003"]
