@@ -91,7 +91,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "name": run.name,
         "title": run.title,
         "pattern": run.pattern,
-        "overrides": dict(run.overrides),
+        "overrides": [list(pair) for pair in run.overrides],
         "arguments": list(run.arguments),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
         "digest": run.digest,
