@@ -80,6 +80,7 @@ _VERB_SPREADS = (
     "view_seconds",
     "file_sync_seconds",
     "rename_seconds",
+    "delete_seconds",
 )
 
 
