@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dliosim
 from dliosim.errors import DliosimError
+from dliosim.model.job import MAX_RANKS
 
 _DESCRIPTION = """\
 Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
@@ -159,7 +160,7 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
     said = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
-        type=_positive,
+        type=_ranks,
         default=default,
         required=default is None,
         metavar="N",
@@ -178,6 +179,13 @@ def _positive(text: str) -> int:
     value = _natural(text)
     if value == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _ranks(text: str) -> int:
+    value = _positive(text)
+    if value > MAX_RANKS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_RANKS:_}")
     return value
 
 
