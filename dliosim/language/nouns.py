@@ -154,7 +154,7 @@ def _path(node: Node) -> str:
     text = node.only.text[1:-1]
     parts = text.split("/")
     reason = ""
-    if not text.strip() or any(letter < " " or letter in "\x7f\\" for letter in text):
+    if not text.strip() or any(letter in "\t\\" for letter in text):
         reason = "not a path"
     elif text.startswith(("/", "~")) or re.match(r"[A-Za-z]:", text):
         reason = "an absolute path"

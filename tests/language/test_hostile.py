@@ -218,6 +218,24 @@ def test_nothing_of_a_pattern_steers_the_terminal(patterns: Patterns) -> None:
     assert "\x1b" not in render(caught.value.diagnostics, colour=False)
 
 
+@pytest.mark.parametrize("letter", ["\x1b", "\x07", "\x7f", "\x9b", "\u202e", "\u200b", "\x00"])
+def test_what_is_not_printable_is_no_text(patterns: Patterns, letter: str, tmp_path: Path) -> None:
+    quoted = f'"a{letter}b"'
+    for line in (f"param title = {quoted}", f"param title = a{letter}b", f'access a {{\n hint "a" = {quoted}\n}}'):
+        (found,) = patterns.mistakes(f"{line}\nbarrier\n")
+        assert (found.code, found.labels[0].span.text) == ("E003", letter)
+    assert patterns.codes("param a = b\nbarrier\n", ("a", f'"{letter}"')) == ["E003"]
+    path = tmp_path / "titled.dlio"
+    path.write_text(f'dlio 1\nworkload w "{letter}[31mred"\nbarrier\n', encoding="utf-8")
+    with pytest.raises(PatternError, match=f"U\\+{ord(letter):04X} has no place"):
+        compile_pattern(path, [], Job(1))
+
+
+def test_letters_of_any_language_are_text(patterns: Patterns) -> None:
+    text = DATA.replace('"universe"', '"données/数据"') + 'param t = "größe"\nprepare universe\n'
+    assert patterns.workload(text).dataset("universe").path == "données/数据"
+
+
 def test_errors_travel_between_processes_and_keep_their_text(patterns: Patterns) -> None:
     with pytest.raises(PatternError) as caught:
         patterns.workload("nonsense\n")
