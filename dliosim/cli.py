@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import dliosim
 from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, UsageError
+from dliosim.model.job import MAX_RANKS
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -182,7 +183,7 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
     said = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
-        type=_positive,
+        type=_ranks,
         default=default,
         required=default is None,
         metavar="N",
@@ -201,6 +202,13 @@ def _positive(text: str) -> int:
     value = _natural(text)
     if value == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _ranks(text: str) -> int:
+    value = _positive(text)
+    if value > MAX_RANKS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_RANKS:_}")
     return value
 
 
