@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter_ns
@@ -61,7 +62,7 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
 
 
 def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    started, begun = datetime.now(timezone.utc), perf_counter_ns()
+    started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
@@ -79,7 +80,7 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
             with suppress(OSError):
                 output.rmdir()
         raise
-    environment = describe(session, [phase.summary for phase in phases])
+    environment = describe(session, [phase.summary for phase in phases], load)
     status = 0
     if world.rank == 0:
         summaries = tuple(phase.summary for phase in phases)
@@ -95,9 +96,11 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
             started.isoformat(timespec="seconds"),
             (perf_counter_ns() - begun) * 1e-9,
             summaries,
-            evaluate(workload.expectations, summaries),
-            tuple(arguments),
+            arguments=tuple(arguments),
+            null=options.null,
+            verify=options.verify,
         )
+        run = replace(run, expectations=evaluate(workload.expectations, run))
         status = _report(run, phases, output)
     return world.share(status)
 
@@ -173,8 +176,8 @@ def _report(run: RunSummary, phases: Sequence[Phase], output: Path) -> int:
     if failure is not None:
         sys.stderr.write(f"{failed_on('write the results', failure)}\n")
         return ExecutionError.exit_code
-    missed = [result for result in run.expectations if not result.held]
-    if missed and not run.environment.oversubscribed:
+    missed = [result for result in run.expectations if result.missed]
+    if missed:
         sys.stderr.write("".join(f"{expectation_line(result)}\n" for result in missed))
         return ExpectationMissed.exit_code
     return 0
