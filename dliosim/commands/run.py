@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter_ns
@@ -64,7 +65,7 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
 
 
 def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    started, begun = datetime.now(timezone.utc), perf_counter_ns()
+    started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
@@ -76,7 +77,7 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     if not options.null:
         world.on_rank_0("make the data directory", session.make_roots)
     phases = run_with_null(session) if parsed.with_null else run_workload(session)
-    environment = describe(session, [phase.summary for phase in phases])
+    environment = describe(session, [phase.summary for phase in phases], load)
     status = 0
     if world.rank == 0:
         summaries = tuple(phase.summary for phase in phases)
@@ -92,9 +93,11 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
             started.isoformat(timespec="seconds"),
             (perf_counter_ns() - begun) * 1e-9,
             summaries,
-            evaluate(workload.expectations, summaries),
-            tuple(arguments),
+            arguments=tuple(arguments),
+            null=options.null,
+            verify=options.verify,
         )
+        run = replace(run, expectations=evaluate(workload.expectations, run))
         status = _report(run, phases, parsed.output, started)
     return world.share(status)
 
@@ -143,8 +146,8 @@ def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started
     if failure is not None:
         sys.stderr.write(f"{failed_on('write the results', failure)}\n")
         return ExecutionError.exit_code
-    missed = [result for result in run.expectations if not result.held]
-    if missed and not run.environment.oversubscribed:
+    missed = [result for result in run.expectations if result.missed]
+    if missed:
         sys.stderr.write("".join(f"{expectation_line(result)}\n" for result in missed))
         return ExpectationMissed.exit_code
     return 0

@@ -168,7 +168,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
         most = world.allreduce(work.rounds.count.copy(), "max")
         work = replace(work, most=most)
     source = EpochSource(session, running.dataset, batches, work, running.kept)
-    record = EpochRecord(running.salt, epoch, batch=loop.batch)
+    record = EpochRecord(running.salt, epoch, batch=loop.batch, null=session.options.null)
     before = _Counts.of(batches)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
@@ -324,6 +324,8 @@ def _phase(session: Session, running: _Running) -> Phase:
         epochs=tuple(running.epochs),
         resident_share=running.resident,
         api="null" if session.options.null else access.api,
+        cache=access.cache,
+        prefetch=access.prefetch if access.readers else 0,
         hints_asked=asked,
         hints_granted=granted_ones,
     )

@@ -29,6 +29,7 @@ from dliosim.model import (
     Sync,
     Verb,
 )
+from dliosim.readable import count
 from dliosim.units import format_bytes, format_seconds
 
 
@@ -48,7 +49,7 @@ def write(compiled: Compiled) -> str:
     lines = [
         _Line("dlio 1"),
         _Line(f"workload {workload.name}{title}"),
-        _Line(f"# resolved for {job.ranks} ranks on {job.nodes} nodes"),
+        _Line(f"# resolved for {count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"),
         *writer.params(),
         _Line(""),
         _Line(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),

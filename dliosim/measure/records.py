@@ -25,6 +25,11 @@ def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
     return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
 
 
+def unpacked_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The waits in words of `packed_arrival`, in ns."""
+    return words >> _RANK_BITS + _CAUSE_BITS
+
+
 def unpacked_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ranks and the causes (indices into `CAUSES`) in words of `packed_arrival`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
@@ -54,12 +59,13 @@ class EpochRecord:
     `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
     `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing. `rchar` and
     `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one `packed_arrival` a step
-    that ended in a sync: of the same length on every rank.
+    that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
     """
 
     phase: int
     epoch: int
     batch: int = 0
+    null: bool = False
     steps: int = 0
     samples: int = 0
     bytes: int = 0

@@ -120,6 +120,7 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
     summary = summary_of(first, second)
     assert summary.bound_by == BoundBy(storage=0.5, compute=0.25, tool=0.25, arrivals=0.0)
     assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
+    assert summary.least_sync_wait_seconds == pytest.approx((5 + 2 + 1 + 3) * 1e-9)
 
 
 @given(
@@ -146,6 +147,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
 def test_without_a_sync_nobody_was_last():
     summary = summary_of(record(steps=4), record(steps=4))
     assert (summary.bound_by, summary.slowest_rank, summary.slowest_rank_share) == (None, None, None)
+    assert summary.least_sync_wait_seconds is None
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**22 - 1), st.integers(0, len(CAUSES) - 1))

@@ -43,7 +43,7 @@ def test_too_little_room_is_found_before_anything_is_written(place: Place) -> No
     with small_disk(place.data):
         error = only_error(place.run(2))
         assert error.startswith("error[R402]: data set `d` needs 11.")
-        assert error.endswith("has 8.0 MiB")
+        assert error.endswith("has 8.389 MB")
         assert not place.files()
 
 
@@ -51,7 +51,7 @@ def test_too_little_room_for_a_checkpoint_is_found_before_anything_is_written(pl
     place.write(CHECKPOINT.replace("300 kB", "20 MB"), "save c\n")
     with small_disk(place.data):
         error = only_error(place.run(2))
-        assert error.startswith("error[R402]: checkpoint `c` needs 19.1 MiB")
+        assert error.startswith("error[R402]: checkpoint `c` needs 20.00 MB")
         assert not place.files("c/*/*")
 
 

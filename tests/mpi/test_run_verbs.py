@@ -193,6 +193,7 @@ def test_only_the_newest_are_kept(place: Place) -> None:
     place.write(CHECKPOINT.replace("path ", "keep 2\n    path "), "repeat 4 {\n    save c\n}\nrestore c\n")
     results = place.results(2, "--verify")
     assert len(phases(results, "save")) == 4
+    assert (results["verify"], results["verified_bytes"]) == (True, 300_000 + 2 * 1001)
     assert [path.name for path in place.files("c/*/*")] == ["000003", "000004"]
 
 
