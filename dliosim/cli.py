@@ -30,7 +30,7 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed.
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
