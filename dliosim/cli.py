@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dliosim
+from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
         return commands[parsed.command](parsed)
     except DliosimError as error:
-        if _is_first():
+        if launcher_rank(os.environ) == 0:
             print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -203,16 +204,10 @@ def _positive(text: str) -> int:
     return value
 
 
-def _is_first() -> bool:
-    """Whether this is the launcher's first process, or one without a launcher."""
-    launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
-    return next((rank for rank in launched if rank is not None), "0") == "0"
-
-
 @contextmanager
 def _usage_from_rank_0_alone() -> Iterator[None]:
     """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
-    if _is_first():
+    if launcher_rank(os.environ) == 0:
         yield
         return
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

@@ -59,6 +59,33 @@ def test_options_that_do_not_go_together_or_are_cut_short_are_wrong_usage(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("environ", "speaks"),
+    [
+        ({}, True),
+        ({"PMI_RANK": "0"}, True),
+        ({"PMI_RANK": "3"}, False),
+        ({"PMIX_RANK": "3"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "3"}, False),
+        ({"SLURM_PROCID": "3"}, False),
+        ({"PMI_RANK": "0", "SLURM_PROCID": "3"}, True),
+        ({"PMI_RANK": "", "SLURM_PROCID": "3"}, False),
+    ],
+    ids=["alone", "first", "hydra", "prrte", "open mpi", "srun", "mpiexec inside srun", "empty"],
+)
+def test_wrong_usage_is_said_by_the_launchers_first_process_alone(
+    environ: dict[str, str], speaks: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as found:
+        main(["run", "x.dlio", "--nul"])
+    assert found.value.code == 2
+    assert ("unrecognized arguments: --nul" in capsys.readouterr().err) == speaks
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "explain"])
 def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2

@@ -114,7 +114,7 @@ def _require_buffers(session: Session, checkpoint: Checkpoint) -> None:
         max((piece.length for piece in pieces(checkpoint_slices(checkpoint, world.size, owner), transfer)), default=0)
         for owner in owners[:2]
     ]
-    require_memory(sum(needed), session.workload.job.ranks_per_node, f"buffers of checkpoint `{checkpoint.name}`")
+    require_memory(sum(needed), world.node.size, f"buffers of checkpoint `{checkpoint.name}`")
 
 
 def _sends(checkpoint: Checkpoint) -> bool:

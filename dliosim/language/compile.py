@@ -205,10 +205,12 @@ def _exact(value: Value, unit: str) -> str:
 
 
 def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
-    names = [verb.name for verb in context.document.walk() if verb.kind in ("train", "evaluate", "infer")]
+    names = [loop.name for loop in context.document.loops()]
     listed = f"loops here: {', '.join(names) or 'none'}"
     name = block.header.get("NAME")
     if name is None:
+        if loop := block.name.partition(" ")[2]:
+            return loop  # the only one of the file that expects it
         if len(names) != 1:
             raise mistake("E003", "say of which loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
         return names[0]

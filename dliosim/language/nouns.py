@@ -8,7 +8,8 @@ from typing import Final, Literal, cast
 
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
-from dliosim.language.document import Block, overlay
+from dliosim.language.document import Block
+from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.model import Access, Api, Checkpoint, Dataset, Layout, Part, Stripe, Writers, constant

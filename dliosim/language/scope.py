@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean, hints, mistake
-from dliosim.language.document import Param
+from dliosim.language.document import MAX_CHAIN, Param
 from dliosim.language.parser import DISTRIBUTIONS, Node, parse
 from dliosim.language.source import Span
 from dliosim.model import Distribution, Job, constant
@@ -18,7 +18,6 @@ from dliosim.units import COUNT, RATIO, SIZE, TIME, UNITS, Dimension, format_byt
 
 MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
 MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
-MAX_CHAIN: Final = 32  # parameters that refer to parameters
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from dliosim.measure.figures import BoundBy
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, Block, EpochRecord, VerbRecord, packed_arrival, unpacked_arrivals
-from dliosim.measure.reductions import Alone
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, summarise, summarise_verb
 from tests.measure.ranks import on_ranks
 
@@ -190,16 +189,23 @@ def test_dlio_s_figures_follow_its_formulas():
 
 
 def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
-    lengths = []
+    def lengths_of(one, reducer):
+        lengths = []
 
-    class Counting(Alone):
-        def reduce(self, array, op):
-            lengths.append(len(array))
-            return array
+        class Counting:
+            def reduce(self, array, op):
+                lengths.append(len(array))
+                return reducer.reduce(array, op)
 
-    summarise(record(last_arrival=np.zeros(1000, np.int64)), Counting())
-    assert len(lengths) == 2
-    assert lengths[1] < 1100
+        summarise(one, Counting())
+        return lengths
+
+    one = record(last_arrival=np.zeros(1000, np.int64))
+    (alone,), (first, *others) = on_ranks(lengths_of, [one]), on_ranks(lengths_of, [one] * 4)
+    assert first == alone
+    assert others == [alone] * 3
+    assert len(alone) == 2
+    assert alone[1] < 1100
 
 
 def test_a_verb_s_figures_add_up():

@@ -121,6 +121,14 @@ def test_dropping_caches_says_what_stayed(place: Place) -> None:
 # --- loops
 
 
+@pytest.mark.parametrize("busy", ["", " busy"])
+def test_a_step_computes_as_long_as_it_was_told(prepared: Place, busy: str) -> None:
+    prepared.write(DATASET, train_with(f"compute  3 ms{busy}"))
+    epochs = only_phase(prepared.results(2), "train")["epochs"]
+    assert len(epochs) == 2
+    assert all(epoch["compute_seconds"]["min"] >= STEPS * 3e-3 for epoch in epochs)
+
+
 def test_an_evaluation_is_a_phase_of_its_own(prepared: Place) -> None:
     prepared.write(DATASET, train_with("evaluate every 2 epochs {", "read d", "steps 2", "}", epochs=4))
     results = prepared.results(2, "--verify")
