@@ -103,7 +103,7 @@ class _Writer:
 
     def dataset(self, dataset: Dataset) -> Iterator[_Line]:
         layout = dataset.layout
-        placed = f"{layout.files} files" if layout.kind == "files" else layout.kind
+        placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
         stripe = dataset.stripe
         yield _Line(f"dataset {dataset.name} {{")
         yield from self._settings(
@@ -112,9 +112,9 @@ class _Writer:
                 ("samples", str(dataset.samples)),
                 ("size", _distribution(dataset.size, _bytes)),
                 ("layout", placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")),
-                ("prepared by", f"{layout.files} ranks" if layout.kind == "file per rank" else None),
+                ("prepared by", count(layout.files, "rank") if layout.kind == "file per rank" else None),
                 ("format", dataset.format),
-                ("stripe", f"{format_bytes(stripe.size)} over {stripe.targets} targets" if stripe else None),
+                ("stripe", f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None),
                 ("header", format_bytes(dataset.header)),
                 ("align", format_bytes(dataset.align)),
                 ("path", f'"{dataset.path}"'),
@@ -128,7 +128,7 @@ class _Writer:
         writers = {
             "file per rank": "into file per rank",
             "shared file": "all ranks into shared file",
-            "one per": f"one per {number} ranks",
+            "one per": f"one per {count(number, 'rank')}",
             "rank": f"rank {number}",
         }[checkpoint.writers.kind]
         yield _Line(f"checkpoint {checkpoint.name} {{")
@@ -187,11 +187,11 @@ class _Writer:
                 ("shuffle", files if shuffle.files != "off" else None),
                 ("shuffle", "off" if shuffle.samples == shuffle.files == "off" else None),
                 ("last batch", loop.last_batch),
-                ("shifted by", f"{loop.shift} ranks"),
+                ("shifted by", count(loop.shift, "rank")),
                 ("api", access.api),
                 ("transfer", "whole sample" if access.transfer is None else format_bytes(access.transfer)),
                 ("readers", f"{access.readers} by {access.by}"),
-                ("prefetch", f"{access.prefetch} batches" if access.prefetch else None),
+                ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
                 ("open", access.open),
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
                 *_hints(access),
@@ -206,7 +206,7 @@ class _Writer:
         self._indent = indent + "    "
         for evaluation in loop.evaluations:
             yield from self._loop(
-                evaluation.loop, f"evaluate {evaluation.loop.name} every {evaluation.every} epochs {{"
+                evaluation.loop, f"evaluate {evaluation.loop.name} every {count(evaluation.every, 'epoch')} {{"
             )
         self._indent = indent
         yield _Line(f"{indent}}}")
@@ -216,7 +216,9 @@ def _short(verb: Save | Restore | Pause | Barrier | DropCaches) -> str:
     if isinstance(verb, Save):
         return f"save {verb.checkpoint}"
     if isinstance(verb, Restore):
-        return f"restore {verb.checkpoint}" + (f" written by {verb.written_by} ranks" if verb.written_by else "")
+        return f"restore {verb.checkpoint}" + (
+            f" written by {count(verb.written_by, 'rank')}" if verb.written_by else ""
+        )
     if isinstance(verb, Pause):
         return f"pause {_distribution(verb.time, format_seconds)}"
     return "barrier" if isinstance(verb, Barrier) else "drop caches"
@@ -237,7 +239,7 @@ def _sync(sync: Sync) -> str:
 
 
 def _cadence(name: str, unit: str, every: int) -> str:
-    return f"{name} at end" if unit == "end" else f"{name} every {every} {unit}"
+    return f"{name} at end" if unit == "end" else f"{name} every {count(every, unit[:-1])}"
 
 
 def _bytes(size: float) -> str:
