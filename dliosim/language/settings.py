@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, collect, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Setting
 from dliosim.language.parser import Node
 from dliosim.language.scope import Scope
@@ -38,7 +38,7 @@ class Context:
             if here.source is not at.source or not at.start <= here.start <= at.end:
                 labels = (*finding.labels, Label(at, "used here"))
                 finding = Diagnostic(finding.code, finding.message, labels, finding.help)
-        self.found.append(finding)
+        collect(self.found, finding)
 
     def noun(self, name: Node, kind: str) -> Block:
         """The data set, checkpoint or access that a name stands for; E101, E105 otherwise."""
