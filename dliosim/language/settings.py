@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeVar
 
 from dliosim.language import vocabulary
@@ -129,7 +130,8 @@ def warn_if_not_positive(settings: Settings, head: str, drawn: Distribution) -> 
     share = drawn.share_not_positive()
     if drawn.is_constant or share < 1e-9 or (drawn.low is not None and drawn.low >= 0):
         return
-    message = f"{share * 100:.2g} % of the draws of this distribution are 0 or less"
+    percent = Decimal(f"{share * 100:.2g}")
+    message = f"{percent:f} % of the draws of this distribution are 0 or less"
     labels = settings.labels(head, "nothing keeps them above 0")
     settings.context.found.append(Diagnostic("W301", message, tuple(labels), ("add `clipped to LOW and HIGH`",)))
 
