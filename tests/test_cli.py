@@ -128,6 +128,20 @@ def test_explain_of_a_pattern_says_where_values_come_from(pattern: str, capsys: 
     assert "# default" in out
 
 
+def test_explain_takes_a_pattern_of_any_name(
+    pattern: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("tiny.txt", "E204"):
+        Path(name).write_text(Path(pattern).read_text())
+    assert main(["explain", "tiny.txt"]) == 0
+    assert "# tiny.txt:7" in capsys.readouterr().out
+    assert main(["explain", "E204"]) == 0
+    assert capsys.readouterr().out.startswith("E204: ")
+    assert main(["explain", "none.txt"]) == 2
+    assert "unknown code `none.txt`" in capsys.readouterr().err
+
+
 def test_plan_gives_tables(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", pattern, "--ranks", "2"]) == 0
     out = capsys.readouterr().out

@@ -60,10 +60,11 @@ def plan_command(parsed: argparse.Namespace) -> int:
 def explain_command(parsed: argparse.Namespace) -> int:
     """Print the entry of an error code, or a pattern resolved."""
     from dliosim.language.compile import explain_pattern
-    from dliosim.language.explain import explain_code
+    from dliosim.language.explain import explain_code, is_code
 
-    if Path(parsed.subject).suffix == ".dlio":
-        sys.stdout.write(explain_pattern(Path(parsed.subject), overrides(parsed), _job(parsed)) + "\n")
+    path = Path(parsed.subject)
+    if path.suffix == ".dlio" or (path.exists() and not is_code(parsed.subject)):
+        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed)) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from dliosim.language import checks, nouns, overrides
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, PatternError, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
 from dliosim.language.scope import MAX_SIZE, Scope, Value, as_float, literal
@@ -53,6 +54,13 @@ def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job) 
 def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
     """As `compile_pattern`, with the document for those who want to know where values come from."""
     loader = Loader()
+    try:
+        return _compiled(loader, path, given, job)
+    except Enough:
+        raise PatternError(_in_order(loader.found)) from None
+
+
+def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
     document = loader.load(path)
     context = Context(document, Scope(document.params, job, document.broken), loader.found)
     overrides.apply(context, given)
@@ -238,20 +246,19 @@ def _no_requests(context: Context, block: Block, loop: str) -> None:
 def _unused(context: Context, overridden: bool) -> None:
     """W302 for what nothing refers to, or only lines that an override replaced."""
     document = context.document
-    text = re.sub(r'"[^"\n]*"|#[^\n]*', lambda found: " " * len(found[0]), document.source.text)
+    text = re.sub(r'"[^"\n]*"|#[^\n]*', "", document.source.text)
+    mentioned = Counter(re.findall(r"\$?\w+", text)) if overridden else Counter()
 
-    def label(place: Span, reference: str) -> Label:
-        found = (match.start() for match in re.finditer(reference, text))
-        replaced = overridden and any(start != place.start for start in found)
+    def label(place: Span, replaced: bool) -> Label:
         return Label(place, "-D replaced the only lines that refer to it" if replaced else "nothing refers to it")
 
     for noun in document.nouns.values():
         if noun.own and noun.name not in context.used:
-            where = label(noun.place, rf"(?<![\w$]){noun.name}\b")
+            where = label(noun.place, mentioned[noun.name] > 1)
             context.found.append(Diagnostic("W302", f"{noun.kind} `{noun.name}` is never used", (where,)))
     for param in document.params.values():
         if param.own and param.name not in context.scope.used:
-            where = label(param.place, rf"\${param.name}\b")
+            where = label(param.place, mentioned["$" + param.name] > 0)
             context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (where,)))
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from dliosim.errors import DliosimError
 from dliosim.language.source import COMMAND_LINE, Source, Span
 
+MAX_SHOWN: Final = 100  # diagnostics of one pattern
 _MAX_WIDTH: Final = 160  # columns of a shown line; longer ones are cut around the caret
 _RED, _YELLOW, _BLUE, _BOLD, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1m", "\x1b[0m"
 
@@ -70,6 +71,17 @@ class Reported(Mistake):
     """Follows from a mistake that has been reported where it is; it adds none of its own."""
 
 
+class Enough(Exception):
+    """There are more mistakes than are shown, so that to look for others is of no use."""
+
+
+def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
+    """Add a finding; raises Enough once there are more than MAX_SHOWN."""
+    found.append(finding)
+    if len(found) > MAX_SHOWN:
+        raise Enough
+
+
 def mistake(
     code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = ""
 ) -> Mistake:
@@ -89,8 +101,10 @@ def hints(*texts: str) -> str:
 
 
 def render(diagnostics: Iterable[Diagnostic], colour: bool) -> str:
-    """All diagnostics as a terminal shows them, an empty line between two and none at the end."""
-    return "\n\n".join(_render(found, colour) for found in diagnostics)
+    """The first MAX_SHOWN diagnostics as a terminal shows them, an empty line between two and none at the end."""
+    every = list(diagnostics)
+    shown = [_render(found, colour) for found in every[:MAX_SHOWN]]
+    return "\n\n".join([*shown, "\u2026 and more"] if len(every) > MAX_SHOWN else shown)
 
 
 def _render(found: Diagnostic, colour: bool) -> str:

@@ -18,6 +18,11 @@ def explain_code(code: str) -> str:
     return entry
 
 
+def is_code(text: str) -> bool:
+    """Whether there is an entry for it."""
+    return text.upper() in catalogue()
+
+
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, str]:
     """Every code and its entry."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, collect, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Param, Setting, first_word, split_head
 from dliosim.language.parser import Node, parse
 from dliosim.language.source import Source, Span, Unreadable, read_source
@@ -62,7 +62,7 @@ class Loader:
         try:
             action()
         except Mistake as error:
-            self.found.append(error.diagnostic)
+            collect(self.found, error.diagnostic)
 
     def open(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
         """The document of a file named by an include or extends line; None where it has been included before."""
@@ -91,7 +91,7 @@ class Loader:
             if other is not loop:
                 place = loop.header["NAME"].span if "NAME" in loop.header else loop.place
                 hint = "give one of them another name" if loop.place.source is not other.place.source else ""
-                self.found.append(_twice("loop", loop.name, place, other.place, hint).diagnostic)
+                collect(self.found, _twice("loop", loop.name, place, other.place, hint).diagnostic)
 
     def _merged(self, base: Document | None, own: Document) -> Document:
         if base is not None:
@@ -107,9 +107,9 @@ class Loader:
                 continue
             if param is None:
                 hint = did_you_mean(name.text, own.params)
-                self.found.append(mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
+                collect(self.found, mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
             elif name.text in placed:
-                self.found.append(_twice("set", name.text, name, placed[name.text]).diagnostic)
+                collect(self.found, _twice("set", name.text, name, placed[name.text]).diagnostic)
             elif param.own and param.place.source is own.source:
                 error = mistake(
                     "E102",
@@ -119,7 +119,7 @@ class Loader:
                     more=[Label(param.place, "defined here")],
                     hint="change its default instead",
                 )
-                self.found.append(error.diagnostic)
+                collect(self.found, error.diagnostic)
             else:
                 param.value = value
                 placed[name.text] = name
@@ -131,12 +131,12 @@ class Loader:
         for name, param in own.params.items():
             if name in base.params:
                 hint = f"`set {name} = …` gives it another value"
-                self.found.append(_twice("parameter", name, param.place, base.params[name].place, hint).diagnostic)
+                collect(self.found, _twice("parameter", name, param.place, base.params[name].place, hint).diagnostic)
             base.params.setdefault(name, param)
         for name, noun in own.nouns.items():
             below = base.nouns.setdefault(name, noun)
             if below is not noun and below.kind != noun.kind:
-                self.found.append(_twice(noun.kind, name, noun.place, below.place).diagnostic)
+                collect(self.found, _twice(noun.kind, name, noun.place, below.place).diagnostic)
             elif below is not noun:
                 _merge_block(below, noun)
         _settle_expected_loops(base.expects, base)

@@ -307,7 +307,8 @@ class Scope:
 
     def check(self, param: Param) -> None:
         """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
-        default, given = self._dimension(param.default), self._dimension(param.value)
+        default = self._dimension(param.default)
+        given = default if param.value is param.default else self._dimension(param.value)
         if default is not None and given is not None and default != given:
             raise mistake(
                 "E111",

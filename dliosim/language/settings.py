@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeVar
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, collect, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Setting
 from dliosim.language.parser import Node
 from dliosim.language.scope import Scope
@@ -38,7 +39,7 @@ class Context:
             if here.source is not at.source or not at.start <= here.start <= at.end:
                 labels = (*finding.labels, Label(at, "used here"))
                 finding = Diagnostic(finding.code, finding.message, labels, finding.help)
-        self.found.append(finding)
+        collect(self.found, finding)
 
     def noun(self, name: Node, kind: str) -> Block:
         """The data set, checkpoint or access that a name stands for; E101, E105 otherwise."""
@@ -129,7 +130,8 @@ def warn_if_not_positive(settings: Settings, head: str, drawn: Distribution) -> 
     share = drawn.share_not_positive()
     if drawn.is_constant or share < 1e-9 or (drawn.low is not None and drawn.low >= 0):
         return
-    message = f"{share * 100:.2g} % of the draws of this distribution are 0 or less"
+    percent = Decimal(f"{share * 100:.2g}")
+    message = f"{percent:f} % of the draws of this distribution are 0 or less"
     labels = settings.labels(head, "nothing keeps them above 0")
     settings.context.found.append(Diagnostic("W301", message, tuple(labels), ("add `clipped to LOW and HIGH`",)))
 

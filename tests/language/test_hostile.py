@@ -69,6 +69,33 @@ def test_a_file_just_under_the_limit_of_one_thing(raw_codes: RawCodes, piece: st
 
 
 @pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("ab", 100_000),
+        ("set x{} = 1", 2000),
+        ("dataset d{} {{\n samples $x{}\n}}", 2000),
+        ("expect throughput of l{} at least 1 B/s", 2000),
+    ],
+)
+def test_after_a_hundred_mistakes_the_others_are_not_looked_for(patterns: Patterns, line: str, number: int) -> None:
+    found = patterns.mistakes("\n".join(line.format(each, each) for each in range(number)))
+    assert len(found) == 101
+    text = render(found, colour=False)
+    assert text.count("error[") == 100
+    assert text.endswith("\n\n… and more")
+    assert "more" not in render(found[:100], colour=False)[-10:]
+
+
+def test_what_nothing_refers_to_is_told_from_what_an_override_took_away(patterns: Patterns) -> None:
+    lines = [f"param p{number} = 1" for number in range(200)]
+    text = f"{chr(10).join(lines)}\n{DATA}train {{\n read universe\n steps $p7\n}}\n"
+    path = patterns.file("unused.dlio", f"workload a\n{text}")
+    plain, overridden = (compile_pattern(path, given, Job(2))[1] for given in ([], [("train.steps", "1")]))
+    assert (len(plain), len(overridden)) == (199, 200)
+    assert [found.message for found in overridden if "-D" in found.labels[0].text] == ["parameter `p7` is never used"]
+
+
+@pytest.mark.parametrize(
     ("value", "code"),
     [
         ("(" * 2000 + "1" + ")" * 2000, "E003"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.parser import parse
 from dliosim.language.scope import Scope
@@ -184,6 +185,20 @@ def test_both_ends_of_a_domain_belong_to_it(patterns: Patterns, value: str, fits
         assert patterns.workload(text, ("n", value))
     else:
         assert patterns.codes(text, ("n", value)) == ["E113"]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "share"),
+    [
+        ("normal(1 ms, 1 s) clipped to -1 s and 1 s", "50 %"),
+        ("normal(0 s, 0 s)", "100 %"),
+        ("normal(5 ms, 1 ms)", "0.000029 %"),
+    ],
+)
+def test_a_share_of_draws_is_written_without_an_exponent(patterns: Patterns, drawn: str, share: str) -> None:
+    path = patterns.file("main.dlio", f"workload a\n{DATA}train {{\n read universe\n compute {drawn}\n}}\n")
+    (found,) = compile_pattern(path, [], Job(4))[1]
+    assert found.message == f"{share} of the draws of this distribution are 0 or less"
 
 
 # ---- from, include, extends ---------------------------------------------------------------------------------------
