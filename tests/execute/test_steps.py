@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
@@ -14,6 +12,7 @@ from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Sync
+from dliosim.report.progress import Progress
 from tests.execute.test_syncing import Meeting, Threads
 
 MS = 1_000_000
@@ -52,22 +51,6 @@ class Slow:
         self.clock.now += 2 * MS
 
 
-class Nobody:
-    """Somebody who does not want to know how far it is."""
-
-    def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        pass
-
-    def during(self, phase: str, total: Any) -> Any:
-        return nullcontext()
-
-    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
 def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int]) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns)."""
     clock = Clock()
@@ -76,7 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int]) -> Ep
     syncer = Syncer(Threads(Meeting(1), 0), Sync("off", 0, 1), False)
     course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
     record = EpochRecord(0, 0)
-    run_steps(course, Slow(clock), [1] * 3, record, Nobody())
+    run_steps(course, Slow(clock), [1] * 3, record, Progress(None))
     return record
 
 
