@@ -40,8 +40,7 @@ class Block:
     """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
 
     `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
-    step without its sync: from the start of waiting for data to the end of compute. `compute_ns` is the compute, as
-    slept, of the steps after the first.
+    step's wait for data and compute, `compute_ns` the compute, as slept, of the steps after it.
     """
 
     steps: int

@@ -62,6 +62,37 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(f"{number:06d}" for number in left)
 
 
+@pytest.mark.parametrize(
+    ("count", "keep", "looked_at"),
+    [(1, 1, []), (3, 3, []), (3, 9, []), (2, 1, []), (4, 3, ["000003", "000002"]), (6, 3, ["000005", "000004"])],
+)
+def test_only_those_are_looked_at_on_which_it_depends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, keep: int, looked_at: list[str]
+) -> None:
+    seen: list[str] = []
+    look = versions._fault
+
+    def fault(directory: Path) -> str | None:
+        seen.append(directory.name)
+        return look(directory)
+
+    for _ in range(count):
+        saved(tmp_path)
+    monkeypatch.setattr(versions, "_fault", fault)
+    versions.delete_old(tmp_path, keep)
+    assert seen == looked_at
+    assert len(versions.numbers(tmp_path)) == min(count, keep)
+
+
+def test_nothing_is_deleted_where_too_few_are_complete(tmp_path: Path) -> None:
+    for _ in range(4):
+        saved(tmp_path)
+    for number in (1, 2, 3):
+        (tmp_path / f"{number:06d}" / NAME).unlink()
+    versions.delete_old(tmp_path, 2)
+    assert versions.numbers(tmp_path) == [4, 3, 2, 1]
+
+
 def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) -> None:
     for _ in range(5):
         saved(tmp_path)
