@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dliosim.cli import main
+from dliosim.commands.options import roots
+from dliosim.errors import UsageError
+from dliosim.language.compile import compile_pattern
+from dliosim.measure.records import packed_arrival, unpacked_arrivals
+from dliosim.model import Job
 
 GOOD = """dlio 1
 workload example
@@ -85,8 +95,45 @@ def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pyt
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+def test_a_job_has_no_more_ranks_than_a_record_can_tell_apart(
+    command: str, pattern: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    most = 4_194_304
+    assert unpacked_arrivals(np.array([packed_arrival(5, most - 1, 3)]))[0] == most - 1
+    assert main(["check", str(pattern), "--ranks", str(most)]) == 0
+    for ranks in (most + 1, 999_999_999_999):
+        with pytest.raises(SystemExit) as found:
+            main([command, str(pattern), "--ranks", str(ranks)])
+        assert found.value.code == 2
+        assert "argument --ranks: must be at most 4_194_304" in capsys.readouterr().err
+
+
 def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "loop.dlio"
     path.write_text(GOOD + "train {\n    read d\n    epochs 5\n}\n")
     assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "9"]) == 2
     assert capsys.readouterr().err == "error: there is no epoch 9: `train` has 5, counted from 0\n"
+
+
+@pytest.mark.parametrize(("rank", "times"), [(None, 1), ("0", 1), ("1", 0)])
+def test_without_an_mpi_library_a_run_says_once_what_to_install(pattern: Path, rank: str | None, times: int) -> None:
+    environment = {**os.environ, "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "PYTHONPATH": str(Path(__file__).parents[1])}
+    if rank is not None:
+        environment["PMI_RANK"] = rank
+    command = [sys.executable, "-m", "dliosim.cli", "run", str(pattern)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=pattern.parent)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error: no MPI library found: ") == times
+    assert done.stderr.count('  = help: pip install "dliosim[mpich]"') == times
+
+
+def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
+    pattern.write_text(GOOD.replace("path ", "root fast\n    path "))
+    workload, _ = compile_pattern(pattern, [], Job(4))
+    given = argparse.Namespace(dir="there", root=["fast=/x"])
+    assert roots(given, workload)["fast"] == Path("/x")
+    given.root.append("slow=/y")
+    with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
+        roots(given, workload)

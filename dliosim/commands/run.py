@@ -67,7 +67,7 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     started, begun = datetime.now(timezone.utc), perf_counter_ns()
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0("find the directories", lambda: roots(parsed))
+    places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
     terminal = user_terminal() if world.rank == 0 else None
     options = Options(parsed.null, parsed.verify)
     session = Session(workload, world, places, options, Progress(terminal))

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from dliosim.execute.backend import Reader, Writer
 from dliosim.execute.mpiio import CollectiveReader, CollectiveWriter, IndependentReader, IndependentWriter
 from dliosim.execute.null import NullReader
-from dliosim.execute.opening import create_file, first_alone
+from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.model import Access
 
@@ -65,5 +65,7 @@ def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = 
     if create and access.api == "posix" and comm.size == 1:
         return PosixWriter(access, path, create=True)
     if create:
-        first_alone(comm, lambda: create_file(str(path)))
+        # MPI makes its files itself, because some hints (of striping) count only then.
+        make = create_file if access.api == "posix" else remove_file
+        first_alone(comm, lambda: make(str(path)))
     return _WRITERS[access.api](access, path, comm)

@@ -96,6 +96,7 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     keep = checkpoint.keep
     if keep is not None:
         world.on_rank_0(f"delete old checkpoints `{checkpoint.name}`", lambda: versions.delete_old(base, keep))
+        record.delete_ns = perf_counter_ns() - ended
     return record
 
 
@@ -114,7 +115,7 @@ def _require_buffers(session: Session, checkpoint: Checkpoint) -> None:
         max((piece.length for piece in pieces(checkpoint_slices(checkpoint, world.size, owner), transfer)), default=0)
         for owner in owners[:2]
     ]
-    require_memory(sum(needed), session.workload.job.ranks_per_node, f"buffers of checkpoint `{checkpoint.name}`")
+    require_memory(sum(needed), world.node.size, f"buffers of checkpoint `{checkpoint.name}`")
 
 
 def _sends(checkpoint: Checkpoint) -> bool:

@@ -110,8 +110,7 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
         return int(file_sizes(dataset, prefix, np.array([file]))[0])
 
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
-    memory = session.workload.job.ranks_per_node
-    world.together(lambda: require_memory(loop.sync.size, memory, "buffers of `sync allreduce`"))
+    world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
     running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory))
     found = np.array(resident_bytes(session, dataset), np.int64)
@@ -229,9 +228,9 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
     # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
     size = needed if running.dataset.fixed_size is not None else needed + needed // 8
     size, world = 0 if session.options.null else size, session.world
-    asked, ranks = size * slot_count(access) + kept, session.workload.job.ranks_per_node
+    asked = size * slot_count(access) + kept
     # All ranks look before any takes, or the last would find what the first have left.
-    world.together(lambda: require_memory(asked, ranks, "read buffers"))
+    world.together(lambda: require_memory(asked, world.node.size, "read buffers"))
 
     def make() -> Batches:
         slots = [allocate(size) for _ in range(slot_count(access))]

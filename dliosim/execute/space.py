@@ -27,7 +27,7 @@ def require_space(directory: Path, needed: int, what: str) -> None:
 
 
 def require_memory(needed: int, ranks_per_node: int, what: str) -> None:
-    """Raise ExecutionError [R402] unless a node's memory holds what each of its ranks needs."""
+    """Raise ExecutionError [R402] unless the memory of a node with that many ranks holds what each of them needs."""
     memory = available_memory()
     if memory is not None and needed * ranks_per_node > memory:
         text = f"{what} need {_human(needed)} on each of {ranks_per_node} ranks of a node"

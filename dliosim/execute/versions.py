@@ -29,6 +29,16 @@ def numbers(base: Path) -> list[int]:
     return sorted((int(entry.name) for entry in base.iterdir() if _COMPLETE.fullmatch(entry.name)), reverse=True)
 
 
+def saved_files(base: Path) -> list[Path]:
+    """All data files of the checkpoints under `base` that were renamed into place."""
+    return [path for number in numbers(base) for path in sorted((base / f"{number:06d}").glob("*.ckpt"))]
+
+
+def unfinished_bytes(base: Path) -> int:
+    """What checkpoints that were never finished, or not wholly deleted, take on storage until the next is begun."""
+    return sum(path.lstat().st_blocks * 512 for path in base.glob(f"*{_PARTIAL}/*"))
+
+
 def begin(base: Path) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written aside; what a crash left there is removed."""
     base.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from dliosim.language import checks, nouns, overrides
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
-from dliosim.language.scope import Scope
+from dliosim.language.scope import MAX_SIZE, Scope, as_float
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
 from dliosim.language.verbs import Nouns, Verbs
@@ -141,8 +141,8 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
             raise mistake(
                 "E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, f"this is {value.dimension}"
             )
-        if value.amount <= 0 or (figure == "utilization" and value.amount > 1):
-            bounds = "0 % to 100 %" if figure == "utilization" else "must be above 0"
+        if not 0 < as_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
+            bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
         loop = _expected_loop(context, block, verbs)
         if figure == "utilization":
@@ -170,10 +170,12 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
 
 
 def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
-    names = [verb.name for verb in context.document.walk() if verb.kind in ("train", "evaluate", "infer")]
+    names = [loop.name for loop in context.document.loops()]
     listed = f"loops here: {', '.join(names) or 'none'}"
     name = block.header.get("NAME")
     if name is None:
+        if loop := block.name.partition(" ")[2]:
+            return loop  # the only one of the file that expects it
         if len(names) != 1:
             raise mistake("E003", "say of which loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
         return names[0]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from dliosim.language import vocabulary
 from dliosim.language.parser import Node
 from dliosim.language.source import Source, Span
 
+MAX_CHAIN: Final = 32  # parameters that refer to parameters
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a block. `sub` tells repeated ones apart; its first member is what an override replaces."""
+    """One line of a block. `sub` tells repeated ones apart (`layers.settle` finds it); an override replaces those of
+    the same first member."""
 
     head: str
     place: Span
@@ -23,12 +27,18 @@ class Setting:
 
 @dataclass(slots=True)
 class Block:
-    """A noun or a verb with its settings; `header` has what stands on its first line, by kind of node."""
+    """A noun or a verb with its settings; `header` has what stands on its first line, by kind of node.
+
+    `layers` has the lines of each file that says something of it, those of the file that extends the others last, and
+    `overrides` those of -D. `settings` are the lines that count, once `layers.settle` has laid them over each other.
+    """
 
     kind: str
     name: str
     place: Span
     header: dict[str, Node]
+    layers: list[list[Setting]] = field(default_factory=lambda: [[]])
+    overrides: list[Setting] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
     body: list[Block] = field(default_factory=list)
     own: bool = True
@@ -74,6 +84,10 @@ class Document:
         """Every verb, those inside others too."""
         yield from _walk(self.verbs)
 
+    def loops(self) -> Iterator[Block]:
+        """Every loop, evaluations too."""
+        return (block for block in self.walk() if block.kind in vocabulary.LOOPS)
+
 
 def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
@@ -81,28 +95,14 @@ def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
         yield from _walk(block.body)
 
 
-def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]:
-    """The settings of two blocks merged: those above replace those below of the same head and first sub-name."""
-    above = list(above)
-    replaced = {(setting.head, setting.sub[:1]) for setting in above}
-    if any((setting.head, setting.sub) == ("shuffle", ("off",)) for setting in above):
-        replaced |= {("shuffle", ("samples",)), ("shuffle", ("files",))}
-    elif any(setting.head == "shuffle" for setting in above):
-        replaced.add(("shuffle", ("off",)))
-    return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
-
-
-def setting_of(head: str, place: Span, phrase: Span) -> Setting:
-    """A setting with the words that tell it from others of its head."""
-    words = re.findall(r'"[^"]*"|\S+', phrase.text)
-    sub: tuple[str, ...] = ()
-    if head in vocabulary.REPEATED and words:
-        sub = (words[0],)
-        if head == "checkpoint":
-            sub = (words[0], words[-1].rstrip("s"))
-        elif head == "shuffle":
-            sub = ("samples" if words[0] == "sample" else "files" if words[0] == "file" else words[0],)
-    return Setting(head, place, phrase, sub)
+def followed(params: Mapping[str, Param], span: Span) -> Span:
+    """The text that `$name` alone stands for in the end; the place itself where it is anything else."""
+    for _ in range(MAX_CHAIN):
+        param = params.get(span.text[1:]) if span.text.startswith("$") else None
+        if param is None:
+            break
+        span = param.value
+    return span
 
 
 def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | None:

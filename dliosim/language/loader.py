@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, did_you_mean, hints, mistake
-from dliosim.language.document import Block, Document, Param, Setting, first_word, overlay, setting_of, split_head
+from dliosim.language.document import Block, Document, Param, Setting, first_word, split_head
 from dliosim.language.parser import Node, parse
 from dliosim.language.source import Source, Span, Unreadable, read_source
 from dliosim.language.statements import Statement, split
@@ -36,6 +36,7 @@ class Loader:
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=str(path)))
             return Document(Source(str(path), ""), incomplete=True)
         document = self._file(source, (os.path.realpath(path),))
+        self._distinct_loops(document)
         if document.workload is None and not self.found:
             here = source.span(0, len(source.line(1)))
             hint = 'add `workload NAME "what it does"` below it'
@@ -50,7 +51,9 @@ class Loader:
             self.found.append(error.diagnostic)
             reading.document.incomplete = True
             return reading.document
-        for statement in statements:
+        # What a file extends comes first wherever it stands: a file that both include is then the base's, whose `set`
+        # lines need it, and this file finds it there.
+        for statement in sorted(statements, key=lambda statement: split_head(statement.span, ["extends"]) is None):
             self.guarded(lambda statement=statement: reading.take(statement))  # type: ignore[misc]
         return self._merged(reading.base, reading.document)
 
@@ -79,6 +82,16 @@ class Loader:
             raise mistake("E103", f"more than {MAX_CHAIN} files that include each other", quoted, "too long a chain")
         self._included.add(real)
         return self._file(source, (*chain, real), included=included)
+
+    def _distinct_loops(self, document: Document) -> None:
+        """E102 for two loops of one name, which files that extend each other may make together."""
+        first: dict[str, Block] = {}
+        for loop in document.loops():
+            other = first.setdefault(loop.name, loop)
+            if other is not loop:
+                place = loop.header["NAME"].span if "NAME" in loop.header else loop.place
+                hint = "give one of them another name" if loop.place.source is not other.place.source else ""
+                self.found.append(_twice("loop", loop.name, place, other.place, hint).diagnostic)
 
     def _merged(self, base: Document | None, own: Document) -> Document:
         if base is not None:
@@ -126,6 +139,7 @@ class Loader:
                 self.found.append(_twice(noun.kind, name, noun.place, below.place).diagnostic)
             elif below is not noun:
                 _merge_block(below, noun)
+        _settle_expected_loops(base.expects, base)
         for verb in own.verbs:
             same = (block for block in base.walk() if (block.kind, block.name) == (verb.kind, verb.name))
             match = next(same, None) if verb.name else None
@@ -133,13 +147,26 @@ class Loader:
                 base.verbs.append(verb)
             else:
                 _merge_block(match, verb)
+        _settle_expected_loops(own.expects, base)
         replaced = {expect.name for expect in own.expects}
         base.expects = [expect for expect in base.expects if expect.name not in replaced] + own.expects
 
 
+def _settle_expected_loops(expects: Iterable[Block], document: Document) -> None:
+    """Name the loop of those that leave it to be the only one, so that they are one with those that name it."""
+    loops = [loop.name for loop in document.loops()]
+    for expect in expects:
+        if expect.name.endswith(" ") and len(loops) == 1:
+            expect.name += loops[0]
+
+
 def _merge_block(below: Block, above: Block) -> None:
+    if above.kind == "evaluate":
+        # `every epoch` has no number, and says something all the same.
+        below.header.pop("value", None)
     below.header.update(above.header)
-    below.settings = overlay(below.settings, above.settings)
+    below.layers += above.layers
+    below.broken |= above.broken
     for block in above.body:
         match = next((inner for inner in below.body if (inner.kind, inner.name) == (block.kind, block.name)), None)
         if match is None or not block.name:
@@ -182,7 +209,6 @@ class _Reading:
     base: Document | None = None
     extends: Span | None = None
     names: Counter[str] = field(default_factory=Counter)
-    loops: dict[str, Span] = field(default_factory=dict)
 
     def take(self, statement: Statement) -> None:
         head, place, phrase = _known(statement, vocabulary.STATEMENTS, "")
@@ -299,10 +325,6 @@ class _Reading:
         if head in vocabulary.LOOPS and not name:
             self.names[head] += 1
             name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
-        if head in vocabulary.LOOPS:
-            if name in self.loops:
-                raise _twice("loop", name, header["NAME"].span if "NAME" in header else place, self.loops[name])
-            self.loops[name] = place
         block = Block(head, name, place, header)
         if head == "repeat":
             for inner in statement.body or ():
@@ -333,11 +355,7 @@ class _Reading:
             return
         if line.opened is not None:
             raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
-        setting = setting_of(head, place, phrase)
-        for other in block.settings:
-            if (other.head, other.sub) == (setting.head, setting.sub):
-                raise _twice("setting", " ".join((head, *setting.sub)), place, other.place)
-        block.settings.append(setting)
+        block.layers[-1].append(Setting(head, place, phrase))
 
 
 def reserved(word: str, span: Span) -> Mistake:

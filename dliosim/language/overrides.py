@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dliosim.language import vocabulary
-from dliosim.language.diagnostics import Label, Mistake, did_you_mean, hints, mistake
-from dliosim.language.document import Block, Document, Setting, overlay, setting_of
+from dliosim.language.diagnostics import Mistake, did_you_mean, hints, mistake
+from dliosim.language.document import Block, Document, Setting
+from dliosim.language.layers import settle, twice_overridden
 from dliosim.language.settings import Context
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, Source, Span
 
 
 def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
-    """Put every override in its place in the document; what names nothing is reported."""
-    given: dict[tuple[str, ...], Span] = {}
+    """Put every override in its place in the document, and give its blocks their settings; what names nothing, or is
+    given twice, is reported."""
+    given: dict[str, Span] = {}
     for name, value in overrides:
         source = Source(COMMAND_LINE, f"-D {name}={value}")
         place = source.span(3, 3 + len(name))
@@ -24,22 +26,21 @@ def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
             _apply(context.document, name.strip(), place, phrase, given)
         except Mistake as error:
             context.report(error)
+    settle(context)
 
 
-def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict[tuple[str, ...], Span]) -> None:
-    block_name, dot, head = (part.strip() for part in name.partition("."))
-    head = " ".join(head.split())
-    setting = setting_of(head or name, place, phrase)
-    key = (name, *setting.sub)
-    if key in given:
-        first = Label(given[key], "first here")
-        raise mistake("E102", f"`-D {name}` is given twice", place, "again here", more=[first])
-    given[key] = place
+def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict[str, Span]) -> None:
+    """Settings are counted where they land: a block may have two names (`prepare` and `prepare D`)."""
+    block_name, dot, head = (" ".join(part.split()) for part in name.partition("."))
     if dot:
-        _override_setting(document, block_name, setting)
+        _override_setting(document, block_name, Setting(head, place, phrase))
+    elif name in given:
+        raise twice_overridden(place, given[name])
     elif name in document.params:
+        given[name] = place
         document.params[name].value = phrase
     elif name == "seed":
+        given[name] = place
         document.seed = Setting("seed", place, phrase)
     else:
         known = [*document.params, "seed"]
@@ -67,7 +68,7 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
         hint = "give one of them another name"
         raise mistake("E104", f"`-D {name}.{setting.head}` could mean {kinds}", setting.place, "two blocks", hint=hint)
     for block in taking:
-        block.settings = overlay(block.settings, [setting])
+        block.overrides.append(setting)
 
 
 def _blocks(document: Document) -> dict[str, list[Block]]:

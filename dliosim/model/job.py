@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_RANKS: Final = 1 << 22
+"""As many as `measure.records.packed_arrival` can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,5 +18,5 @@ class Job:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on the fullest node."""
+        """Ranks on the fullest node if they are dealt out evenly, which a launcher need not do."""
         return -(-self.ranks // self.nodes)

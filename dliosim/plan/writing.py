@@ -115,6 +115,11 @@ def checkpoint_files(checkpoint: Checkpoint, ranks: int) -> NDArray[np.int64]:
     return np.array([end - begin for begin, end in pairwise(before)], np.int64)
 
 
+def checkpoint_file_count(checkpoint: Checkpoint, ranks: int) -> int:
+    """Files of a checkpoint that `ranks` ranks write."""
+    return -(-ranks // _group(checkpoint, ranks))
+
+
 def checkpoint_writers(checkpoint: Checkpoint, ranks: int) -> NDArray[np.int64]:
     """The rank that makes each file, in the order of the files."""
     if checkpoint.writers.kind == "rank":

@@ -80,6 +80,7 @@ _VERB_SPREADS = (
     "view_seconds",
     "file_sync_seconds",
     "rename_seconds",
+    "delete_seconds",
 )
 
 
@@ -91,7 +92,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "name": run.name,
         "title": run.title,
         "pattern": run.pattern,
-        "overrides": dict(run.overrides),
+        "overrides": [list(pair) for pair in run.overrides],
         "arguments": list(run.arguments),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
         "digest": run.digest,

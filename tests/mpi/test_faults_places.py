@@ -55,6 +55,19 @@ def test_too_little_room_for_a_checkpoint_is_found_before_anything_is_written(pl
         assert not place.files("c/*/*")
 
 
+def test_too_little_room_for_all_that_is_to_come_is_found_before_anything_is_written(place: Place) -> None:
+    checkpoint = CHECKPOINT.replace("300 kB", "3 MB")
+    with small_disk(place.data):
+        place.write(DATASET, checkpoint, PREPARE, "repeat 4 {\n    save c\n}\n")
+        error = only_error(place.run(2, define={"c.keep": "all"}))
+        assert error.startswith("error[R402]: data set `d` with checkpoint `c` (4 copies at once) needs ")
+        assert not place.files("*/*/*")
+        # With two copies at once there is room, also where one of them is already there.
+        for _ in range(2):
+            assert place.run(2, define={"c.keep": "1"}).returncode == 0
+        assert [found.name for found in place.files("c/*/*")] == ["000008"]
+
+
 @pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
 def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
     """The first look finds room for the data; then somebody else takes it."""
@@ -85,7 +98,7 @@ def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
 
 
 def test_a_read_only_place(place: Place) -> None:
-    with small_disk(place.data) as disk:
+    with small_disk(place.data, "32m") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         error = only_error(place.run(2))
         assert error.startswith("error: rank 0 could not make room for data set `d`: ")

@@ -81,6 +81,22 @@ def test_preparing_that_fails_on_one_rank(place: Place, api: str) -> None:
     assert not place.files("d/*/manifest.json")
 
 
+@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+def test_data_that_were_whole_no_longer_count_once_they_are_written_over(place: Place, api: str) -> None:
+    assert place.run(2).returncode == 0
+    (place.output / "results.json").unlink()
+    place.write(DATASET, "prepare d afresh\n")
+    only_error(fail(place, 2, "write:1:0:error", **{"prepare d.api": api}))
+    assert place.files()
+    assert not place.files("d/*/manifest.json")
+
+
+def test_a_rank_that_fails_does_not_leave_the_others_to_write_for_hours(place: Place) -> None:
+    place.write(DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files"), PREPARE)
+    only_error(fail(place, 2, "write:1:0:error"))
+    assert len(place.files()) < 3000  # of which rank 0 would have written as many
+
+
 @pytest.mark.parametrize(
     ("writers", "api"),
     [

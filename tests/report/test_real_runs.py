@@ -14,8 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.report.results import results_of
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 from tests.mpi.launch import ROOT
+from tests.report.sample import run
 
 LOOPS = """
 train {
@@ -123,6 +125,13 @@ def test_results_are_as_their_schema_says(made: Made) -> None:
     assert list(faults(made.results, SCHEMA)) == []
     kinds = [phase["kind"] for phase in made.results["phases"]]
     assert {*kinds} == {"prepare", "train", "infer", "save", "restore"}
+
+
+def test_every_override_is_there_in_its_order() -> None:
+    given = (("model.part", "a 1 MB total"), ("epochs", "5"), ("model.part", "b 1 MB total"))
+    found = results_of(run(overrides=given))["overrides"]
+    assert found == [list(pair) for pair in given]
+    assert list(faults(found, SCHEMA["properties"]["overrides"])) == []
 
 
 def test_the_schema_refuses_what_is_not_so(made: Made) -> None:
