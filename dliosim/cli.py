@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import dliosim
 from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, UsageError
+from dliosim.model.job import MAX_RANKS
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -29,7 +30,7 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed.
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -182,7 +183,7 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
     said = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
-        type=_positive,
+        type=_ranks,
         default=default,
         required=default is None,
         metavar="N",
@@ -201,6 +202,13 @@ def _positive(text: str) -> int:
     value = _natural(text)
     if value == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _ranks(text: str) -> int:
+    value = _positive(text)
+    if value > MAX_RANKS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_RANKS:_}")
     return value
 
 

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dliosim.cli import main
 from dliosim.commands.options import roots
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.records import packed_arrival, unpacked_arrivals
 from dliosim.model import Job
 
 GOOD = """dlio 1
@@ -91,6 +93,20 @@ def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pyt
     assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2
     said = "error: --nodes 5: every node has a rank, and there are 4 (--ranks)\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+def test_a_job_has_no_more_ranks_than_a_record_can_tell_apart(
+    command: str, pattern: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    most = 4_194_304
+    assert unpacked_arrivals(np.array([packed_arrival(5, most - 1, 3)]))[0] == most - 1
+    assert main(["check", str(pattern), "--ranks", str(most)]) == 0
+    for ranks in (most + 1, 999_999_999_999):
+        with pytest.raises(SystemExit) as found:
+            main([command, str(pattern), "--ranks", str(ranks)])
+        assert found.value.code == 2
+        assert "argument --ranks: must be at most 4_194_304" in capsys.readouterr().err
 
 
 def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,7 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     keep = checkpoint.keep
     if keep is not None:
         world.on_rank_0(f"delete old checkpoints `{checkpoint.name}`", lambda: versions.delete_old(base, keep))
+        record.delete_ns = perf_counter_ns() - ended
     return record
 
 

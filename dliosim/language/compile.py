@@ -13,7 +13,7 @@ from dliosim.language import checks, nouns, overrides
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
-from dliosim.language.scope import Scope, Value, literal
+from dliosim.language.scope import MAX_SIZE, Scope, Value, as_float, literal
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
 from dliosim.language.verbs import Nouns, Verbs
@@ -156,8 +156,8 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:
             raise _not_of(figure, value)
-        if value.amount <= 0 or (figure == "utilization" and value.amount > 1):
-            bounds = "0 % to 100 %" if figure == "utilization" else "must be above 0"
+        if not 0 < as_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
+            bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
         loop = _expected_loop(context, block, verbs)
         if figure == "utilization":

@@ -12,11 +12,13 @@ from dliosim.language.document import Block
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
+from dliosim.language.source import Span
 from dliosim.model import Access, Api, Checkpoint, Dataset, Layout, Part, Stripe, Writers, constant
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
 MAX_CHAIN: Final = 32  # data sets made from each other
+MAX_TOTAL: Final = 2**62  # bytes of a data set or checkpoint: offsets have 63 bits
 WRITE_TRANSFER: Final = 4 << 20
 """The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
 
@@ -116,8 +118,9 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 
 
 def _check_total(settings: Settings, built: Dataset) -> None:
-    largest = built.size.high if built.size.high is not None else built.size.mean
-    if built.samples * (largest + built.align) + built.header * built.layout.files > 2**62:
+    # A sample is never below 1 B, so the mean of what is drawn may be far above the one that is written.
+    largest = built.size.high if built.size.high is not None else built.size.mean_from_zero() + 1
+    if built.samples * (largest + built.align) + built.header * built.layout.files > MAX_TOTAL:
         error = mistake(
             "E113",
             f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
@@ -151,7 +154,7 @@ def _path(node: Node) -> str:
     text = node.only.text[1:-1]
     parts = text.split("/")
     reason = ""
-    if not text.strip() or any(letter < " " or letter in "\x7f\\" for letter in text):
+    if not text.strip() or any(letter in "\t\\" for letter in text):
         reason = "not a path"
     elif text.startswith(("/", "~")) or re.match(r"[A-Za-z]:", text):
         reason = "an absolute path"
@@ -280,7 +283,22 @@ def checkpoint(settings: Settings, seed: int, ranks: int) -> Checkpoint | None:
         fsync=settings.read("fsync", lambda node: node.kind == "on", True),
         keep=settings.read("keep", lambda node: None if node.kind == "all" else scope.count(node.only), None),
     )
-    return None if any(found.is_error for found in context.found[before:]) else built
+    if any(found.is_error for found in context.found[before:]):
+        return None
+    try:
+        check_saved(built, ranks, settings.place("part"))
+    except Mistake as error:
+        context.report(error)
+        return None
+    return built
+
+
+def check_saved(checkpoint: Checkpoint, ranks: int, place: Span) -> None:
+    """E113 at `place` where a checkpoint that `ranks` ranks write is too large for any file."""
+    total = sum(part.size * (ranks if part.scope == "per rank" else 1) for part in checkpoint.parts)
+    if total > MAX_TOTAL:
+        message = f"checkpoint `{checkpoint.name}` of {ranks:_} ranks would have {total:.3g} B, over 2^62"
+        raise mistake("E113", message, place, "too large")
 
 
 def _part(settings: Settings, node: Node) -> Part | None:

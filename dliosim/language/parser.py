@@ -56,7 +56,16 @@ def parse(rule: str, span: Span) -> Node:
         tree = _parser().parse(span.text, start=rule)
     except UnexpectedInput as error:
         raise _broken(rule, span, error) from None
+    _check_printable(span)
     return _node(tree, span)
+
+
+def _check_printable(span: Span) -> None:
+    """Text of a phrase is shown again (titles, paths, parameters), and must not steer the terminal."""
+    place = next((place for place, letter in enumerate(span.text) if not letter.isprintable() and letter != "\t"), None)
+    if place is not None:
+        here = Span(span.source, span.start + place, span.start + place + 1)
+        raise mistake("E003", f"the character U+{ord(here.text):04X} has no place in a pattern", here, "not printable")
 
 
 def _bound(span: Span) -> None:

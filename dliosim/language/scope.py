@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean, hints, mistake
-from dliosim.language.document import MAX_CHAIN, Param
+from dliosim.language.document import MAX_CHAIN, Param, followed
 from dliosim.language.parser import DISTRIBUTIONS, Node, parse
 from dliosim.language.source import Span
 from dliosim.model import Distribution, Job, constant
+from dliosim.model.distributions import POISSON_MEAN_LIMIT
 from dliosim.units import COUNT, RATIO, SIZE, TIME, UNITS, Dimension, format_bytes, number
+
+T = TypeVar("T")
 
 MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
 MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
@@ -40,8 +43,8 @@ def show(amount: Fraction, dimension: Dimension) -> str:
     if dimension == SIZE and amount.denominator == 1 and amount >= 0:
         return format_bytes(int(amount))
     if dimension == RATIO:
-        return f"{float(amount * 100):g} %"
-    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{_as_float(amount):g}"
+        return f"{as_float(amount * 100):g} %"
+    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{as_float(amount):g}"
     return text + {SIZE: " B", TIME: " s"}.get(dimension, "")
 
 
@@ -65,7 +68,7 @@ class Scope:
             return self._inside(span, lambda value: self.phrase(rule, value))
         return parse(rule, span)
 
-    def _inside(self, reference: Span, read: Callable[[Span], Node]) -> Node:
+    def _inside(self, reference: Span, read: Callable[[Span], T]) -> T:
         param = self._param(reference)
         if param.name in self._active:
             raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
@@ -234,14 +237,18 @@ class Scope:
 
     def quantity(self, node: Node, dimension: Dimension) -> Distribution:
         """The `quantity` node of a setting: a value or a distribution, clipped or not."""
+        return self._distribution(*self._drawn(node), dimension)
+
+    def _drawn(self, node: Node) -> tuple[Node, Node | None]:
+        """What a `quantity` node draws from, in the text of a parameter if one gives it, and what clips it."""
         source, clip = node.children[0], node.find("clip")
         if source.kind == "param_ref" and source.text[1:] not in self._builtins():
-            inner = self._inside(source.span, lambda value: parse("quantity", value))
-            if inner.children[0].kind == "distribution" or inner.find("clip"):
-                if clip and inner.find("clip"):
-                    raise mistake("E003", f"`{source.text}` is clipped already", clip.span)
-                return self._distribution(inner.children[0], inner.find("clip") or clip, dimension)
-        return self._distribution(source, clip, dimension)
+            inner, inner_clip = self._inside(source.span, lambda value: self._drawn(parse("quantity", value)))
+            if clip and inner_clip:
+                raise mistake("E003", f"`{source.text}` is clipped already", clip.span)
+            if inner.kind == "distribution" or inner_clip:
+                return inner, inner_clip or clip
+        return source, clip
 
     def _distribution(self, node: Node, clip: Node | None, dimension: Dimension) -> Distribution:
         low: float | None = None
@@ -284,6 +291,10 @@ class Scope:
                 raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
         if kind == "uniform" and operands[0].amount > operands[1].amount:
             raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
+        if kind == "poisson" and operands[0].amount > POISSON_MEAN_LIMIT:
+            limit = show(Fraction(POISSON_MEAN_LIMIT), dimension)
+            hint = "so far from 0 it is `normal(mean, stdev)`"
+            raise mistake("E113", f"`poisson` of {operands[0]}", operands[0].span, f"at most {limit}", hint=hint)
         return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)
 
     def _parameter(self, node: Node, dimension: Dimension) -> Value:
@@ -310,7 +321,8 @@ class Scope:
             return
         if domain.kind == "one_of":
             accepted = [" ".join(choice.text.split()) for choice in domain.children]
-            if " ".join(param.value.text.split()) not in accepted and not self._equal_to_any(param, domain):
+            texts = {" ".join(place.text.split()) for place in (param.value, followed(self.params, param.value))}
+            if texts.isdisjoint(accepted) and not self._equal_to_any(param, domain):
                 hint = did_you_mean(param.value.text, accepted)
                 raise mistake(
                     "E113",
@@ -383,7 +395,7 @@ def _whole(value: Value, low: int, high: int) -> int:
         nearest = (
             f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
         )
-        raise mistake("E112", f"{what}: {_as_float(value.amount):.10g}", value.span, what, hint=nearest)
+        raise mistake("E112", f"{what}: {as_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
         limit = ("at least", low) if value.amount < low else ("at most", high)
         bounds = f"{limit[0]} {show(Fraction(limit[1]), value.dimension)}"
@@ -428,7 +440,8 @@ def _log2(amount: Fraction) -> Fraction:
     return Fraction(math.log2(amount.numerator) - math.log2(amount.denominator))
 
 
-def _as_float(amount: Fraction) -> float:
+def as_float(amount: Fraction) -> float:
+    """The nearest float, infinite where there is none."""
     try:
         return float(amount)
     except OverflowError:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from dliosim.language import checks, vocabulary
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Setting
-from dliosim.language.nouns import access, with_access
+from dliosim.language.nouns import access, check_saved, with_access
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.model import (
@@ -34,6 +34,7 @@ from dliosim.model import (
     Verb,
     constant,
 )
+from dliosim.model.job import MAX_RANKS
 from dliosim.readable import count
 from dliosim.units import TIME
 
@@ -83,8 +84,7 @@ class Verbs:
             name = self._checkpoint(block.header["NAME"])
             if block.kind == "save":
                 return Save(name)
-            by = block.header.get("value")
-            return Restore(name, None if by is None else self.context.scope.count(by))
+            return Restore(name, self._written_by(name, block.header.get("value")))
         phrase = block.header["phrase"].span
         try:
             if block.kind == "repeat":
@@ -114,6 +114,15 @@ class Verbs:
         self.context.noun(name, "checkpoint")
         self.nouns.used.add(name.text)
         return name.text
+
+    def _written_by(self, name: str, ranks: Node | None) -> int | None:
+        if ranks is None:
+            return None
+        count = self.context.scope.count(ranks, 1, MAX_RANKS)
+        saved = self.nouns.checkpoints.get(name)
+        if saved is not None:
+            check_saved(saved, count, ranks.span)
+        return count
 
     def _prepare(self, block: Block) -> Verb | None:
         dataset = self._dataset(block.header["NAME"])

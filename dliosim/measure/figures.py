@@ -117,6 +117,7 @@ class VerbSummary:
     view_seconds: Spread
     file_sync_seconds: Spread
     rename_seconds: Spread
+    delete_seconds: Spread
     call_latency: Histogram
     resident_bytes: int
     examined_bytes: int

@@ -126,9 +126,10 @@ class VerbRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
-    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place. `resident_bytes`
-    of `examined_bytes` were in the page cache when it was last looked at. `hints` are those granted for
-    the first file, None where this rank opened none.
+    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place, `delete_ns`
+    waiting for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in
+    the page cache when it was last looked at. `hints` are those granted for the first file, None where this rank
+    opened none.
     """
 
     wall_ns: int = 0
@@ -144,6 +145,7 @@ class VerbRecord:
     view_ns: int = 0
     file_sync_ns: int = 0
     rename_ns: int = 0
+    delete_ns: int = 0
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)

@@ -29,7 +29,17 @@ _TIMES = (
     "tool_ns",
 )
 _VERB_COUNTS = ("bytes", "bytes_moved", "files", "calls", "opens", "resident_bytes", "examined_bytes")
-_VERB_TIMES = ("wall_ns", "call_ns", "content_ns", "send_ns", "open_ns", "view_ns", "file_sync_ns", "rename_ns")
+_VERB_TIMES = (
+    "wall_ns",
+    "call_ns",
+    "content_ns",
+    "send_ns",
+    "open_ns",
+    "view_ns",
+    "file_sync_ns",
+    "rename_ns",
+    "delete_ns",
+)
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
 RANK_COLUMNS = (
@@ -163,6 +173,7 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         view_seconds=_spread("view_ns", total, most),
         file_sync_seconds=_spread("file_sync_ns", total, most),
         rename_seconds=_spread("rename_ns", total, most),
+        delete_seconds=_spread("delete_ns", total, most),
         call_latency=call,
         resident_bytes=total["resident_bytes"],
         examined_bytes=total["examined_bytes"],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+POISSON_MEAN_LIMIT: Final = 10**9  # of what can be drawn
 
 Kind = Literal["constant", "normal", "lognormal", "uniform", "exponential", "gamma", "poisson"]
 
@@ -33,6 +35,14 @@ class Distribution:
         if self.kind == "uniform":
             return (self.parameters[0] + self.parameters[1]) / 2
         return float(self.parameters[0])
+
+    def mean_from_zero(self) -> float:
+        """The mean of draws of which those below 0 count as 0, before clamping."""
+        if self.kind != "normal" or self.parameters[1] == 0:
+            return max(0.0, self.mean)
+        mean, stdev = self.parameters
+        density = math.exp(-0.5 * (mean / stdev) * (mean / stdev)) / math.sqrt(2 * math.pi)
+        return mean * (1 - self.share_not_positive()) + stdev * density
 
     def share_not_positive(self) -> float:
         """The share of draws, before clamping, that are 0 or less."""

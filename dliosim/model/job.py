@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_RANKS: Final = 1 << 22
+"""As many as `measure.records.packed_arrival` can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.distributions import Distribution
+from dliosim.model.distributions import POISSON_MEAN_LIMIT, Distribution
 
 # Work goes through the second-level cache in pieces of this many elements.
 CHUNK = 16_384
-POISSON_MEAN_LIMIT = 1e9
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -81,6 +81,7 @@ _VERB_SPREADS = (
     "view_seconds",
     "file_sync_seconds",
     "rename_seconds",
+    "delete_seconds",
 )
 
 

@@ -26,6 +26,7 @@ _VERB_TIMES = (
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
     ("rename", "rename_seconds"),
+    ("delete\nold", "delete_seconds"),
 )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from dliosim.language import vocabulary
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job, Workload
+from dliosim.plan.sizes import sample_sizes
 from tests.language.conftest import DATA, Patterns
 
 RawCodes = Callable[[bytes], list[str]]
@@ -98,6 +100,73 @@ def test_sizes_that_overflow(patterns: Patterns, samples: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "samples", "fits"),
+    [
+        ("normal(1 PB, 8 PB)", 4500, False),  # the draws below 0 are cut off, so the mean is 3.7 PB
+        ("normal(1 PB, 8 PB)", 1000, True),
+        ("normal(1 PB, 8 PB) clipped to 1 B and 1 PB", 4500, True),
+        ("normal(0 B, 1_000_000 PB)", 100, False),
+        ("exponential(1 PB)", 4500, True),
+        ("exponential(1 PB)", 5000, False),
+    ],
+)
+def test_what_is_drawn_fits_into_63_bits(patterns: Patterns, size: str, samples: int, fits: bool) -> None:
+    lines = f"samples {samples}\n size {size}\n layout shared file"
+    if fits:
+        dataset = patterns.dataset(lines)
+        drawn = sample_sizes(dataset, np.arange(samples)).astype(float).sum()
+        assert 0 < drawn < 2**62
+    else:
+        assert patterns.codes(f'dataset d {{\n {lines}\n path "d"\n}}\nprepare d\n') == ["E113"]
+
+
+@pytest.mark.parametrize(
+    ("part", "verb", "fits"),
+    [
+        ("1000 PB per rank", "save c", True),
+        ("1000 PB total\n part b 1000 PB per rank", "save c", False),
+        ("1000 PB per rank", "restore c written by 4 ranks", True),
+        ("1000 PB per rank", "restore c written by 5 ranks", False),
+        ("1 B total", "restore c written by 4_194_304 ranks", True),
+        ("1 B total", "restore c written by 4_194_305 ranks", False),
+    ],
+)
+def test_a_checkpoint_of_all_ranks_fits_into_63_bits(patterns: Patterns, part: str, verb: str, fits: bool) -> None:
+    text = f'checkpoint c {{\n part a {part}\n writers all ranks into shared file\n path "c"\n}}\n{verb}\n'
+    if fits:
+        assert patterns.workload(text)
+    else:
+        assert patterns.codes(text) == ["E113"]
+
+
+HUGE = " * ".join(["9" * 60] * 6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"expect throughput at least {HUGE} * 1 B / 1 s",
+        f"expect throughput at least 1 B / 1 s / ({HUGE})",
+        f"expect p99 at most {HUGE} * 1 s",
+        f"expect utilization at least {HUGE.replace(' *', ' % *')} %",
+        f"param r = {HUGE.replace(' *', ' % *')} % between 1 % and 2 %",
+    ],
+)
+def test_huge_numbers_are_out_of_range_wherever_they_stand(patterns: Patterns, line: str) -> None:
+    text = f"{DATA}train {{\n read universe\n}}\n{line}\n"
+    (found,) = patterns.mistakes(text)
+    assert (found.code, "9999" in found.labels[0].span.text) == ("E113", True)
+
+
+def test_the_mean_of_poisson_is_one_that_can_be_drawn(patterns: Patterns) -> None:
+    dataset = patterns.dataset("samples 100\n size poisson(1 GB)")
+    assert abs(sample_sizes(dataset, np.arange(100)).mean() / 1e9 - 1) < 1e-3
+    text = 'dataset d {\n samples 100\n size poisson(1 GB + 1 B)\n path "d"\n}\nprepare d\n'
+    (found,) = patterns.mistakes(text)
+    assert (found.code, found.labels[0].span.text) == ("E113", "1 GB + 1 B")
+
+
+@pytest.mark.parametrize(
     "path", ["/etc", "..", "a/../../b", "~/x", "", " ", "a\tb", "C:/x", "a\\\\b", "x" * 300, "a/" * 800]
 )
 def test_paths_that_leave_their_root(patterns: Patterns, path: str) -> None:
@@ -147,6 +216,24 @@ def test_nothing_of_a_pattern_steers_the_terminal(patterns: Patterns) -> None:
     with pytest.raises(PatternError) as caught:
         patterns.workload("\x1b]0;title\x07 1\nbarrier\n")
     assert "\x1b" not in render(caught.value.diagnostics, colour=False)
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "\x07", "\x7f", "\x9b", "\u202e", "\u200b", "\x00"])
+def test_what_is_not_printable_is_no_text(patterns: Patterns, letter: str, tmp_path: Path) -> None:
+    quoted = f'"a{letter}b"'
+    for line in (f"param title = {quoted}", f"param title = a{letter}b", f'access a {{\n hint "a" = {quoted}\n}}'):
+        (found,) = patterns.mistakes(f"{line}\nbarrier\n")
+        assert (found.code, found.labels[0].span.text) == ("E003", letter)
+    assert patterns.codes("param a = b\nbarrier\n", ("a", f'"{letter}"')) == ["E003"]
+    path = tmp_path / "titled.dlio"
+    path.write_text(f'dlio 1\nworkload w "{letter}[31mred"\nbarrier\n', encoding="utf-8")
+    with pytest.raises(PatternError, match=f"U\\+{ord(letter):04X} has no place"):
+        compile_pattern(path, [], Job(1))
+
+
+def test_letters_of_any_language_are_text(patterns: Patterns) -> None:
+    text = DATA.replace('"universe"', '"données/数据"') + 'param t = "größe"\nprepare universe\n'
+    assert patterns.workload(text).dataset("universe").path == "données/数据"
 
 
 def test_errors_travel_between_processes_and_keep_their_text(patterns: Patterns) -> None:

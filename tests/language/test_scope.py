@@ -162,6 +162,30 @@ def test_the_own_lines_of_a_loop_come_before_those_of_its_access_and_overrides_b
     assert verb.access.hints == (("a", "1"), ("b", "2"))
 
 
+def test_a_parameter_may_be_another_one_wherever_a_value_is_chosen_or_drawn(patterns: Patterns) -> None:
+    more = """
+        param a  = mpi-independent
+        param b  = $a one of posix, mpi-independent
+        param t  = gamma(10 ms, 1 ms)
+        param t2 = $t
+        param t3 = $t2 clipped to 1 ms and 1 s
+    """
+    loop = patterns.loop("api $b\n compute $t2 busy", more=more)
+    assert (loop.access.api, loop.compute.time) == ("mpi-independent", Distribution("gamma", (0.01, 0.001)))
+    assert patterns.loop("compute $t3", more=more).compute.time == Distribution("gamma", (0.01, 0.001), 0.001, 1.0)
+    text = f"{more}{DATA}train {{\n read universe\n api $b\n compute $t3 clipped to 1 s and 2 s\n}}\n"
+    assert patterns.codes(text, ("a", "mpi-collective")) == ["E113", "E003"]
+
+
+@pytest.mark.parametrize(("value", "fits"), [("1", True), ("8", True), ("0", False), ("9", False)])
+def test_both_ends_of_a_domain_belong_to_it(patterns: Patterns, value: str, fits: bool) -> None:
+    text = f"param n = 4 between 1 and 2 * $ranks\n{DATA}train {{\n read universe\n steps $n\n}}\n"
+    if fits:
+        assert patterns.workload(text, ("n", value))
+    else:
+        assert patterns.codes(text, ("n", value)) == ["E113"]
+
+
 # ---- from, include, extends ---------------------------------------------------------------------------------------
 
 

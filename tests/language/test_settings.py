@@ -113,6 +113,14 @@ def test_every_access_setting_is_taken(patterns: Patterns) -> None:
     )
 
 
+def test_a_hint_may_be_a_parameter(patterns: Patterns) -> None:
+    more = 'param h = "a" = "b" "what it does"\nparam i = "c"="d"\n'
+    lines = "api mpi-independent\nhint $h\nhint $i"
+    assert patterns.loop(lines, more=more).access.hints == (("a", "b"), ("c", "d"))
+    overrides = [("h", '"e" = "f"'), ("train.hint", '"c" = "g"')]
+    assert patterns.loop(lines, *overrides, more=more).access.hints == (("e", "f"), ("c", "g"))
+
+
 @pytest.mark.parametrize(
     ("lines", "shuffle"),
     [

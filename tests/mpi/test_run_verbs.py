@@ -274,3 +274,11 @@ def test_figures_agree_with_each_other(prepared: Place) -> None:
         assert sum(epoch[f"{part}_seconds"]["mean"] for part in parts) == pytest.approx(epoch["seconds"], rel=0.2)
     assert sum(epoch["seconds"] for epoch in train["epochs"]) <= train["seconds"] * 1.001
     assert train["seconds"] <= results["seconds"]
+
+
+def test_deleting_old_checkpoints_takes_time_of_its_own(place: Place) -> None:
+    place.write(CHECKPOINT, "repeat 3 {\n    save c\n}\n")
+    kept = phases(place.results(2, define={"c.keep": "all"}), "save")
+    deleted = phases(place.results(2, define={"c.keep": "1"}), "save")
+    assert all(phase["files"]["delete_seconds"]["max"] == 0 for phase in kept)
+    assert all(phase["files"]["delete_seconds"]["max"] > 0 for phase in deleted)

@@ -86,6 +86,7 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
         view_seconds=spread(0.0),
         file_sync_seconds=spread(seconds * 0.1),
         rename_seconds=spread(0.00031),
+        delete_seconds=spread(0.0),
         call_latency=Histogram([1_500_000 + 1000 * i for i in range(64)]),
         resident_bytes=0,
         examined_bytes=0,
