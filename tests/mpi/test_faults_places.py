@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Place:
 def test_too_little_room_is_found_before_anything_is_written(place: Place) -> None:
     with small_disk(place.data):
         error = only_error(place.run(2))
-        assert error.startswith("error[R402]: data set `d` needs 11.")
+        assert error.startswith("error[R402]: data set `d` needs 12.")
         assert error.endswith("has 8.389 MB")
         assert not place.files()
 
