@@ -10,10 +10,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dliosim
-from dliosim.errors import DliosimError
+from dliosim.commands.launcher import launcher_rank
+from dliosim.errors import DliosimError, UsageError
 from dliosim.model.job import MAX_RANKS
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _DESCRIPTION = """\
 Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
@@ -25,7 +30,7 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed.
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -47,17 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
             warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
-            from mpi4py import MPI
-
+            world = _world()
             from dliosim.commands.run import run_command
 
-            return run_command(MPI.COMM_WORLD, parsed, given)
+            return run_command(world, parsed, given)
         from dliosim.commands.look import check_command, explain_command, plan_command
 
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
         return commands[parsed.command](parsed)
     except DliosimError as error:
-        print(error, file=sys.stderr)
+        if launcher_rank(os.environ) == 0:
+            print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -65,6 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _world() -> MPI.Intracomm:
+    """COMM_WORLD; UsageError where mpi4py finds no MPI library that it can load."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+        raise UsageError(
+            f"no MPI library found: {reason}\n"
+            '  = help: pip install "dliosim[mpich]" (in a checkout: pip install ".[mpich]"), or load your '
+            "site's MPI module"
+        ) from error
+    return MPI.COMM_WORLD
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
 
     check = commands.add_parser(
-        "check", help="say whether patterns are right, without running them", allow_abbrev=False
+        "check",
+        help="say whether patterns are right, without running them (on 4 ranks, if --ranks does not say)",
+        allow_abbrev=False,
     )
     check.add_argument("pattern", metavar="FILE", nargs="+")
     _add_overrides(check)
@@ -117,7 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
 
     explain = commands.add_parser(
-        "explain", help="explain an error code, or where a pattern's values come from", allow_abbrev=False
+        "explain",
+        help="explain an error code, or where a pattern's values come from (on 4 ranks, if --ranks does not say)",
+        allow_abbrev=False,
     )
     explain.add_argument("subject", metavar="CODE|FILE", help="a code such as E204, or a pattern file")
     _add_overrides(explain)
@@ -192,8 +215,7 @@ def _ranks(text: str) -> int:
 @contextmanager
 def _usage_from_rank_0_alone() -> Iterator[None]:
     """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
-    launched = (os.environ.get(name) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
-    if next((rank for rank in launched if rank is not None), "0") == "0":
+    if launcher_rank(os.environ) == 0:
         yield
         return
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

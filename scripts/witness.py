@@ -12,7 +12,8 @@ could read a data file (another than the manifest beside it):
   - over all ranks each epoch's reads are as many as samples, disjoint, and no shorter than asked;
   - on every rank another order in every epoch;
   - fsync by every rank of each file that it wrote, after its last write and before the rename that declares data set
-    or checkpoint whole.
+    or checkpoint whole; and fsync of each directory that has such files after the last write there and before that
+    rename, and of the directory of the new name after it.
 
 Prints what was seen and ends with status 1 where any of that is not so.
 """
@@ -48,7 +49,7 @@ seed 7
 dataset apart {
     samples 23
     size    uniform(2 kB, 6 kB)
-    layout  file per sample
+    layout  file per sample in 2 folders
     header  100 B
     path    "apart"
 }
@@ -257,28 +258,43 @@ def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
         renames = [
             call for some in calls for call in some if call.name.startswith("rename") and call.path.startswith(root)
         ]
-        declared = min((call.time for call in renames), default=None)
-        if declared is None:
+        if not renames:
             raise Unlike(f"{kind} {root}: no rename declares it whole")
-        files = set()
+        declared = min(call.time for call in renames)
+        written: dict[str, float] = {}
         for rank, some in enumerate(calls):
             writes = [call for call in some if call.name in WRITES.split(",") and call.path.startswith(root)]
             for path in {call.path for call in writes if "manifest" not in call.path}:
-                files.add(path)
                 last = max(call.time for call in writes if call.path == path)
-                synced = [
-                    call.time
-                    for call in some
-                    if call.name in ("fsync", "fdatasync") and call.path == path and call.result == 0
-                ]
-                if not any(last < time < declared for time in synced):
+                written[path] = max(last, written.get(path, last))
+                if not any(last < time < declared for time in synced([some], path)):
                     raise Unlike(f"{kind}: rank {rank} wrote {path} and did not fsync it before it was declared whole")
+        # A checkpoint's own manifest is renamed before its directory is, which alone declares it whole.
+        final = max(renames, key=lambda call: call.time)
+        directories = {str(Path(path).parent) for path in written}
+        for directory in directories:
+            last = max(time for path, time in written.items() if str(Path(path).parent) == directory)
+            if not any(last < time < final.time for time in synced(calls, directory)):
+                raise Unlike(f"{kind}: {directory} was declared whole before its names were synced")
+        if not any(time > final.time for time in synced(calls, str(Path(final.path).parent))):
+            raise Unlike(f"{kind}: the name of {final.path} was not synced")
         what = "each synced by every rank that wrote it, then declared whole"
-        yield f"{kind} {root}: {counted(len(files), 'file')} written, {what}"
+        where = counted(len(directories), "synced directory", "synced directories")
+        yield f"{kind} {root}: {counted(len(written), 'file')} written in {where}, {what}"
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def synced(calls: list[list[Call]], path: str) -> list[float]:
+    """When a file or directory was made durable."""
+    return [
+        call.time
+        for some in calls
+        for call in some
+        if call.name in ("fsync", "fdatasync") and call.path == path and call.result == 0
+    ]
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def witness(api: str, ranks: int, place: Path) -> Iterator[str]:

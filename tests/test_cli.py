@@ -77,6 +77,22 @@ def test_check_says_ok_and_ends_with_0(pattern: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"{pattern}: ok (tiny, digest ")
 
 
+def test_check_notes_what_is_read_and_not_prepared_before(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", pattern]) == 0
+    assert "note: " not in capsys.readouterr().out
+    lines = PATTERN.replace("prepare d\n", "")
+    note = "  note: `train` reads `d`, which this pattern does not prepare before\n"
+    for text in (lines, lines + "prepare d\n", lines.replace("train {", "repeat 2 {\ntrain {") + "}\n"):
+        Path(pattern).write_text(text)
+        assert main(["check", pattern]) == 0
+        assert capsys.readouterr().out.endswith(note)
+    Path(pattern).write_text(PATTERN.replace("    epochs   2", "    evaluate every 1 epoch {\n        read d\n    }"))
+    assert main(["check", pattern, "--ranks", "1"]) == 0
+    found = capsys.readouterr().out
+    assert "note: " not in found
+    assert found.endswith(" on 1 rank)\n")
+
+
 def test_check_of_several_names_each_and_ends_with_2_if_one_is_wrong(
     pattern: str, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dliosim.cli import main
+from dliosim.commands.options import roots
+from dliosim.errors import UsageError
+from dliosim.language.compile import compile_pattern
 from dliosim.measure.records import packed_arrival, unpacked_arrivals
+from dliosim.model import Job
 
 GOOD = """dlio 1
 workload example
@@ -53,6 +61,33 @@ def test_options_that_do_not_go_together_or_are_cut_short_are_wrong_usage(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("environ", "speaks"),
+    [
+        ({}, True),
+        ({"PMI_RANK": "0"}, True),
+        ({"PMI_RANK": "3"}, False),
+        ({"PMIX_RANK": "3"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "3"}, False),
+        ({"SLURM_PROCID": "3"}, False),
+        ({"PMI_RANK": "0", "SLURM_PROCID": "3"}, True),
+        ({"PMI_RANK": "", "SLURM_PROCID": "3"}, False),
+    ],
+    ids=["alone", "first", "hydra", "prrte", "open mpi", "srun", "mpiexec inside srun", "empty"],
+)
+def test_wrong_usage_is_said_by_the_launchers_first_process_alone(
+    environ: dict[str, str], speaks: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as found:
+        main(["run", "x.dlio", "--nul"])
+    assert found.value.code == 2
+    assert ("unrecognized arguments: --nul" in capsys.readouterr().err) == speaks
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "explain"])
 def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2
@@ -79,3 +114,26 @@ def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pyt
     path.write_text(GOOD + "train {\n    read d\n    epochs 5\n}\n")
     assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "9"]) == 2
     assert capsys.readouterr().err == "error: there is no epoch 9: `train` has 5, counted from 0\n"
+
+
+@pytest.mark.parametrize(("rank", "times"), [(None, 1), ("0", 1), ("1", 0)])
+def test_without_an_mpi_library_a_run_says_once_what_to_install(pattern: Path, rank: str | None, times: int) -> None:
+    environment = {**os.environ, "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "PYTHONPATH": str(Path(__file__).parents[1])}
+    if rank is not None:
+        environment["PMI_RANK"] = rank
+    command = [sys.executable, "-m", "dliosim.cli", "run", str(pattern)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=pattern.parent)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error: no MPI library found: ") == times
+    assert done.stderr.count('  = help: pip install "dliosim[mpich]"') == times
+
+
+def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
+    pattern.write_text(GOOD.replace("path ", "root fast\n    path "))
+    workload, _ = compile_pattern(pattern, [], Job(4))
+    given = argparse.Namespace(dir="there", root=["fast=/x"])
+    assert roots(given, workload)["fast"] == Path("/x")
+    given.root.append("slow=/y")
+    with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
+        roots(given, workload)

@@ -17,14 +17,18 @@ from dliosim.execute.striping import read_striping
 from dliosim.measure.figures import Environment, FileSystem, PhaseSummary
 
 
-def describe(session: Session, phases: Sequence[PhaseSummary]) -> Environment:
-    """The environment of a run, the same on every rank but for rank 0's file systems. Collective."""
+def describe(session: Session, phases: Sequence[PhaseSummary], load: float) -> Environment:
+    """The environment of a run, the same on every rank but for rank 0's file systems. Collective.
+
+    `load` is the load average of this rank's node when the run began.
+    """
     world = session.world
     # The node with the most ranks for its cores is the one that makes figures doubtful.
     cores, ranks = node_cores(world.node), world.node.size
     most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
     here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
     world.allreduce(here, "max")
+    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
     places = tuple(_place(name, session) for name in sorted(session.roots)) if world.rank == 0 else ()
     versions = f"dliosim {__version__}, mpi4py {mpi4py_version}, numpy {np.__version__}"
@@ -33,6 +37,7 @@ def describe(session: Session, phases: Sequence[PhaseSummary]) -> Environment:
         int(here[0]),
         int(here[1]),
         available_memory() or 0,
+        int(loads[0]) / 100,
         mpi_io(granted, os.environ),
         places,
         (

@@ -11,6 +11,7 @@ from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
+from dliosim.readable import count
 
 
 def _job(parsed: argparse.Namespace) -> Job:
@@ -31,7 +32,10 @@ def check_command(parsed: argparse.Namespace) -> int:
             continue
         if warnings:
             sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
-        sys.stdout.write(f"{pattern}: ok ({workload.name}, digest {workload.digest()} on {parsed.ranks} ranks)\n")
+        place = count(parsed.ranks, "rank")
+        sys.stdout.write(f"{pattern}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
+        for loop, dataset in workload.unprepared().items():
+            sys.stdout.write(f"  note: `{loop}` reads `{dataset}`, which this pattern does not prepare before\n")
     return status
 
 

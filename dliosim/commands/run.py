@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter_ns
@@ -15,11 +15,13 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.commands.describe import describe
+from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.options import overrides, roots
+from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
-from dliosim.execute.environment import check_launcher, launcher_rank, mpi_library, node_cores
+from dliosim.execute.environment import check_launcher, mpi_library, node_cores
 from dliosim.execute.faults import failed_on
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
@@ -28,7 +30,7 @@ from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.report.progress import Progress
-from dliosim.report.results import write_ranks, write_results
+from dliosim.report.results import write_results
 from dliosim.report.tables import expectation_line, run_report
 
 
@@ -52,34 +54,30 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
         if comm.rank == 0:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except MemoryError:
-        trace = traceback.format_exc().splitlines()
-        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: out of memory in {trace[-3].strip()}")
+    except MemoryError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"out of memory: {error}" if str(error) else "out of memory"
+        where = f"in {place.name}, {place.filename}:{place.lineno}"
+        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
     except Exception:
         text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
         end_job(comm, world.job, text)
 
 
 def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    started, begun = datetime.now(timezone.utc), perf_counter_ns()
+    started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     workload = _compile(world, parsed)
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0("find the directories", lambda: roots(parsed))
+    places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
     terminal = user_terminal() if world.rank == 0 else None
     options = Options(parsed.null, parsed.verify)
     session = Session(workload, world, places, options, Progress(terminal))
     world.on_rank_0("find the directories", session.check_directories)
-    output, is_new = world.on_rank_0("make the results directory", lambda: _make_output(parsed, workload, started))
-    try:
-        if not options.null:
-            world.on_rank_0("make the data directory", session.make_roots)
-        phases = run_with_null(session) if parsed.with_null else run_workload(session)
-    except DliosimError:
-        if world.rank == 0 and is_new:
-            with suppress(OSError):
-                output.rmdir()
-        raise
-    environment = describe(session, [phase.summary for phase in phases])
+    world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
+    if not options.null:
+        world.on_rank_0("make the data directory", session.make_roots)
+    phases = run_with_null(session) if parsed.with_null else run_workload(session)
+    environment = describe(session, [phase.summary for phase in phases], load)
     status = 0
     if world.rank == 0:
         summaries = tuple(phase.summary for phase in phases)
@@ -95,10 +93,12 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
             started.isoformat(timespec="seconds"),
             (perf_counter_ns() - begun) * 1e-9,
             summaries,
-            evaluate(workload.expectations, summaries),
-            tuple(arguments),
+            arguments=tuple(arguments),
+            null=options.null,
+            verify=options.verify,
         )
-        status = _report(run, phases, output)
+        run = replace(run, expectations=evaluate(workload.expectations, run))
+        status = _report(run, phases, parsed.output, started)
     return world.share(status)
 
 
@@ -129,52 +129,34 @@ class _Rendered(UsageError):
         return self.message
 
 
-def _make_output(parsed: argparse.Namespace, workload: Workload, started: datetime) -> tuple[Path, bool]:
-    """Make the directory of the results, and see that a file can be made in it; whether it is a new one."""
-    from tempfile import TemporaryFile  # for rank 0 alone
-
-    if parsed.output is not None:
-        directory = Path(parsed.output).absolute()
-        if (directory / "results.json").exists():
-            text = f"--output {parsed.output} has the results of another run"
-            raise UsageError(f"{text}: name another, or move them away")
-        is_new = not directory.exists()
-        directory.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=directory):
-            return directory, is_new
-    stem = f"dliosim-results-{workload.name}-{started.strftime('%Y%m%dT%H%M%S')}"
-    number = 0
-    while True:
-        directory = Path(f"{stem}-{number}" if number else stem).absolute()
-        try:
-            directory.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return directory, True
-
-
-def _report(run: RunSummary, phases: Sequence[Phase], output: Path) -> int:
-    """Print and write the results; the exit status."""
+def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started: datetime) -> int:
+    """Write the results to the directory `given`, or a new one, and print them; the exit status."""
+    loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
     failure: OSError | None = None
+    written = ""
     try:
-        write_results(output, run)
-        write_ranks(output, [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None])
+        with results_directory(given, run.name, started) as output:
+            write_results(output, run, loops)
+        written = f"results: {output}\n"
     except OSError as error:
         failure = error
+    finally:
+        # Whatever became of the files: what a long run has measured is shown.
+        _print(run_report(run) + written)
+    if failure is not None:
+        sys.stderr.write(f"{failed_on('write the results', failure)}\n")
+        return ExecutionError.exit_code
+    missed = [result for result in run.expectations if result.missed]
+    if missed:
+        sys.stderr.write("".join(f"{expectation_line(result)}\n" for result in missed))
+        return ExpectationMissed.exit_code
+    return 0
+
+
+def _print(text: str) -> None:
     try:
-        sys.stdout.write(run_report(run))
-        if failure is None:
-            sys.stdout.write(f"results: {output}\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the tables has seen enough; the files have all of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if failure is not None:
-        sys.stderr.write(f"{failed_on('write the results', failure)}\n")
-        return ExecutionError.exit_code
-    missed = [result for result in run.expectations if not result.held]
-    if missed and not run.environment.oversubscribed:
-        sys.stderr.write("".join(f"{expectation_line(result)}\n" for result in missed))
-        return ExpectationMissed.exit_code
-    return 0

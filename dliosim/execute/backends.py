@@ -1,4 +1,4 @@
-"""Which backend reads or writes: one entry an api, and that of the null backend."""
+"""Which backend reads or writes: one entry an api, and for reading that of the null backend."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mpi4py import MPI
 
 from dliosim.execute.backend import Reader, Writer
 from dliosim.execute.mpiio import CollectiveReader, CollectiveWriter, IndependentReader, IndependentWriter
-from dliosim.execute.null import NullReader, NullWriter
-from dliosim.execute.opening import create_file, first_alone
+from dliosim.execute.null import NullReader
+from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.model import Access
 
@@ -57,15 +57,15 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
     return [make(access, files) for _ in range(count)]
 
 
-def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True, null: bool = False) -> Writer:
+def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
     """Open a file that the ranks of `comm` write; with `create` its first rank makes or empties it before. Collective.
 
     Raises ExecutionError, on every rank if the file cannot be made.
     """
-    if null:
-        return NullWriter(path)
     if create and access.api == "posix" and comm.size == 1:
         return PosixWriter(access, path, create=True)
     if create:
-        first_alone(comm, lambda: create_file(str(path)))
+        # MPI makes its files itself, because some hints (of striping) count only then.
+        make = create_file if access.api == "posix" else remove_file
+        first_alone(comm, lambda: make(str(path)))
     return _WRITERS[access.api](access, path, comm)

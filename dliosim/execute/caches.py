@@ -1,4 +1,4 @@
-"""The page cache: asking the kernel to forget files, and what it still keeps; and what the process really moved."""
+"""The page cache: asking the kernel to forget files, and what it still keeps; and what the process really read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ _WINDOW = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
-    """Bytes that this process has moved: by read and write calls, and to and from storage below the page cache."""
+    """Bytes that this process has read: by its read calls, and from storage below the page cache."""
 
     called_read: int
-    called_written: int
     storage_read: int
-    storage_written: int
 
 
 def drop(paths: Iterable[Path | str]) -> None:
@@ -36,13 +34,14 @@ def drop(paths: Iterable[Path | str]) -> None:
     Raises ExecutionError for a file that cannot be opened or synced.
     """
     for path in paths:
-        descriptor = _open(path)
+        descriptor, call = _open(path), "fdatasync"
         try:
             # Dirty pages stay in the cache whatever is asked.
             os.fdatasync(descriptor)
+            call = "posix_fadvise"
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
-            raise failed("posix_fadvise", str(path), error, reading=True) from error
+            raise failed(call, str(path), error, reading=True) from error
         finally:
             os.close(descriptor)
 
@@ -77,7 +76,7 @@ def process_io() -> ProcessIO | None:
     except OSError:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
-    return ProcessIO(values["rchar"], values["wchar"], values["read_bytes"], values["write_bytes"])
+    return ProcessIO(values["rchar"], values["read_bytes"])
 
 
 def _open(path: Path | str) -> int:

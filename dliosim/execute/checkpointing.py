@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -23,7 +24,7 @@ from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint
 from dliosim.plan.streams import key
-from dliosim.plan.writing import CheckpointSlice, checkpoint_files, checkpoint_slices
+from dliosim.plan.writing import CheckpointSlice, checkpoint_file_size, checkpoint_files, checkpoint_slices
 
 _TAG = 77
 
@@ -69,8 +70,9 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     def complete() -> None:
         versions.commit(aside, checkpoint.name, checkpoint_files(checkpoint, world.size).tolist(), world.size)
 
-    number, aside = world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", prepare)
+    # Asked before anything is made, so that nothing is left where it fails.
     world.together(lambda: _require_buffers(session, checkpoint))
+    number, aside = world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", prepare)
     started = perf_counter_ns()
     error: DliosimError | None = None
     try:
@@ -96,6 +98,7 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     keep = checkpoint.keep
     if keep is not None:
         world.on_rank_0(f"delete old checkpoints `{checkpoint.name}`", lambda: versions.delete_old(base, keep))
+        record.delete_ns = perf_counter_ns() - ended
     return record
 
 
@@ -103,18 +106,20 @@ def _bytes_to_do(checkpoint: Checkpoint, world: World) -> int:
     """What this rank writes, or sends to the rank that writes."""
     alone = checkpoint.writers.kind != "shared file" and _writer_of(checkpoint, world.rank) == world.rank
     if alone:
-        return int(checkpoint_files(checkpoint, world.size)[_file_of(checkpoint, world.rank)])
+        return checkpoint_file_size(checkpoint, world.size, _file_of(checkpoint, world.rank))
     return sum(found.length for found in checkpoint_slices(checkpoint, world.size, world.rank))
 
 
 def _require_buffers(session: Session, checkpoint: Checkpoint) -> None:
     world, transfer = session.world, checkpoint.access.transfer
-    owners = (world.rank, *(_senders(checkpoint, world) if _writer_of(checkpoint, world.rank) == world.rank else ()))
+    writes = _writer_of(checkpoint, world.rank) == world.rank
+    # One's own pieces are made in a buffer, and those of the others come into another, one sender at a time.
+    owners = (world.rank, *islice(_senders(checkpoint, world) if writes else (), 1))
     needed = [
         max((piece.length for piece in pieces(checkpoint_slices(checkpoint, world.size, owner), transfer)), default=0)
-        for owner in owners[:2]
+        for owner in owners
     ]
-    require_memory(sum(needed), session.workload.job.ranks_per_node, f"buffers of checkpoint `{checkpoint.name}`")
+    require_memory(sum(needed), world.node.size, f"buffers of checkpoint `{checkpoint.name}`")
 
 
 def _sends(checkpoint: Checkpoint) -> bool:

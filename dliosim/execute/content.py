@@ -35,11 +35,6 @@ def sample_keys(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.uint
     return random_words(stream_key(dataset.seed, "content", dataset.name), samples)
 
 
-def sample_key(dataset: Dataset, sample: int) -> int:
-    """The key of one sample's bytes."""
-    return int(sample_keys(dataset, np.array([sample], np.int64))[0])
-
-
 def fill(key: int, start: int, out: memoryview) -> None:
     """Write bytes [start, start + len(out)) of the key's bytes to `out`, which may lie at any address."""
     pool = _pool()
@@ -164,14 +159,6 @@ def edges_match(
     if len(longer):
         good[longer] = edges_match(first[longer], last[longer], lengths[longer], starts[longer], data)
     return good
-
-
-def quick_check(
-    keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
-) -> NDArray[np.bool_]:
-    """For each sample in `data`, whether its first and last eight bytes are right; about 0.1 us a sample."""
-    first, last = edge_words(keys, lengths)
-    return edges_match(first, last, lengths, starts, data)
 
 
 _zero = np.zeros(1, np.int64)

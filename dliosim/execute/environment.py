@@ -16,6 +16,10 @@ from dliosim.errors import UsageError
 # The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
 _MOST_CORES = 8192
+# Limit and use of a control group's memory, and the line of its memory.stat with what is cached and can be dropped; of
+# the group with all below it.
+_UNIFIED = ("memory.max", "memory.current", "inactive_file")
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 
 
@@ -47,14 +51,6 @@ def launcher_size(environ: Mapping[str, str]) -> int | None:
     if step.isdigit() and int(step) < _FIRST_SPECIAL_STEP and tasks.isdigit() and "SLURM_PROCID" in environ:
         return int(tasks)
     return None
-
-
-def launcher_rank(environ: Mapping[str, str]) -> int:
-    """Which of the launcher's processes this is; 0 where it does not say."""
-    for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if environ.get(name, "").isdigit():
-            return int(environ[name])
-    return 0
 
 
 def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
@@ -103,9 +99,32 @@ def node_cores(node: MPI.Intracomm) -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that this node, or this process's control group, can still give; None if unknown."""
-    found = [size for size in (_meminfo("MemAvailable"), _group_memory()) if size is not None]
-    return min(found, default=None)
+    """Bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        groups = ""
+    found = (_meminfo("MemAvailable"), group_memory(groups, Path("/sys/fs/cgroup")))
+    return min((size for size in found if size is not None), default=None)
+
+
+def group_memory(groups: str, root: Path) -> int | None:
+    """Bytes that the memory limits of control groups leave; None if there is no limit.
+
+    `groups` is the text of /proc/self/cgroup, and `root` where the hierarchies, of version 1 or 2, are mounted. The
+    least of a group and of all above it counts: batch systems limit the job, and leave its tasks' groups without limit.
+    """
+    left = []
+    for number, controllers, group in re.findall(r"^(\d+):([^:]*):/?(.*)$", groups, re.MULTILINE):
+        if number == "0":
+            top, names = root, _UNIFIED
+        elif "memory" in controllers.split(","):
+            top, names = root / "memory", _VERSION_1
+        else:
+            continue
+        own = top / group
+        left += [_left_by(each, *names) for each in (own, *own.parents) if each.is_relative_to(top)]
+    return min((size for size in left if size is not None), default=None)
 
 
 def file_system(path: Path) -> FileSystem:
@@ -149,14 +168,11 @@ def _meminfo(name: str) -> int | None:
     return 1024 * int(found[1]) if found else None
 
 
-def _group_memory() -> int | None:
-    """What the control group's limit (version 2) leaves."""
+def _left_by(group: Path, limit: str, used: str, cached: str) -> int | None:
+    """Bytes that one control group's limit leaves; None if it has none."""
     try:
-        group = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-        directory = Path("/sys/fs/cgroup") / group.lstrip("/")
-        limit = (directory / "memory.max").read_text().strip()
-        used = int((directory / "memory.current").read_text())
-        cached = re.search(r"^inactive_file (\d+)", (directory / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, StopIteration, ValueError):
+        most, taken = int((group / limit).read_text()), int((group / used).read_text())
+        spare = re.search(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
+    except (OSError, ValueError):  # not there, or "max"
         return None
-    return max(0, int(limit) - used + (int(cached[1]) if cached else 0)) if limit.isdigit() else None
+    return max(0, most - taken + (int(spare[1]) if spare else 0))

@@ -110,8 +110,7 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
         return int(file_sizes(dataset, prefix, np.array([file]))[0])
 
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
-    memory = session.workload.job.ranks_per_node
-    world.together(lambda: require_memory(loop.sync.size, memory, "buffers of `sync allreduce`"))
+    world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
     running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory))
     found = np.array(resident_bytes(session, dataset), np.int64)
@@ -143,14 +142,14 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     # An evaluation goes on where its last run ended: other orders, other draws.
     first = len(running.records)
     for epoch in range(first, first + epochs):
-        stop = _epoch(session, running, epoch, steps)
+        stop = _epoch(session, running, epoch, epoch - first + 1, steps)
         yield epoch, stop
         if stop:
             return
 
 
-def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
-    """Plan, agree, run and sum up one epoch; returns whether the time is up."""
+def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: int) -> bool:
+    """Plan, agree, run and sum up one epoch, shown as `number` (from 1); returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
     work: EpochWork | None = None
@@ -169,10 +168,10 @@ def _epoch(session: Session, running: _Running, epoch: int, steps: int) -> bool:
         most = world.allreduce(work.rounds.count.copy(), "max")
         work = replace(work, most=most)
     source = EpochSource(session, running.dataset, batches, work, running.kept)
-    record = EpochRecord(running.salt, epoch, batch=loop.batch)
+    record = EpochRecord(running.salt, epoch, batch=loop.batch, null=session.options.null)
     before = _Counts.of(batches)
     lengths = np.diff(work.extents.step_start).tolist()
-    session.progress.start(loop.name, epoch + 1, loop.epochs, work.steps)
+    session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
     world.together(lambda: batches.begin(work.calls, work.rounds, work.most))
     io_before = process_io()
@@ -229,9 +228,9 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
     # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
     size = needed if running.dataset.fixed_size is not None else needed + needed // 8
     size, world = 0 if session.options.null else size, session.world
-    asked, ranks = size * slot_count(access) + kept, session.workload.job.ranks_per_node
+    asked = size * slot_count(access) + kept
     # All ranks look before any takes, or the last would find what the first have left.
-    world.together(lambda: require_memory(asked, ranks, "read buffers"))
+    world.together(lambda: require_memory(asked, world.node.size, "read buffers"))
 
     def make() -> Batches:
         slots = [allocate(size) for _ in range(slot_count(access))]
@@ -325,6 +324,8 @@ def _phase(session: Session, running: _Running) -> Phase:
         epochs=tuple(running.epochs),
         resident_share=running.resident,
         api="null" if session.options.null else access.api,
+        cache=access.cache,
+        prefetch=access.prefetch if access.readers else 0,
         hints_asked=asked,
         hints_granted=granted_ones,
     )

@@ -265,13 +265,13 @@ class IndependentWriter:
     _call = "MPI_File_write_at"
 
     def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
-        """Open a file that is there. Collective. Raises ExecutionError."""
+        """Open a file, made if it is not there. Collective. Raises ExecutionError."""
         self.meter = Meter()
         self.path = path
         self._status = MPI.Status()
         self._handle: MPI.File | None = None
         before = perf_counter_ns()
-        self._handle = open_file(comm, str(path), MPI.MODE_WRONLY, access.hints)
+        self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
 

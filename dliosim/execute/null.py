@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dliosim.measure.meter import Meter
 from dliosim.plan.extents import Calls
 
@@ -22,29 +20,6 @@ class NullReader:
         return int(calls.length.sum())
 
     def end_epoch(self) -> None:
-        """Nothing."""
-
-    def granted(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class NullWriter:
-    """Writes nothing and makes no file."""
-
-    def __init__(self, path: Path) -> None:
-        self.meter = Meter()
-        self.path = path
-
-    def write(self, offset: int, data: memoryview) -> None:
-        """Count the bytes."""
-        self.meter.calls += 1
-        self.meter.moved += len(data)
-
-    def sync(self) -> None:
         """Nothing."""
 
     def granted(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,19 @@ def create_file(path: str) -> None:
         os.close(os.open(path, flags, 0o644))
     except OSError as error:
         raise failed("open", path, error) from error
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that MPI_File_open is to make anew.
+
+    ExecutionError if that fails, `path` is a link, or there is no directory for it, which MPI would not name.
+    """
+    refuse_link(path)
+    try:
+        Path(path).unlink()
+    except OSError as error:
+        if error.errno != errno.ENOENT or not Path(path).parent.is_dir():
+            raise failed("unlink", path, error) from error
 
 
 def refuse_link(path: str) -> None:

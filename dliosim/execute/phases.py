@@ -15,6 +15,7 @@ from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.residency import drop_caches
 from dliosim.execute.restoring import restore
+from dliosim.execute.room import require_room
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.totals import shared_prefix
 from dliosim.execute.verbs import verb_phase
@@ -35,6 +36,8 @@ def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
     for dataset in session.workload.datasets:
         session.prefixes[dataset.name] = shared_prefix(dataset, session.world)
+    if not session.options.null:
+        session.world.on_rank_0("look for room", lambda: require_room(session))
     return list(_run(session, session.workload.verbs, _Counters()))
 
 
@@ -80,8 +83,8 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
-        record, note = prepare(session, verb, dataset)
-        return verb_phase(session, dataset.name, "prepare", record, verb.access, (note,) if note else ())
+        record, notes = prepare(session, verb, dataset)
+        return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
         checkpoint = workload.checkpoint(verb.checkpoint)
         return verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access)

@@ -218,7 +218,8 @@ class PosixWriter:
                 self._direct = os.open(path, flags | os.O_DIRECT)
         except OSError as error:
             self.close()
-            raise failed("open", str(path), error, hint=_direct_hint(error)) from error
+            hint = _direct_hint(error) if access.cache == "off" else ""
+            raise failed("open", str(path), error, hint=hint) from error
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
 

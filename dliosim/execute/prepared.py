@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
@@ -33,22 +34,25 @@ def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
     if manifest is None:
         return "is incomplete" if directory.is_dir() else "has not been prepared"
     boot = boot_id()
-    boot = boot_id()
     if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):
         return None
     return "was prepared with `fsync off` by another node, or before this one was booted, and may have lost bytes,"
 
 
 def prepared_by(dataset: Dataset, directory: Path) -> int:
-    """By how many ranks a complete data set of the same name beside this one was prepared, or 0."""
+    """By how many other ranks the same data set was prepared beside this directory, or 0."""
     if dataset.layout.kind != "file per rank" or not directory.parent.is_dir():
         return 0
     for entry in sorted(directory.parent.iterdir()):
         manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
-        if manifest and (manifest.get("name"), manifest.get("layout")) == (dataset.name, dataset.layout.kind):
-            files = manifest.get("files")
-            return files if isinstance(files, int) else 0
+        files = manifest.get("files") if manifest else None
+        if isinstance(files, int) and entry.name == _by_ranks(dataset, files).digest():
+            return files
     return 0
+
+
+def _by_ranks(dataset: Dataset, ranks: int) -> Dataset:
+    return replace(dataset, layout=replace(dataset.layout, files=ranks))
 
 
 def damaged(dataset: Dataset, what: str) -> ExecutionError:

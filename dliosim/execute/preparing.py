@@ -19,7 +19,7 @@ from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_
 from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
-from dliosim.execute.striping import ask_for_striping
+from dliosim.execute.striping import ask_for_striping, with_striping
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
@@ -29,31 +29,34 @@ from dliosim.plan.writing import FilePart, prepare_parts
 _PROBES = 8
 
 
-def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, str]:
-    """Write a data set unless a complete one is there; returns the record and a note if it was kept. Collective."""
+def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
+    """Write a data set unless a complete one is there; the record and notes: it was kept, or something not granted.
+
+    Collective. Raises ExecutionError on every rank, or ends the job where only this rank knows of a failure.
+    """
     world, record = session.world, VerbRecord()
     if session.options.null:
-        return record, "not prepared: --null"
+        return record, ("not prepared: --null",)
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if not verb.afresh and world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory)) is None:
         world.agree(_first_fault(session, dataset, directory))
-        return record, f"kept: complete data of the same description are in {directory}"
+        return record, (f"kept: complete data of the same description are in {directory}",)
     doing = f"make room for data set `{dataset.name}`"
-    world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
+    refused = world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
     started = perf_counter_ns()
-    error: DliosimError | None = None
     try:
         with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
             _write(session, dataset, verb, directory, record)
     except DliosimError as failure:
-        if failure.shared:
-            raise
-        error = failure
-    world.agree(error)
+        if not failure.shared and world.size > 1:
+            # The others may have hours of writing before them: they are not left to finish what nobody can use.
+            world.abort(failure)
+        raise
+    world.barrier()
     doing = f"complete data set `{dataset.name}`"
     world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
-    return record, ""
+    return record, (refused,) if refused else ()
 
 
 def check_prepared(session: Session, dataset: Dataset) -> Path:
@@ -100,32 +103,47 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
     return sum(int(file_sizes(dataset, prefix, block).sum()) for block in blocks)
 
 
+def _together(dataset: Dataset, verb: Prepare) -> bool:
+    """Whether all ranks open the one file at once."""
+    return verb.access.api != "posix" and dataset.layout.files == 1
+
+
 def _made_before(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
-    """Whether rank 0 makes the files before anybody writes them, because a file may have several writers."""
-    return dataset.layout.files < ranks or (verb.access.api != "posix" and dataset.layout.files == 1)
+    """Whether rank 0 makes the files, so that of several ranks that open one nobody empties what another has begun."""
+    return dataset.layout.files < ranks and not _together(dataset, verb)
 
 
-def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> None:
-    """Take back the manifest, make the folders, and see that the data will fit."""
+def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> str:
+    """Take back the manifest, make the folders, and see that the data will fit; what was not granted, or nothing."""
     remove_manifest(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    # Folders and files inherit the striping only if they are made afterwards.
+    refused = ask_for_striping(directory, dataset.stripe) if dataset.stripe is not None else ""
     for folder in range(dataset.layout.folders):
         made = directory / dataset.folder_name(folder)
-        made.mkdir(parents=True, exist_ok=True)
+        made.mkdir(exist_ok=True)
         if made.is_symlink():
             raise UsageError(f"{made} is a symbolic link: data are written to directories of their own only", "E208")
-    present = sum(
-        path.lstat().st_blocks * 512
-        for folder in range(dataset.layout.folders)
-        for path in (directory / dataset.folder_name(folder)).iterdir()
-        if path.is_file()
-    )
-    require_space(directory, total_bytes(session, dataset) - present, f"data set `{dataset.name}`")
-    if dataset.stripe is not None:
-        ask_for_striping(directory, dataset.stripe)
+    needed, what = total_bytes(session, dataset), f"data set `{dataset.name}`"
+    try:
+        require_space(directory, needed, what)
+    except ExecutionError:
+        # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
+        require_space(directory, needed - present_bytes(dataset, directory), what)
     if _made_before(dataset, verb, session.world.size):
-        # Files that several ranks write are made here, so that nobody empties what another has begun.
         for file in range(dataset.layout.files):
             create_file(str(directory / dataset.file_name(file)))
+    return refused
+
+
+def present_bytes(dataset: Dataset, directory: Path) -> int:
+    """Bytes that the files of a data set, whole or not, take on storage."""
+    return sum(
+        path.lstat().st_blocks * 512
+        for folder in range(dataset.layout.folders)
+        for path in (directory / dataset.folder_name(folder)).glob("*")
+        if path.is_file()
+    )
 
 
 def _bytes_to_do(session: Session, dataset: Dataset) -> int:
@@ -135,11 +153,11 @@ def _bytes_to_do(session: Session, dataset: Dataset) -> int:
 
 
 def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
-    world, access = session.world, verb.access
+    world, access = session.world, with_striping(verb.access, dataset.stripe)
     prefix = session.prefixes[dataset.name]
     parts = prepare_parts(dataset, prefix, session.workload.job, world.rank)
     split = _made_before(dataset, verb, world.size)
-    if access.api != "posix" and dataset.layout.files == 1:
+    if _together(dataset, verb):
         _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
@@ -165,14 +183,14 @@ def _write_together(
     session: Session, dataset: Dataset, verb: Prepare, path: Path, parts: list[FilePart], record: VerbRecord
 ) -> None:
     """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
-    world, access = session.world, verb.access
+    world, access = session.world, with_striping(verb.access, dataset.stripe)
     prefix = session.prefixes[dataset.name]
     needed = max((largest_chunk(dataset, prefix, part, access.transfer) for part in parts), default=0)
     buffer = world.together(lambda: allocate(needed))
     rounds = np.array([sum(chunk_count(dataset, prefix, part, access.transfer) for part in parts)], np.int64)
     if access.api == "mpi-collective":
         world.allreduce(rounds, "max")
-    writer = open_writer(access, path, world.comm, create=False)
+    writer = open_writer(access, path, world.comm)
     error: DliosimError | None = None
     try:
         made = (chunk for part in parts for chunk in chunks(dataset, prefix, part, access.transfer, buffer))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
 
+from dliosim.errors import ExecutionError
 from dliosim.execute.caches import drop, resident
-from dliosim.execute.manifest import read_manifest
+from dliosim.execute.prepared import damaged, what_is_wrong
 from dliosim.execute.session import Session
-from dliosim.execute.versions import numbers
+from dliosim.execute.versions import saved_files
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Checkpoint, Dataset
+from dliosim.model import Dataset, Repeat, Restore, Verb
 
-#: Files that a node looks at to say how much of a data set is resident, spread evenly; one rank takes a share of them.
-_LOOKED_AT = 1024
+#: Files that a node looks at after it has dropped all of them, to say how much is still resident.
+_MOST_DROPPED = 1024
+
+#: Files that a node looks at before they are read: one in so many, and no more than so many. To look at a file opens
+#: it, and what was opened once (inodes, layouts, locks) is opened faster the next time.
+_ONE_IN, _MOST_READ = 16, 64
 
 
 def drop_caches(session: Session) -> VerbRecord:
@@ -25,60 +31,113 @@ def drop_caches(session: Session) -> VerbRecord:
     if session.options.null:
         return record
     begun = perf_counter_ns()
+    datasets = _complete_datasets(session)
+    checkpoints = _checkpoint_files(session)
 
     def drop_own() -> None:
         with session.progress.during("drop caches", lambda: 0):
-            for path in _files_of_node_rank(session):
-                drop([path])
-                record.files += 1
-                session.progress.tick(perf_counter_ns(), 0, 0)
+            for dataset in datasets:
+                with _damage_named(dataset):
+                    for file in range(world.node.rank, dataset.layout.files, world.node.size):
+                        drop_one(_path(session, dataset)(file))
+            for path in checkpoints[world.node.rank :: world.node.size]:
+                drop_one(path)
+
+    def drop_one(path: Path) -> None:
+        drop([path])
+        record.files += 1
+        session.progress.tick(perf_counter_ns(), 0, 0)
+
+    def look() -> None:
+        found = [_look(session, dataset, _MOST_DROPPED) for dataset in datasets]
+        found.append(_share(session, len(checkpoints), _MOST_DROPPED, checkpoints.__getitem__))
+        record.resident_bytes, record.examined_bytes = _sums(found)
 
     world.together(drop_own)
-    for dataset in session.workload.datasets:
-        found, examined = resident_bytes(session, dataset)
-        record.resident_bytes += found
-        record.examined_bytes += examined
+    world.together(look)
     record.wall_ns = perf_counter_ns() - begun
     return record
 
 
 def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:
-    """Bytes in this node's page cache, and bytes looked at, in this rank's share of up to 1024 files of a data set.
+    """As `resident_before_reading`, of a complete data set; (0, 0) without I/O.
 
     Collective, because every rank hears of a file that is not there.
     """
     if session.options.null:
         return 0, 0
-    return session.world.together(lambda: _look(session, dataset))
+    return session.world.together(lambda: _look(session, dataset, _few(dataset.layout.files)))
 
 
-def _look(session: Session, dataset: Dataset) -> tuple[int, int]:
+def resident_before_reading(session: Session, files: int, path: Callable[[int], Path]) -> tuple[int, int]:
+    """Bytes in this node's page cache, and bytes looked at, in this rank's share of some of so many files.
+
+    Raises ExecutionError [R401] for one that is not there.
+    """
+    return _share(session, files, _few(files), path)
+
+
+def _few(files: int) -> int:
+    return min(-(-files // _ONE_IN), _MOST_READ)
+
+
+def _look(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
+    with _damage_named(dataset):
+        return _share(session, dataset.layout.files, most, _path(session, dataset))
+
+
+def _share(session: Session, files: int, most: int, path: Callable[[int], Path]) -> tuple[int, int]:
+    """Of at most `most` files of a node, spread evenly, those of this rank."""
+    node, count = session.world.node, min(files, most)
+    chosen = np.arange(node.rank, count, node.size, dtype=np.int64) * files // max(count, 1)
+    return _sums(resident(path(file)) for file in chosen.tolist())
+
+
+def _path(session: Session, dataset: Dataset) -> Callable[[int], Path]:
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    if read_manifest(directory) is None:
-        return 0, 0
-    node = session.world.node
-    count = min(dataset.layout.files, _LOOKED_AT)
-    chosen = np.arange(node.rank, count, node.size, dtype=np.int64) * dataset.layout.files // count
-    pairs = [resident(directory / dataset.file_name(file)) for file in chosen.tolist()]
-    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    return lambda file: directory / dataset.file_name(file)
 
 
-def _files_of_node_rank(session: Session) -> Iterator[Path]:
-    """This rank's share of all files: each node drops all of them, its ranks by turns."""
-    node = session.world.node
-    for dataset in session.workload.datasets:
-        directory = session.directory(dataset.root, dataset.path, dataset.digest())
-        if read_manifest(directory) is None:
-            continue  # nothing complete to forget; whoever reads it will say so
-        for file in range(node.rank, dataset.layout.files, node.size):
-            yield directory / dataset.file_name(file)
-    if node.rank == 0:
-        for checkpoint in session.workload.checkpoints:
-            yield from _checkpoint_files(session, checkpoint)
+@contextmanager
+def _damage_named(dataset: Dataset) -> Iterator[None]:
+    """A block in which a file that is not there is said to be damage of the data set, with the remedy."""
+    try:
+        yield
+    except ExecutionError as error:
+        raise damaged(dataset, error.message) if error.code == "R401" else error from error
 
 
-def _checkpoint_files(session: Session, checkpoint: Checkpoint) -> Iterator[Path]:
-    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(session.world.size))
-    for number in numbers(base):
-        directory = base / f"{number:06d}"
-        yield from directory.iterdir()
+def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    listed = list(pairs)
+    return sum(found for found, _ in listed), sum(size for _, size in listed)
+
+
+def _complete_datasets(session: Session) -> list[Dataset]:
+    """The data sets that can be read; of others there is nothing to forget, and whoever reads them will say so."""
+    datasets = session.workload.datasets
+
+    def complete() -> list[int]:
+        places = [session.directory(dataset.root, dataset.path, dataset.digest()) for dataset in datasets]
+        return [i for i, place in enumerate(places) if what_is_wrong(datasets[i], place) is None]
+
+    return [datasets[i] for i in session.world.on_rank_0("read the manifests of data sets", complete)]
+
+
+def _checkpoint_files(session: Session) -> list[Path]:
+    """Files of all checkpoints that this job writes, or restores whoever wrote them; listed by rank 0 alone."""
+    workload, ranks = session.workload, session.world.size
+    writers = {(checkpoint.name, ranks) for checkpoint in workload.checkpoints}
+    writers |= {(verb.checkpoint, verb.written_by or ranks) for verb in _restores(workload.verbs)}
+    described = [(workload.checkpoint(name), by) for name, by in sorted(writers)]
+    bases = [session.directory(found.root, found.path, found.digest(by)) for found, by in described]
+    if not bases:
+        return []
+    return session.world.on_rank_0("list checkpoints", lambda: [path for base in bases for path in saved_files(base)])
+
+
+def _restores(verbs: Sequence[Verb]) -> Iterator[Restore]:
+    for verb in verbs:
+        if isinstance(verb, Restore):
+            yield verb
+        elif isinstance(verb, Repeat):
+            yield from _restores(verb.body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -15,12 +15,13 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import Piece, account, part_keys, pieces
 from dliosim.execute.content import first_mismatch
 from dliosim.execute.posix import PAGE
+from dliosim.execute.residency import resident_before_reading
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_memory
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.extents import Calls, Extents, calls
-from dliosim.plan.writing import checkpoint_files, restore_slices
+from dliosim.plan.writing import checkpoint_file_count, checkpoint_file_size, restore_slices
 
 #: Bytes looked at on either end of what a call read, unless all are checked.
 _EDGE = 8
@@ -38,10 +39,14 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     number, directory, passed_over = world.on_rank_0(
         f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base)
     )
-    sizes = cache(lambda: checkpoint_files(checkpoint, written_by))
+    count = checkpoint_file_count(checkpoint, written_by)
+    record.resident_bytes, record.examined_bytes = world.together(
+        lambda: resident_before_reading(session, count, lambda file: directory / versions.file_name(file))
+    )
     access = checkpoint.access
     shared = checkpoint.writers.kind in ("shared file", "rank")
-    files = Files(directory, versions.file_name, lambda file: int(sizes()[file]), shared, world.comm)
+    size = partial(checkpoint_file_size, checkpoint, written_by)
+    files = Files(directory, versions.file_name, size, shared, world.comm)
     own = list(pieces(restore_slices(checkpoint, written_by, world.size, world.rank), access.transfer))
     plan = _one_call_a_step(own, access)
     rounds = np.array([len(own)], np.int64)
@@ -97,7 +102,7 @@ def _newest(checkpoint: Checkpoint, base: Path) -> tuple[int, Path, list[str]]:
 
 
 def _buffer(session: Session, size: int) -> memoryview:
-    require_memory(size, session.workload.job.ranks_per_node, "buffers of `restore`")
+    require_memory(size, session.world.node.size, "buffers of `restore`")
     return allocate(size)
 
 

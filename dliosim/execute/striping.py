@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from dliosim.model import Stripe
+from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
 
 
-def ask_for_striping(directory: Path, stripe: Stripe) -> None:
-    """Ask that files made in `directory` are striped; elsewhere than on Lustre nothing happens."""
+def ask_for_striping(directory: Path, stripe: Stripe) -> str:
+    """Ask that what is made in `directory` from now on is striped; why that failed, or nothing.
+
+    Elsewhere than on Lustre, whose tool `lfs` is, nothing happens.
+    """
     tool = shutil.which("lfs")
-    if tool is not None:
-        command = [tool, "setstripe", "-S", str(stripe.size), "-c", str(stripe.targets), str(directory)]
-        subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
+    if tool is None:
+        return ""
+    command = [tool, "setstripe", "-S", str(stripe.size), "-c", str(stripe.targets), str(directory)]
+    try:
+        subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)
+    except subprocess.CalledProcessError as error:
+        return f"striping was not granted: lfs setstripe said: {' '.join(error.stderr.split())}"
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"striping was not asked: {error}"
+    return ""
+
+
+def with_striping(access: Access, stripe: Stripe | None) -> Access:
+    """The access with the hints that the MPI standard reserves for striping, unless it names them itself.
+
+    They count only where MPI_File_open makes the file.
+    """
+    if stripe is None or access.api == "posix":
+        return access
+    wanted = {"striping_factor": str(stripe.targets), "striping_unit": str(stripe.size)}
+    return replace(access, hints=tuple({**wanted, **dict(access.hints)}.items()))
 
 
 def read_striping(path: Path) -> str:
@@ -25,5 +47,8 @@ def read_striping(path: Path) -> str:
     if tool is None:
         return ""
     command = [tool, "getstripe", "-d" if path.is_dir() else "-c", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
-    return " ".join(done.stdout.split()) if done.returncode == 0 else ""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return " ".join(done.stdout.split())

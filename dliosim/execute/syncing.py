@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.world import World
@@ -26,7 +27,7 @@ class Syncer:
         self.rank = world.rank
         self.every = 0 if sync.kind == "off" else sync.every
         self.alone = collective or sync.kind == "off"
-        self._gradient = np.zeros(-(-sync.size // 4) + _FLAGS, np.float32) if sync.kind == "allreduce" else None
+        self._gradient = _touched(-(-sync.size // 4) + _FLAGS) if sync.kind == "allreduce" else None
         self._flags = np.zeros(2, np.int64)
 
     def exchange(self, time_is_up: bool) -> bool:
@@ -75,3 +76,10 @@ class Syncer:
         if flags[0]:
             world.raise_if_failed(int(flags[0]), error)
         return bool(flags[1])
+
+
+def _touched(count: int) -> NDArray[np.float32]:
+    """So many zeros in pages that are there: of np.zeros the kernel would make them in the first sync."""
+    zeros = np.empty(count, np.float32)
+    zeros.fill(0)
+    return zeros

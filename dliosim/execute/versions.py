@@ -29,6 +29,16 @@ def numbers(base: Path) -> list[int]:
     return sorted((int(entry.name) for entry in base.iterdir() if _COMPLETE.fullmatch(entry.name)), reverse=True)
 
 
+def saved_files(base: Path) -> list[Path]:
+    """All data files of the checkpoints under `base` that were renamed into place."""
+    return [path for number in numbers(base) for path in sorted((base / f"{number:06d}").glob("*.ckpt"))]
+
+
+def unfinished_bytes(base: Path) -> int:
+    """What checkpoints that were never finished, or not wholly deleted, take on storage until the next is begun."""
+    return sum(path.lstat().st_blocks * 512 for path in base.glob(f"*{_PARTIAL}/*"))
+
+
 def begin(base: Path) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written aside; what a crash left there is removed."""
     base.mkdir(parents=True, exist_ok=True)
@@ -51,14 +61,21 @@ def commit(aside: Path, name: str, sizes: Iterable[int], ranks: int) -> Path:
 
 
 def delete_old(base: Path, keep: int) -> None:
-    """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these."""
-    complete = 0
-    for number in numbers(base):
-        old = base / f"{number:06d}"
-        if complete < keep:
-            complete += _fault(old) is None
-            continue
+    """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
+
+    The newest of all is the one that was just committed. Others wait meanwhile, so it is believed without a look, and
+    of the rest only those are looked at on which it depends what is deleted.
+    """
+    found = numbers(base)
+    complete, at = 1, 1
+    while complete < keep:
+        if len(found) - at <= keep - complete:
+            return  # all of them are kept, complete or not
+        complete += _fault(base / f"{found[at]:06d}") is None
+        at += 1
+    for number in found[at:]:
         # Aside first, so that a deletion cut short leaves nothing that looks complete.
+        old = base / f"{number:06d}"
         dying = old.with_name(f"{old.name}.old{_PARTIAL}")
         old.rename(dying)
         shutil.rmtree(dying)

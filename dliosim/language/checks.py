@@ -8,6 +8,7 @@ from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import Access, Checkpoint, Dataset, Loop
 from dliosim.model.counting import shard_bounds, steps_of_epoch
+from dliosim.readable import count
 
 PAGE: Final = 4096  # bytes to which O_DIRECT wants offsets aligned
 
@@ -219,11 +220,13 @@ def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnost
         if cadence.unit != "end" and cadence.every > last:
             message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
             label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
-            found.append(find("E207", message, [label], f"at most `every {last} {cadence.unit}`, or `at end`"))
+            found.append(
+                find("E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`")
+            )
     if loop.sync.every > total:
         labels = settings.labels("sync", f"the last step is {total}")
         message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"
-        found.append(find("E207", message, labels, f"at most `every {total} steps`, or `sync off`"))
+        found.append(find("E207", message, labels, f"at most `every {count(total, 'step')}`, or `sync off`"))
     return found
 
 
@@ -236,6 +239,6 @@ def _ahead(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
             "W303",
             f"`{loop.name}` prefetches more than an epoch",
             labels,
-            f"at most `prefetch {steps} batches` has an effect",
+            f"at most `prefetch {count(steps, 'batch', 'batches')}` has an effect",
         )
     ]

@@ -14,12 +14,12 @@ from dliosim.language import checks, nouns, overrides
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
-from dliosim.language.scope import MAX_SIZE, Scope, as_float
+from dliosim.language.scope import MAX_SIZE, Scope, Value, as_float, literal
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
 from dliosim.language.verbs import Nouns, Verbs
 from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
-from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, format_seconds
+from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 
 
 @dataclass(slots=True)
@@ -78,9 +78,7 @@ def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"
         context.report(mistake("E003", "the pattern does nothing", here, "no verb follows", hint=hint))
-    expectations = tuple(
-        found for block in document.expects if (found := _expectation(context, block, verbs)) is not None
-    )
+    expectations = _expectations(context, verbs)
     if not any(found.is_error for found in loader.found):
         _unused(context, bool(given))
     diagnostics = _in_order(loader.found)
@@ -137,7 +135,27 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
     return Nouns(datasets, checkpoints, settings)
 
 
-_FIGURES = {"utilization": (RATIO, COUNT), "throughput": (RATE, FREQUENCY), "p99": (TIME,)}
+def _expectations(context: Context, verbs: Verbs) -> tuple[Expectation, ...]:
+    """All `expect` lines; one bound of a kind on a figure of a loop, and on throughput one in each dimension."""
+    made: dict[tuple[str, str, str, str], tuple[Expectation, Span]] = {}
+    for block in context.document.expects:
+        found = _expectation(context, block, verbs)
+        if found is None:
+            continue
+        first = made.setdefault((found.figure, found.loop, found.bound, found.unit), (found, block.place))[1]
+        if first is not block.place:
+            message = f"`{found.figure}` of `{found.loop}` has two bounds `{found.bound}`"
+            context.report(mistake("E102", message, block.place, "again here", more=[Label(first, "first here")]))
+    return tuple(found for found, _ in made.values())
+
+
+_FIGURES = {"utilization": (RATIO,), "throughput": (RATE, FREQUENCY), "p99": (TIME,)}
+_UNITS: dict[Dimension, Literal["ratio", "B/s", "samples/s", "s"]] = {
+    RATIO: "ratio",
+    RATE: "B/s",
+    FREQUENCY: "samples/s",
+    TIME: "s",
+}
 
 
 def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | None:
@@ -145,10 +163,7 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
     try:
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:
-            needed = " or ".join(str(dimension) for dimension in _FIGURES[figure] if dimension != COUNT)
-            raise mistake(
-                "E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, f"this is {value.dimension}"
-            )
+            raise _not_of(figure, value)
         if not 0 < as_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
             bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
@@ -158,23 +173,43 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
     except Mistake as error:
         context.report(error)
         return None
-    unit = {RATIO: "ratio", COUNT: "ratio", RATE: "B/s", FREQUENCY: "samples/s", TIME: "s"}[value.dimension]
     bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
-    exact = Decimal(repr(float(value.amount)))
-    written = {
-        "ratio": f"{(exact * 100).normalize():f} %",
-        "s": format_seconds(float(value.amount)),
-        "B/s": f"{exact.normalize():f} B/s",
-        "samples/s": f"{exact.normalize():f} samples/s",
-    }[unit]
+    unit = _UNITS[value.dimension]
     return Expectation(
         cast(Literal["utilization", "throughput", "p99"], figure),
         loop,
         bound,
         float(value.amount),
-        cast(Literal["ratio", "B/s", "samples/s", "s"], unit),
-        f"{figure} of {loop} {bound} {written}",
+        unit,
+        f"{figure} of {loop} {bound} {literal(value) or _exact(value, unit)}",
     )
+
+
+def _not_of(figure: str, value: Value) -> Mistake:
+    """E111 for a value that is no bound on a figure, mostly because its unit was left out."""
+    needed = " or ".join(str(dimension) for dimension in _FIGURES[figure])
+    helps = {
+        "throughput": "rates are written as 200 MB/s, or 1000 samples/s",
+        "p99": "times are written as 10 ms, 1.5 s or 2 min",
+        "utilization": "ratios are written as 90 %",
+    }
+    hint, missing = helps[figure], value.dimension == COUNT
+    if figure == "utilization" and missing and 0 < value.amount <= 100:
+        hint = f"write `{float(value.amount * 100 if value.amount <= 1 else value.amount):g} %`"
+    label = f"this is {value.dimension}" + ("; a unit is missing" if missing else "")
+    return mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, label, hint=hint)
+
+
+def _exact(value: Value, unit: str) -> str:
+    """The text of a value that was worked out, which reads back as the same."""
+    exact = Decimal(repr(float(value.amount)))
+    if unit == "ratio":
+        return f"{(exact * 100).normalize():f} %"
+    if unit == "s":
+        return format_seconds(float(value.amount))
+    if unit == "B/s" and value.amount.denominator == 1:
+        return f"{format_bytes(int(value.amount))}/s"
+    return f"{exact.normalize():f} {unit}"
 
 
 def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:

@@ -265,9 +265,6 @@ class _Reading:
             header = _header(node)
             loop = header["NAME"].text if "NAME" in header else ""
             block = Block("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
-            for other in document.expects:
-                if other.name == block.name and set(other.header) == set(header):
-                    raise _twice("statement", f"expect {block.name}", phrase, other.place)
             document.expects.append(block)
 
     def _extend(self, place: Span, quoted: Span) -> None:

@@ -321,7 +321,7 @@ def _writers(settings: Settings, node: Node, ranks: int) -> Writers:
                 "E209",
                 f"rank {rank} does not exist",
                 node.only.span,
-                f"the job has {ranks} ranks, 0 to {ranks - 1}",
+                "the job has one rank, 0" if ranks == 1 else f"the job has {ranks} ranks, 0 to {ranks - 1}",
                 hint="`writers rank 0` works for every number of ranks",
             )
         return Writers("rank", rank)

@@ -116,6 +116,7 @@ def _place(phrase: Span, start: int | None, end: int | None) -> Span:
 # ---- what is wrong with a phrase ----------------------------------------------------------------------------------
 
 _WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
+_HYPHENED = re.compile(r"[A-Za-z]+(-[A-Za-z]+)+")
 _QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
 _SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
 _DESCRIBED: Final = {
@@ -134,6 +135,7 @@ _DESCRIBED: Final = {
     "_MPI_INDEPENDENT": "`mpi-independent`",
     "_MPI_COLLECTIVE": "`mpi-collective`",
 }
+FIGURES: Final = ("utilization", "throughput", "p99")
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
 _AMBIGUOUS: Final = {
@@ -180,17 +182,30 @@ _QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
 _LAYOUTS: Final = "layouts: file per sample, N files, file per rank, shared file"
 
 
+_UNITS_LISTED: Final = (
+    "units are B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB, these with /s for rates, ns, us, ms, s, min, h, "
+    "samples/s, %"
+)
+
+#: What networks are sold in: Gbit/s, Gbps, Gb/s. An eighth of what a first guess would be.
+_BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s")
+_EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T": "125 GB", "P": "125 TB"}
+
+
 def unit_hint(word: str) -> str:
     """What an unknown unit may have meant, both readings spelled out."""
     if word in _AMBIGUOUS:
         return f"did you mean {_AMBIGUOUS[word]}?"
     if word in _TIME_WORDS:
         return f"did you mean {_TIME_WORDS[word]}?"
+    bits = _BITS.fullmatch(word)
+    if bits is not None:
+        prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
+        what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
+        return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
     found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE)
     if found is None:
-        return hints(
-            did_you_mean(word, UNITS), "units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, ns, us, ms, s, min, h, %"
-        )
+        return hints(did_you_mean(word, UNITS), _UNITS_LISTED)
     letter, rate = found[1].upper(), "/s" if found[3] else ""
     power = "KMGTP".index(letter) + 1
     decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
@@ -216,11 +231,11 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
     if at_end:
         here = phrase.after() if text else phrase
         return mistake("E003", "the phrase ends too early", here, _expected(expected), hint=hint)
-    found = _WORD.match(text, offset)
+    # A minus is one where a number may stand, and a hyphen where words like `mpi-collective` may.
+    found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
-    wanted = [name.strip("_").lower() for name in expected if re.fullmatch(r"_?[A-Z]+", name)]
-    keyword = did_you_mean(word, (name for name in wanted if name not in ("name", "word", "unit", "number")))
+    keyword = _known_as(word, expected) or did_you_mean(word, _keywords(expected))
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
     hint = _remedy(rule, text, offset, expected)
@@ -231,6 +246,20 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
             keyword = "parameters are written with a `$`"
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
     return mistake("E003", message, here, _expected(expected), hint=keyword or hint)
+
+
+def _keywords(expected: set[str]) -> list[str]:
+    """The words of the language among what may stand in a place."""
+    names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE"})
+    words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
+    return [*words, *(FIGURES if "FIGURE" in expected else ())]
+
+
+def _known_as(word: str, expected: set[str]) -> str:
+    """What a word of other tools is called here, too far from it to be guessed from its letters."""
+    if "_MPI_COLLECTIVE" in expected and word.lower() in ("mpi", "mpiio", "mpi-io"):
+        return "did you mean `mpi-independent` or `mpi-collective`?"
+    return ""
 
 
 def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:

@@ -29,6 +29,7 @@ from dliosim.model import (
     Sync,
     Verb,
 )
+from dliosim.readable import count
 from dliosim.units import format_bytes, format_seconds
 
 
@@ -48,7 +49,7 @@ def write(compiled: Compiled) -> str:
     lines = [
         _Line("dlio 1"),
         _Line(f"workload {workload.name}{title}"),
-        _Line(f"# resolved for {job.ranks} ranks on {job.nodes} nodes"),
+        _Line(f"# resolved for {count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"),
         *writer.params(),
         _Line(""),
         _Line(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),
@@ -102,7 +103,7 @@ class _Writer:
 
     def dataset(self, dataset: Dataset) -> Iterator[_Line]:
         layout = dataset.layout
-        placed = f"{layout.files} files" if layout.kind == "files" else layout.kind
+        placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
         stripe = dataset.stripe
         yield _Line(f"dataset {dataset.name} {{")
         yield from self._settings(
@@ -111,9 +112,9 @@ class _Writer:
                 ("samples", str(dataset.samples)),
                 ("size", _distribution(dataset.size, _bytes)),
                 ("layout", placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")),
-                ("prepared by", f"{layout.files} ranks" if layout.kind == "file per rank" else None),
+                ("prepared by", count(layout.files, "rank") if layout.kind == "file per rank" else None),
                 ("format", dataset.format),
-                ("stripe", f"{format_bytes(stripe.size)} over {stripe.targets} targets" if stripe else None),
+                ("stripe", f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None),
                 ("header", format_bytes(dataset.header)),
                 ("align", format_bytes(dataset.align)),
                 ("path", f'"{dataset.path}"'),
@@ -127,7 +128,7 @@ class _Writer:
         writers = {
             "file per rank": "into file per rank",
             "shared file": "all ranks into shared file",
-            "one per": f"one per {number} ranks",
+            "one per": f"one per {count(number, 'rank')}",
             "rank": f"rank {number}",
         }[checkpoint.writers.kind]
         yield _Line(f"checkpoint {checkpoint.name} {{")
@@ -186,11 +187,11 @@ class _Writer:
                 ("shuffle", files if shuffle.files != "off" else None),
                 ("shuffle", "off" if shuffle.samples == shuffle.files == "off" else None),
                 ("last batch", loop.last_batch),
-                ("shifted by", f"{loop.shift} ranks"),
+                ("shifted by", count(loop.shift, "rank")),
                 ("api", access.api),
                 ("transfer", "whole sample" if access.transfer is None else format_bytes(access.transfer)),
                 ("readers", f"{access.readers} by {access.by}"),
-                ("prefetch", f"{access.prefetch} batches" if access.prefetch else None),
+                ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
                 ("open", access.open),
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
                 *_hints(access),
@@ -205,7 +206,7 @@ class _Writer:
         self._indent = indent + "    "
         for evaluation in loop.evaluations:
             yield from self._loop(
-                evaluation.loop, f"evaluate {evaluation.loop.name} every {evaluation.every} epochs {{"
+                evaluation.loop, f"evaluate {evaluation.loop.name} every {count(evaluation.every, 'epoch')} {{"
             )
         self._indent = indent
         yield _Line(f"{indent}}}")
@@ -215,7 +216,9 @@ def _short(verb: Save | Restore | Pause | Barrier | DropCaches) -> str:
     if isinstance(verb, Save):
         return f"save {verb.checkpoint}"
     if isinstance(verb, Restore):
-        return f"restore {verb.checkpoint}" + (f" written by {verb.written_by} ranks" if verb.written_by else "")
+        return f"restore {verb.checkpoint}" + (
+            f" written by {count(verb.written_by, 'rank')}" if verb.written_by else ""
+        )
     if isinstance(verb, Pause):
         return f"pause {_distribution(verb.time, format_seconds)}"
     return "barrier" if isinstance(verb, Barrier) else "drop caches"
@@ -236,7 +239,7 @@ def _sync(sync: Sync) -> str:
 
 
 def _cadence(name: str, unit: str, every: int) -> str:
-    return f"{name} at end" if unit == "end" else f"{name} every {every} {unit}"
+    return f"{name} at end" if unit == "end" else f"{name} every {count(every, unit[:-1])}"
 
 
 def _bytes(size: float) -> str:

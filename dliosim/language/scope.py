@@ -406,8 +406,13 @@ def _whole(value: Value, low: int, high: int) -> int:
 
 def _as_written(value: Value) -> str:
     """The value in the user's own unit where it stands there as one number; else in bytes, seconds or plain."""
+    return literal(value) or str(value)
+
+
+def literal(value: Value) -> str:
+    """The text of a value that stands where it is used as one number with its unit; empty for any other expression."""
     text = " ".join(value.span.text.split())
-    return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else str(value)
+    return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else ""
 
 
 def _unlike(message: str, here: Value, other: Value) -> Mistake:

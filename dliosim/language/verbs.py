@@ -35,6 +35,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.model.job import MAX_RANKS
+from dliosim.readable import count
 from dliosim.units import TIME
 
 
@@ -198,10 +199,11 @@ class Verbs:
             if "value" in block.header:
                 every = self.context.scope.count(block.header["value"])
             if every > epochs:
-                message = f"`{block.name}` runs every {every} epochs, and there are {epochs}: it never runs"
+                there = "there is 1" if epochs == 1 else f"there are {epochs}"
+                message = f"`{block.name}` runs every {every} epochs, and {there}: it never runs"
                 label = f"the last epoch is {epochs}"
                 raise mistake(
-                    "E207", message, block.header["value"].span, label, hint=f"at most `every {epochs} epochs`"
+                    "E207", message, block.header["value"].span, label, hint=f"at most `every {count(epochs, 'epoch')}`"
                 )
             loop = self._loop(block)
         except Mistake as error:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dliosim.measure.figures import EpochSummary, ExpectationResult, PhaseSummary
-from dliosim.measure.histogram import merged
+from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary, ExpectationResult, RunSummary
+from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.model import Expectation
 
 
-def evaluate(expectations: Sequence[Expectation], phases: Sequence[PhaseSummary]) -> tuple[ExpectationResult, ...]:
+def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[ExpectationResult, ...]:
     """The result of each line. A figure that could not be measured does not hold."""
-    return tuple(_evaluate(expectation, phases) for expectation in expectations)
+    return tuple(_evaluate(expectation, run) for expectation in expectations)
 
 
-def _evaluate(expectation: Expectation, phases: Sequence[PhaseSummary]) -> ExpectationResult:
-    epochs = [epoch for phase in phases if phase.name == expectation.loop for epoch in phase.epochs]
+def _evaluate(expectation: Expectation, run: RunSummary) -> ExpectationResult:
+    phases = [phase for phase in run.phases if phase.name == expectation.loop]
+    doubt = doubt_of_run(run)
+    if expectation.figure == "utilization" and not doubt:
+        doubt = doubt_of_utilization(phases)
+    epochs = [epoch for phase in phases for epoch in phase.epochs]
     if not epochs:
-        return ExpectationResult(expectation.text, None, expectation.unit, False, "no epoch")
+        return ExpectationResult(expectation.text, None, expectation.unit, False, "no epoch", doubt or None)
     later = epochs[1:] or epochs
     over = f"{len(later)} epochs after the first" if len(later) > 1 else "the second epoch"
     if len(epochs) == 1:
         over = "the only epoch"
     measured = _MEASURES[expectation.figure, expectation.unit](later)
-    return ExpectationResult(expectation.text, measured, expectation.unit, _holds(expectation, measured), over)
+    held = _holds(expectation, measured)
+    return ExpectationResult(expectation.text, measured, expectation.unit, held, over, doubt or None)
 
 
 def _holds(expectation: Expectation, measured: float | None) -> bool:
@@ -32,33 +38,14 @@ def _holds(expectation: Expectation, measured: float | None) -> bool:
     return measured >= expectation.value if expectation.bound == "at least" else measured <= expectation.value
 
 
-def _utilization(epochs: Sequence[EpochSummary]) -> float | None:
-    known = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
-    return sum(known) / len(known) if len(known) == len(epochs) else None
-
-
-def _bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    seconds = sum(epoch.loop_seconds for epoch in epochs)
-    return sum(epoch.bytes for epoch in epochs) / seconds if seconds > 0 else None
-
-
-def _samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    seconds = sum(epoch.loop_seconds for epoch in epochs)
-    return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
-
-
 def _p99(epochs: Sequence[EpochSummary]) -> float | None:
-    """Of requests where there are any, else of what steps waited for their data; of all these epochs together."""
-    latencies = merged(epoch.request_latency for epoch in epochs)
-    if latencies.count == 0:
-        latencies = merged(epoch.batch_latency for epoch in epochs)
-    found = latencies.quantiles()
+    found = over_epochs.latency(epochs)[1]
     return None if found is None else found.p99
 
 
 _MEASURES: dict[tuple[str, str], Callable[[Sequence[EpochSummary]], float | None]] = {
-    ("utilization", "ratio"): _utilization,
-    ("throughput", "B/s"): _bytes_per_second,
-    ("throughput", "samples/s"): _samples_per_second,
+    ("utilization", "ratio"): over_epochs.utilization,
+    ("throughput", "B/s"): over_epochs.bytes_per_second,
+    ("throughput", "samples/s"): over_epochs.samples_per_second,
     ("p99", "s"): _p99,
 }

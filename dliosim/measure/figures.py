@@ -31,7 +31,9 @@ class EpochSummary:
     """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
 
     Counts are sums over ranks, `seconds` and `loop_seconds` the greatest of any rank. `steps` is the most of any rank
-    and `fewest_steps` the least. Figures that need what was not there (compute, a sync, /proc/self/io) are None.
+    and `fewest_steps` the least. `least_sync_wait_seconds` is the sum over synced steps of what the rank waited that
+    waited least: what the syncs themselves took. `null` is whether nothing was read (`--null`), so that there is no
+    bandwidth. Figures that need what was not there (compute, a sync, /proc/self/io) are None.
     """
 
     epoch: int
@@ -65,6 +67,7 @@ class EpochSummary:
     bound_by: BoundBy | None
     slowest_rank: int | None
     slowest_rank_share: float | None
+    least_sync_wait_seconds: float | None
     oversleep_share: float | None
     amplification: float | None
     storage_amplification: float | None
@@ -72,6 +75,7 @@ class EpochSummary:
     dlio_samples_per_second: float | None
     order_hash: int
     extent_hash: int
+    null: bool = False
     null_seconds: float | None = None
 
     @property
@@ -81,8 +85,8 @@ class EpochSummary:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes asked by the time of the slowest rank, blocking checkpoints taken out."""
-        return self.bytes / self.loop_seconds if self.loop_seconds > 0 else None
+        """Bytes asked by the time of the slowest rank, blocking checkpoints taken out; None where nothing was read."""
+        return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
 
     @property
     def steady_samples_per_second(self) -> float | None:
@@ -113,14 +117,15 @@ class VerbSummary:
     view_seconds: Spread
     file_sync_seconds: Spread
     rename_seconds: Spread
+    delete_seconds: Spread
     call_latency: Histogram
     resident_bytes: int
     examined_bytes: int
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes of all ranks by the time of the slowest, with making the data, fsync and renaming."""
-        return self.bytes / self.seconds if self.seconds > 0 else None
+        """Bytes of all ranks by the time of the slowest, with making the data, fsync and renaming; None without any."""
+        return self.bytes / self.seconds if self.seconds > 0 and self.bytes else None
 
     @property
     def resident_share(self) -> float | None:
@@ -134,8 +139,9 @@ class PhaseSummary:
 
     A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
     files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown.
-    `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth knowing, such as
-    that data were kept.
+    `cache` is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its readers
+    keep ahead, 0 without readers. `hints` are asked and granted ones of the files that the phase opened; `notes` are
+    sentences worth knowing, such as that data were kept.
     """
 
     name: str
@@ -146,6 +152,8 @@ class PhaseSummary:
     resident_share: float | None = None
     null_seconds: float | None = None
     api: str | None = None
+    cache: str | None = None
+    prefetch: int = 0
     hints_asked: tuple[tuple[str, str], ...] = ()
     hints_granted: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -159,13 +167,22 @@ class PhaseSummary:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """An `expect` line, what was measured over the epochs named, and whether it held (None: nothing to measure)."""
+    """An `expect` line, what was measured over the epochs named, and whether it held (None: nothing to measure).
+
+    `reported_only` is why a figure that is not to be trusted fails no run, None where it is.
+    """
 
     text: str
     measured: float | None
     unit: str
     held: bool
     over: str
+    reported_only: str | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether the run fails for it."""
+        return not self.held and self.reported_only is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +200,16 @@ class FileSystem:
 class Environment:
     """The machine and the libraries: what must be known to compare two results.
 
-    `cores_per_node` are the cores that the fullest node's ranks may use, `memory_per_node` bytes. `details` are further
-    names and values, such as versions, kernel and host.
+    `cores_per_node` are the cores that the fullest node's ranks may use, `memory_per_node` bytes. `load_average` is how
+    many processes wanted a core in the minute before the run, on the busiest node. `details` are further names and
+    values, such as versions, kernel and host.
     """
 
     mpi_library: str
     cores_per_node: int
     ranks_per_node: int
     memory_per_node: int
+    load_average: float
     mpi_io: str = ""
     file_systems: tuple[FileSystem, ...] = ()
     details: tuple[tuple[str, str], ...] = ()
@@ -203,7 +222,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries."""
+    """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries.
+
+    `null` is a run without I/O, `verify` one in which every byte read was checked.
+    """
 
     name: str
     title: str
@@ -218,6 +240,8 @@ class RunSummary:
     phases: tuple[PhaseSummary, ...]
     expectations: tuple[ExpectationResult, ...] = ()
     arguments: tuple[str, ...] = ()
+    null: bool = False
+    verify: bool = False
 
     @property
     def order_hash(self) -> int:
@@ -228,6 +252,17 @@ class RunSummary:
     def extent_hash(self) -> int:
         """The hash of all bytes read: the sum over epochs, modulo 2^64."""
         return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+
+    @property
+    def verified_bytes(self) -> int:
+        """Bytes that were compared with what was prepared or saved: with `verify`, all that loops and restores read.
+
+        What `cache memory` keeps was checked when it was read, and what O_DIRECT reads beside samples is not looked at.
+        """
+        if not self.verify:
+            return 0
+        loops = sum(min(epoch.bytes, epoch.bytes_moved) for phase in self.phases for epoch in phase.epochs)
+        return loops + sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
 
 
 def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:

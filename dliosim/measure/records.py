@@ -25,6 +25,11 @@ def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
     return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
 
 
+def unpacked_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The waits in words of `packed_arrival`, in ns."""
+    return words >> _RANK_BITS + _CAUSE_BITS
+
+
 def unpacked_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ranks and the causes (indices into `CAUSES`) in words of `packed_arrival`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
@@ -35,8 +40,7 @@ class Block:
     """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
 
     `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
-    step without its sync: from the start of waiting for data to the end of compute. `compute_ns` is the compute, as
-    slept, of the steps after the first.
+    step's wait for data and compute, `compute_ns` the compute, as slept, of the steps after it.
     """
 
     steps: int
@@ -54,12 +58,13 @@ class EpochRecord:
     `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
     `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing. `rchar` and
     `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one `packed_arrival` a step
-    that ended in a sync: of the same length on every rank.
+    that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
     """
 
     phase: int
     epoch: int
     batch: int = 0
+    null: bool = False
     steps: int = 0
     samples: int = 0
     bytes: int = 0
@@ -120,9 +125,10 @@ class VerbRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
-    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place. `resident_bytes`
-    of `examined_bytes` were in the page cache when it was last looked at. `hints` are those granted for
-    the first file, None where this rank opened none.
+    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place, `delete_ns`
+    waiting for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in
+    the page cache when it was last looked at. `hints` are those granted for the first file, None where this rank
+    opened none.
     """
 
     wall_ns: int = 0
@@ -138,6 +144,7 @@ class VerbRecord:
     view_ns: int = 0
     file_sync_ns: int = 0
     rename_ns: int = 0
+    delete_ns: int = 0
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)

@@ -20,15 +20,3 @@ class Reducer(Protocol):
     def gather(self, array: NDArray[np.int64], /) -> NDArray[np.int64] | None:
         """The arrays of all ranks along a new first axis, in the order of ranks, at the root; None elsewhere."""
         ...
-
-
-class Alone:
-    """The reductions of a job of one rank, and of figures that only one rank has."""
-
-    def reduce(self, array: NDArray[np.int64], op: Op, /) -> NDArray[np.int64] | None:
-        """The array itself."""
-        return array
-
-    def gather(self, array: NDArray[np.int64], /) -> NDArray[np.int64] | None:
-        """The array as the only row."""
-        return array[np.newaxis]

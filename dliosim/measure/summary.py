@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dliosim.measure import dlio
 from dliosim.measure.figures import BoundBy, EpochSummary, Spread, VerbSummary
 from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import CAUSES, EpochRecord, VerbRecord, unpacked_arrivals
+from dliosim.measure.records import CAUSES, EpochRecord, VerbRecord, unpacked_arrivals, unpacked_waits
 from dliosim.measure.reductions import Reducer
 
 _COUNTS = ("samples", "bytes", "bytes_moved", "calls", "opens", "steady_samples", "oversleep_ns", "compute_ns")
@@ -29,7 +29,17 @@ _TIMES = (
     "tool_ns",
 )
 _VERB_COUNTS = ("bytes", "bytes_moved", "files", "calls", "opens", "resident_bytes", "examined_bytes")
-_VERB_TIMES = ("wall_ns", "call_ns", "content_ns", "send_ns", "open_ns", "view_ns", "file_sync_ns", "rename_ns")
+_VERB_TIMES = (
+    "wall_ns",
+    "call_ns",
+    "content_ns",
+    "send_ns",
+    "open_ns",
+    "view_ns",
+    "file_sync_ns",
+    "rename_ns",
+    "delete_ns",
+)
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
 RANK_COLUMNS = (
@@ -128,6 +138,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         bound_by=bound_by,
         slowest_rank=slowest,
         slowest_rank_share=slowest_share,
+        least_sync_wait_seconds=float(unpacked_waits(-arrivals).sum()) * 1e-9 if len(arrivals) else None,
         oversleep_share=total["oversleep_ns"] / nominal if nominal > 0 else None,
         amplification=total["rchar"] / total["bytes"] if io_known else None,
         storage_amplification=total["read_bytes"] / total["bytes"] if io_known else None,
@@ -135,6 +146,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         dlio_samples_per_second=total["rate"] * _RATE_UNIT if total["rates"] == ranks else None,
         order_hash=(total["order_low"] + (total["order_high"] << 32)) % 2**64,
         extent_hash=(total["extent_low"] + (total["extent_high"] << 32)) % 2**64,
+        null=record.null,
     )
 
 
@@ -161,6 +173,7 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         view_seconds=_spread("view_ns", total, most),
         file_sync_seconds=_spread("file_sync_ns", total, most),
         rename_seconds=_spread("rename_ns", total, most),
+        delete_seconds=_spread("delete_ns", total, most),
         call_latency=call,
         resident_bytes=total["resident_bytes"],
         examined_bytes=total["examined_bytes"],

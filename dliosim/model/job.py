@@ -18,5 +18,5 @@ class Job:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on the fullest node."""
+        """Ranks on the fullest node if they are dealt out evenly, which a launcher need not do."""
         return -(-self.ranks // self.nodes)

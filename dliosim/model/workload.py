@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
-from dliosim.model.verbs import Verb
+from dliosim.model.verbs import Loop, Prepare, Repeat, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,32 @@ class Workload:
         """The checkpoint of that name; KeyError where there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
 
+    def unprepared(self) -> dict[str, str]:
+        """Loops that read a data set which no `prepare` before them writes, and that data set."""
+        found: dict[str, str] = {}
+        _find_unprepared(self.verbs, set(), found)
+        return found
+
     def digest(self) -> str:
         """16 hexadecimal digits of all that is done: the same workload and job, the same digest, however spelled."""
         described = _described(self)
+        for expectation in described["expectations"]:
+            del expectation["text"]
         for name in ("pattern", "overrides", "title"):
             del described[name]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str, str]) -> None:
+    for verb in verbs:
+        if isinstance(verb, Prepare):
+            prepared.add(verb.dataset)
+        elif isinstance(verb, Repeat):
+            _find_unprepared(verb.body, prepared, found)
+        elif isinstance(verb, Loop):
+            for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
+                if loop.dataset not in prepared:
+                    found[loop.name] = loop.dataset
 
 
 def _described(value: Any) -> Any:

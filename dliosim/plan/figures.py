@@ -9,6 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+#: The utilization for which storage is asked to be fast enough.
+UTILIZATION = 0.9
+
+
+def time_to_read(compute: float, overlapped: bool) -> float:
+    """Seconds in which a step's data must be there for `UTILIZATION`: beside the compute, or on top of it."""
+    return compute / UTILIZATION if overlapped else compute * (1 / UTILIZATION - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:

@@ -12,7 +12,7 @@ from dliosim.model.counting import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop, Prepare, Repeat, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Placement, census, expected, place
-from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage
+from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage, time_to_read
 from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
@@ -20,7 +20,6 @@ from dliosim.plan.writing import checkpoint_files
 
 __all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
 
-UTILIZATION = 0.9
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
 
@@ -206,7 +205,7 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
         budget = expected(loop.arrivals.gap)
     else:
         compute = expected(loop.compute.time)
-        budget = compute / UTILIZATION if loop.access.readers else compute * (1 / UTILIZATION - 1)
+        budget = time_to_read(compute, loop.access.readers > 0)
     if budget <= 0:
         return None
     step_bytes = found.bytes.mean / found.steps

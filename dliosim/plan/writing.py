@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,11 +107,21 @@ def checkpoint_slices(checkpoint: Checkpoint, ranks: int, rank: int) -> tuple[Ch
 
 def checkpoint_files(checkpoint: Checkpoint, ranks: int) -> NDArray[np.int64]:
     """Bytes of each file of a checkpoint that `ranks` ranks write."""
+    files = -(-ranks // _group(checkpoint, ranks))
+    return np.array([checkpoint_file_size(checkpoint, ranks, file) for file in range(files)], np.int64)
+
+
+def checkpoint_file_size(checkpoint: Checkpoint, ranks: int, file: int) -> int:
+    """Bytes of one file of a checkpoint that `ranks` ranks write: where one is asked for, cheaper than all."""
     group = _group(checkpoint, ranks)
+    first, last = file * group, min((file + 1) * group, ranks)
     # Python's integers: rank * size may pass 2**63.
-    edges = [*range(0, ranks, group), ranks]
-    before = [sum(_owned(part, ranks, edge)[0] for part in checkpoint.parts) for edge in edges]
-    return np.array([end - begin for begin, end in pairwise(before)], np.int64)
+    return sum(_owned(part, ranks, last)[0] - _owned(part, ranks, first)[0] for part in checkpoint.parts)
+
+
+def checkpoint_file_count(checkpoint: Checkpoint, ranks: int) -> int:
+    """Files of a checkpoint that `ranks` ranks write."""
+    return -(-ranks // _group(checkpoint, ranks))
 
 
 def checkpoint_writers(checkpoint: Checkpoint, ranks: int) -> NDArray[np.int64]:

@@ -9,12 +9,17 @@ from dataclasses import dataclass, replace
 
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.histogram import Histogram, merged
+from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.grid import LINE, WIDTH, grid
-from dliosim.report.header import notes_of, title_of
-from dliosim.report.units import ABSENT, count, number, percent, seconds
+from dliosim.report.header import notes_of
+from dliosim.report.headline import headline
+from dliosim.report.naming import title_of
 
 #: Of more epochs than this only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
+
+#: The share of the time from which on waiting for data is worth a word.
+_WAIT_WORTH_A_WORD = 0.05
 
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
@@ -39,19 +44,30 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {runs[0].api}" if runs[0].api else ""
-    title += "; times are means over ranks, utilization leaves out first steps"
+    title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
+        headline(name, runs, epochs, doubtful),
         _figures(title, [_rates(doubtful), _TIMES], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
         _figures(causes, [_CAUSES, _CHECKS, _DLIO], epochs),
+        _unnamed_wait(name, epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
 
 
 def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
+    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in _parts(epochs).items() if share)
+    if not said:
+        return ""
+    later = " after the first epoch" if epochs[1:] else ""
+    return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
+
+
+def _parts(epochs: Sequence[EpochSummary]) -> dict[str, float]:
+    """The share of each part in the time of all ranks, over the epochs after the first, if there are any."""
     some = epochs[1:] or epochs
     parts = {
         "data wait": sum(one.data_wait_seconds.mean for one in some),
@@ -61,11 +77,17 @@ def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
         "tool": sum(one.tool_seconds.mean for one in some),
     }
     whole = sum(parts.values())
-    if whole <= 0:
+    return {part: time / whole for part, time in parts.items()} if whole > 0 else {}
+
+
+def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
+    """That ranks waited for data where no step is put down to storage, because something else took longer still."""
+    bounds = [one.bound_by for one in epochs[1:] or epochs]
+    waited = _parts(epochs).get("data wait", 0.0)
+    if waited <= _WAIT_WORTH_A_WORD or any(bound is None or bound.storage > 0 for bound in bounds):
         return ""
-    said = ", ".join(f"{part} {percent(time / whole, 3)}" for part, time in parts.items() if time)
-    later = " after the first epoch" if epochs[1:] else ""
-    return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
+    text = f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each one"
+    return textwrap.fill(f"{text} the last rank had spent more on something else", WIDTH)
 
 
 def _rates(doubtful: bool) -> list[_Column]:

@@ -8,8 +8,8 @@ from typing import TextIO
 
 from dliosim.model import Workload
 from dliosim.plan.figures import Forecast, Listing, PhaseForecast, Spread
+from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.grid import grid
-from dliosim.report.units import ABSENT, count, number, seconds, size
 
 #: Stands before figures that were worked out for a sample of ranks only.
 _ESTIMATED = "~"

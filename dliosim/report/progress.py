@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TextIO
 
-from dliosim.report.units import seconds, size
+from dliosim.readable import seconds, size
 
 #: Nothing is shown before a phase has lasted this long, in ns.
 SILENT_NS = 2_000_000_000

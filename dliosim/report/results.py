@@ -1,11 +1,12 @@
-"""The results of a run as files: results.json for its figures, ranks.h5 for those of every rank."""
+"""The results of a run as files: ranks.h5 for the figures of every rank, and results.json, written last."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
-from dliosim.errors import ExecutionError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.summary import RANK_COLUMNS
@@ -54,6 +54,7 @@ _EPOCH_FIGURES = (
     "bytes_per_second",
     "slowest_rank",
     "slowest_rank_share",
+    "least_sync_wait_seconds",
     "oversleep_share",
     "amplification",
     "storage_amplification",
@@ -80,6 +81,7 @@ _VERB_SPREADS = (
     "view_seconds",
     "file_sync_seconds",
     "rename_seconds",
+    "delete_seconds",
 )
 
 
@@ -97,10 +99,13 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "digest": run.digest,
         "order_hash": f"{run.order_hash:016x}",
         "extent_hash": f"{run.extent_hash:016x}",
+        "null": run.null,
+        "verify": run.verify,
         "ranks": run.ranks,
         "nodes": run.nodes,
         "started": run.started,
         "seconds": run.seconds,
+        "verified_bytes": run.verified_bytes,
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
         "expectations": [asdict(result) for result in run.expectations],
@@ -108,60 +113,36 @@ def results_of(run: RunSummary) -> dict[str, Any]:
     return {name: _finite(value) for name, value in content.items()}
 
 
-def write_results(directory: Path, run: RunSummary) -> Path:
-    """Write results.json into an existing directory, so that it is there whole or not at all; return its path.
-
-    Raises OSError as the calls do.
-    """
-    text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
-
-    def write(aside: Path) -> None:
-        aside.write_text(text, encoding="utf-8")
-
-    return _written_aside(directory / RESULTS, write)
-
-
-def write_ranks(directory: Path, phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> Path:
-    """Write ranks.h5 into an existing directory, whole or not at all; return its path.
+def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
+    """What ranks.h5 holds, as its bytes.
 
     For each loop a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`, from arrays
-    (ranks, epochs, columns) as `gather_ranks` gives them. Raises OSError as the calls do.
+    (ranks, epochs, columns) as `gather_ranks` gives them.
     """
+    import h5py  # 100 ms and 10 MB that only the rank which writes should pay
 
-    def write(aside: Path) -> None:
-        import h5py  # 100 ms and 10 MB that only the rank which writes should pay
-
-        with h5py.File(aside, "w", libver="v108") as file:
-            file.attrs["schema_version"] = SCHEMA_VERSION
-            for index, (phase, rows) in enumerate(phases):
-                group = file.create_group(f"{index:04d}")
-                group.attrs["name"], group.attrs["kind"] = phase.name, phase.kind
-                for column, name in enumerate(RANK_COLUMNS):
-                    data = group.create_dataset(name, data=rows[:, :, column].T)
-                    data.attrs["unit"] = _unit(name)
-                    data.attrs["axes"] = "epoch, rank"
-
-    return _written_aside(directory / RANKS, write)
+    # Not into the file: where the disk is full, HDF5 neither says so once nor survives it.
+    content = io.BytesIO()
+    with h5py.File(content, "w", libver="v108") as file:
+        file.attrs["schema_version"] = SCHEMA_VERSION
+        for index, (phase, rows) in enumerate(phases):
+            group = file.create_group(f"{index:04d}")
+            group.attrs["name"], group.attrs["kind"] = phase.name, phase.kind
+            for column, name in enumerate(RANK_COLUMNS):
+                data = group.create_dataset(name, data=rows[:, :, column].T)
+                data.attrs["unit"] = _unit(name)
+                data.attrs["axes"] = "epoch, rank"
+    return content.getbuffer()
 
 
-def load_results(path: Path) -> dict[str, Any]:
-    """The content of a results.json (or of the one in a directory).
+def write_results(directory: Path, run: RunSummary, phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> None:
+    """Write ranks.h5 (see `ranks_of`), then results.json, into an existing directory, each whole or not at all.
 
-    Raises ExecutionError if it cannot be read, is none, or has a schema of another version.
+    So where there is a results.json, everything else is there too. Raises OSError with the file's name.
     """
-    file = path / RESULTS if path.is_dir() else path
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExecutionError(f"{file}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ExecutionError(f"{file}: not the results of a run: {error}") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version is None:
-        raise ExecutionError(f"{file}: not the results of a run: it has no schema_version")
-    if version != SCHEMA_VERSION:
-        raise ExecutionError(f"{file}: written with schema version {version}; this dliosim knows {SCHEMA_VERSION}")
-    return dict(content)
+    text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
+    _write(directory / RANKS, ranks_of(phases))
+    _write(directory / RESULTS, text.encode())
 
 
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
@@ -172,6 +153,8 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "null_seconds": phase.null_seconds,
         "resident_share": phase.resident_share,
         "api": phase.api,
+        "cache": phase.cache,
+        "prefetch": phase.prefetch,
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
@@ -223,14 +206,17 @@ def _unit(column: str) -> str:
     return "bytes" if column in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-def _written_aside(path: Path, write: Callable[[Path], None]) -> Path:
-    """Have a file written under another name, make it durable, and give it its own."""
+def _write(path: Path, content: bytes | memoryview) -> None:
+    """Write a file under another name, make it durable, and give it its own."""
     aside = path.with_name(f"{path.name}.partial")
     try:
-        write(aside)
-        with aside.open("rb") as stream:
+        with aside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
             os.fsync(stream.fileno())
         aside.replace(path)
+    except OSError as error:
+        # Calls on an open file do not name it.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)
-    return path

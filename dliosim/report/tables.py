@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 from dliosim.measure.figures import ExpectationResult, PhaseSummary, RunSummary
 from dliosim.measure.histogram import merged
+from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.grid import grid
-from dliosim.report.header import header, notes_of, title_of, untrusted, warnings
+from dliosim.report.header import header, notes_of
 from dliosim.report.loops import latency_cells, loop_tables
-from dliosim.report.units import ABSENT, number, percent, seconds, size
+from dliosim.report.naming import alike, title_of
+from dliosim.report.warnings import warnings
 
 # Longer names are cut in tables; the conditions above them have them whole.
 _LONGEST_NAME = 32
@@ -23,21 +26,22 @@ _VERB_TIMES = (
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
     ("rename", "rename_seconds"),
+    ("delete\nold", "delete_seconds"),
 )
 
 
 def run_report(run: RunSummary) -> str:
     """Everything that a run prints at its end, at most 120 columns wide."""
     loops = [
-        loop_tables(group, any(untrusted(run, epoch) for phase in group for epoch in phase.epochs))
-        for group in _alike([phase for phase in run.phases if phase.epochs])
+        loop_tables(group, bool(doubt_of_run(run) or doubt_of_utilization(group)))
+        for group in alike([phase for phase in run.phases if phase.epochs])
     ]
     sections = [header(run), warnings(run), _files(run.phases), *loops, _closing(run)]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def expectation_line(result: ExpectationResult) -> str:
-    """One `expect` line and what became of it."""
+    """What became of an `expect` line."""
     if result.measured is None:
         measured = "nothing was measured"
     elif result.unit == "ratio":
@@ -48,28 +52,23 @@ def expectation_line(result: ExpectationResult) -> str:
         measured = f"{size(result.measured)}/s"
     else:
         measured = f"{number(result.measured)} {result.unit}"
-    return f"{'held' if result.held else 'MISSED'}: {result.text} ({measured}, over {result.over})"
-
-
-def _alike(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
-    """All runs of the same verb or loop together, in the order of the first ones."""
-    groups: dict[str, list[PhaseSummary]] = {}
-    for phase in phases:
-        groups.setdefault(title_of(phase), []).append(phase)
-    return list(groups.values())
+    if result.reported_only is not None:
+        return f"reported only: expect {result.text} ({measured}, over {result.over}): {result.reported_only}"
+    return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
 
 
 def _files(phases: Sequence[PhaseSummary]) -> str:
     """A row for each verb that wrote, read or dropped files; one for all runs of the same verb."""
-    groups = _alike([phase for phase in phases if phase.verb is not None])
+    groups = alike([phase for phase in phases if phase.verb is not None])
     if not groups:
         return ""
     verbs = [phase.verb for phase in phases if phase.verb is not None]
     times = [(heading, name) for heading, name in _VERB_TIMES if any(getattr(verb, name).max for verb in verbs)]
-    headings = ["", "runs", "time", "files", "bytes", "GB/s", "GiB/s", "cached", *(one[0] for one in times)]
-    rows = [_file_row(group, [one[1] for one in times]) for group in groups]
+    extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
+    headings = ["", "runs", "time", *extremes, "files", "bytes", "GB/s", "GiB/s", "cached", *(one[0] for one in times)]
+    rows = [_file_row(group, bool(extremes), [one[1] for one in times]) for group in groups]
     title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
-    text = grid(title, headings, rows, [group for group in (7, len(times)) if group])
+    text = grid(title, headings, rows, [group for group in (7 + len(extremes), len(times)) if group])
     tails = [
         (_brief(title_of(group[0])), *latency_cells(calls))
         for group in groups
@@ -80,20 +79,23 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
     return "\n\n".join(filter(None, [text, latencies, notes]))
 
 
-def _file_row(group: Sequence[PhaseSummary], times: Sequence[str]) -> list[str]:
+def _file_row(group: Sequence[PhaseSummary], extremes: bool, times: Sequence[str]) -> list[str]:
+    """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
     verbs = [phase.verb for phase in group if phase.verb is not None]
-    name = _brief(title_of(group[0]))
-    row = [name, str(len(group)), seconds(statistics.fmean(phase.seconds for phase in group))]
+    walls = [phase.seconds for phase in group]
+    row = [_brief(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
+    if extremes:
+        row += [seconds(min(walls)), seconds(max(walls))] if len(walls) > 1 else [""] * 2
     shares = [phase.resident_share for phase in group if phase.resident_share is not None]
     cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
     if group[0].kind == "drop caches":
         return [*row, *[""] * 4, cached, *[""] * len(times)]
-    wall = sum(verb.seconds for verb in verbs)
-    rate = sum(verb.bytes for verb in verbs) / wall if wall > 0 else None
+    wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
+    rate = content / wall if wall > 0 and content else None
     return [
         *row,
         number(statistics.fmean(verb.files for verb in verbs), 1),
-        size(statistics.fmean(verb.bytes for verb in verbs)),
+        size(content / len(verbs)),
         number(rate if rate is None else rate / 1e9),
         number(rate if rate is None else rate / 2**30),
         cached,
@@ -108,8 +110,6 @@ def _brief(name: str) -> str:
 
 def _closing(run: RunSummary) -> str:
     lines = [expectation_line(result) for result in run.expectations]
-    if any(not result.held for result in run.expectations) and run.environment.oversubscribed:
-        lines.append("(reported only: there are more ranks than cores)")
     if any(phase.epochs for phase in run.phases):
         lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")
     return "\n".join([*lines, f"whole run: {seconds(run.seconds)}"])

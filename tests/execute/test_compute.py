@@ -27,14 +27,23 @@ def test_a_deadline_that_has_passed_costs_no_wait() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 100_000, 5 * MS])
-def test_busy_takes_at_least_as_long_as_asked_and_uses_the_core(length: int) -> None:
+def test_busy_takes_at_least_as_long_as_asked(length: int) -> None:
     busy(1)
-    begun, used = time.perf_counter_ns(), time.thread_time_ns()
+    begun = time.perf_counter_ns()
     late = busy(length)
     took = time.perf_counter_ns() - begun
     assert took >= length
     assert 0 <= late <= took
-    assert time.thread_time_ns() - used > 0
+
+
+def test_busy_uses_the_core() -> None:
+    def used() -> int:
+        before = time.thread_time_ns()
+        busy(5 * MS)
+        return time.thread_time_ns() - before
+
+    # Others may have the core for most of the time, now and then; a sleep would not even use a hundredth of it.
+    assert max(used() for _ in range(10)) > MS
 
 
 @pytest.mark.parametrize("work", [busy, lambda length: sleep_until(time.perf_counter_ns() + length, True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Callable
@@ -173,16 +174,21 @@ def test_a_file_that_ends_inside_the_last_page_too_early_is_truncated(tmp_path: 
         one.read(made, allocate(made.buffer_size))  # type: ignore[arg-type,attr-defined]
 
 
-def test_a_file_system_without_direct_reads_is_named(
-    tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cache", ["page", "off"])
+def test_a_file_system_without_o_direct_is_named_where_it_was_asked_for(
+    tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch, cache: str
 ) -> None:
     def refuse(path: str, flags: int, mode: int = 0) -> int:
-        raise OSError(22, "Invalid argument")
+        raise OSError(errno.EINVAL, "Invalid argument")
 
-    one = reader(tmp_path, cache="off")
+    one = reader(tmp_path, cache=cache)
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(ExecutionError, match="refuses O_DIRECT"):
+    with pytest.raises(ExecutionError, match=r"open failed on .*: Invalid argument") as read:
         one.read(make_calls([[(0, 0, 10)]]), allocate(PAGE))
+    with pytest.raises(ExecutionError, match=r"open failed on .*: Invalid argument") as written:
+        PosixWriter(Access(cache=cache), tmp_path / "out", create=True)  # type: ignore[arg-type]
+    for found in (read, written):
+        assert ("refuses O_DIRECT" in found.value.message) == (cache == "off")
 
 
 @pytest.mark.parametrize("cache", ["page", "off"])

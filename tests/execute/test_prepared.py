@@ -47,5 +47,11 @@ def test_data_of_another_number_of_ranks_are_found_beside(tmp_path: Path) -> Non
     assert prepared_by(DATASET, tmp_path / DATASET.digest()) == 3
 
 
+def test_data_of_another_description_are_not_the_same_by_other_ranks(tmp_path: Path) -> None:
+    made(tmp_path, replace(DATASET, samples=11, layout=Layout("file per rank", 3)))
+    made(tmp_path, replace(DATASET, seed=2))
+    assert prepared_by(DATASET, tmp_path / DATASET.digest()) == 0
+
+
 def test_damage_names_the_remedy() -> None:
     assert "`prepare d afresh` writes it again" in str(damaged(DATASET, "x"))

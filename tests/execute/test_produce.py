@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.execute import produce
-from dliosim.execute.content import fill, sample_key
+from dliosim.execute.content import fill, sample_keys
 from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.model import Dataset, Job, Layout, constant
 from dliosim.plan.extents import file_sizes, locate
@@ -25,9 +25,10 @@ def expected(dataset: Dataset) -> list[bytearray]:
     """The content of every file, sample by sample."""
     before = prefix_of(dataset)
     files = [bytearray(size) for size in file_sizes(dataset, before, np.arange(dataset.layout.files)).tolist()]
-    rows = zip(*(column.tolist() for column in locate(dataset, before, np.arange(dataset.samples))), strict=True)
-    for sample, (file, offset, length) in enumerate(rows):
-        fill(sample_key(dataset, sample), 0, memoryview(files[file])[offset : offset + length])
+    samples = np.arange(dataset.samples)
+    columns = (sample_keys(dataset, samples), *locate(dataset, before, samples))
+    for key, file, offset, length in zip(*(column.tolist() for column in columns), strict=True):
+        fill(key, 0, memoryview(files[file])[offset : offset + length])
     return files
 
 

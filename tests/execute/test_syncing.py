@@ -5,6 +5,7 @@ The ranks are threads that meet at barriers, so that every order of their failur
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -148,3 +149,18 @@ def test_what_all_know_is_raised_without_meeting() -> None:
 @pytest.mark.parametrize(("sync", "every"), [(Sync("off", 0, 1), 0), (Sync("barrier", 0, 4), 4)])
 def test_how_often_ranks_meet(sync: Sync, every: int) -> None:
     assert Syncer(Threads(Meeting(1), 0), sync, False).every == every
+
+
+def test_the_first_allreduce_does_not_make_the_pages_of_its_buffer() -> None:
+    class Alone(Threads):
+        def allreduce(self, values: Any, operation: str) -> Any:
+            values *= 1
+            return values
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+    syncer = Syncer(Alone(Meeting(1), 0), Sync("allreduce", 128 << 20, 1), False)
+    before = faults()
+    assert not syncer.exchange(False)
+    assert faults() - before < 32  # it has 64 pages of the largest kind

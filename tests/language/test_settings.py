@@ -311,6 +311,41 @@ def test_expectations_are_numbers_in_base_units(patterns: Patterns) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("throughput at least  200 MB/s", "throughput of train at least 200 MB/s"),
+        ("throughput of train at least 0.2 GB/s", "throughput of train at least 0.2 GB/s"),
+        ("throughput at least 1_000 samples/s", "throughput of train at least 1_000 samples/s"),
+        ("throughput at least 2 * $rate", "throughput of train at least 400 MB/s"),
+        ("throughput at least $rate / 3", "throughput of train at least 66666666.666666664 B/s"),
+        ("p99 at most $rate * 2 ms / $rate", "p99 of train at most 2 ms"),
+        ("utilization at least 90.5%", "utilization of train at least 90.5%"),
+    ],
+)
+def test_an_expectation_is_shown_as_it_was_written(patterns: Patterns, line: str, text: str) -> None:
+    body = f"param rate = 200 MB/s\n{DATA}train {{ read universe }}\nexpect "
+    first = patterns.workload(body + line)
+    assert [each.text for each in first.expectations] == [text]
+    # And what is shown can be written again.
+    again = patterns.workload(body + text)
+    assert [each.value for each in again.expectations] == [each.value for each in first.expectations]
+
+
+def test_however_a_bound_is_spelled_the_digest_is_the_same(patterns: Patterns) -> None:
+    body = f"{DATA}train {{ read universe }}\nexpect throughput at least "
+    digests = [patterns.workload(body + rate).digest() for rate in ("200 MB/s", "0.2 GB/s", "201 MB/s")]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_throughput_may_be_expected_in_bytes_and_in_samples(patterns: Patterns) -> None:
+    text = (
+        f"{DATA}train {{ read universe }}\nexpect throughput at least 1 GB/s\nexpect throughput at least 9 samples/s\n"
+    )
+    assert [each.unit for each in patterns.workload(text).expectations] == ["B/s", "samples/s"]
+    assert patterns.codes(text + "expect throughput of train at least 2 GB/s\n") == ["E102"]
+
+
 def test_only_what_verbs_use_is_in_the_workload(patterns: Patterns) -> None:
     text = DATA + 'dataset spare from universe {\n path "spare"\n}\n train {\n read universe\n}\n'
     assert [dataset.name for dataset in patterns.workload(text).datasets] == ["universe"]

@@ -6,7 +6,7 @@ from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.histogram import Histogram
 from dliosim.model import Expectation
-from tests.report.sample import epoch
+from tests.report.sample import epoch, run
 
 MS = 1_000_000
 
@@ -16,7 +16,7 @@ def expecting(figure, bound, value, unit, loop="train"):
 
 
 def result_of(expectation, *epochs, name="train"):
-    (result,) = evaluate([expectation], [PhaseSummary(name, "train", 1.0, epochs=epochs)])
+    (result,) = evaluate([expectation], run(phases=(PhaseSummary(name, "train", 1.0, epochs=epochs),)))
     return result
 
 
@@ -67,3 +67,47 @@ def test_what_could_not_be_measured_does_not_hold():
 def test_a_loop_that_did_not_run_does_not_hold():
     result = result_of(expecting("utilization", "at least", 0.0, "ratio", loop="other"), epoch(0))
     assert (result.measured, result.held, result.over) == (None, False, "no epoch")
+
+
+def reason(figure, phase, **changed):
+    unit, bound = {"utilization": ("ratio", "at least"), "p99": ("s", "at most")}[figure]
+    (result,) = evaluate(
+        [expecting(figure, bound, 0.99 if unit == "ratio" else 1e-9, unit)], run(phases=phase, **changed)
+    )
+    assert not result.held
+    assert result.missed == (result.reported_only is None)
+    return result.reported_only
+
+
+@pytest.mark.parametrize("figure", ["utilization", "p99"])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"null": True}, "nothing was read"),
+        ({"verify": True}, "every byte was checked"),
+        ({"environment": replace(run().environment, cores_per_node=3)}, "more ranks than cores"),
+    ],
+)
+def test_a_run_that_says_nothing_about_storage_misses_nothing(figure, changed, said):
+    found = reason(figure, (PhaseSummary("train", "train", 1.0, epochs=(epoch(0),)),), **changed)
+    assert found == said if said is None else said in found
+
+
+@pytest.mark.parametrize(("share", "judged"), [(0.0099, True), (0.0101, False)])
+def test_utilization_counts_for_nothing_where_compute_took_longer_than_asked(share, judged):
+    phase = (PhaseSummary("train", "train", 1.0, epochs=(epoch(0, oversleep_share=share), epoch(1))),)
+    assert (reason("utilization", phase) is None) == judged
+    assert reason("p99", phase) is None
+
+
+@pytest.mark.parametrize(("prefetch", "judged"), [(14, True), (15, False)])
+def test_utilization_counts_for_nothing_where_all_later_steps_are_read_during_the_first(prefetch, judged):
+    phase = (PhaseSummary("train", "train", 1.0, epochs=(epoch(0), epoch(1, steps=3)), prefetch=prefetch),)
+    assert (reason("utilization", phase) is None) == judged
+    assert reason("p99", phase) is None
+
+
+def test_without_io_there_is_no_bandwidth():
+    result = result_of(expecting("throughput", "at most", 1e15, "B/s"), epoch(0, null=True))
+    assert (result.measured, result.held) == (None, False)

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from dliosim.measure.figures import BoundBy
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, Block, EpochRecord, VerbRecord, packed_arrival, unpacked_arrivals
-from dliosim.measure.reductions import Alone
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, summarise, summarise_verb
 from tests.measure.ranks import on_ranks
 
@@ -121,6 +120,7 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
     summary = summary_of(first, second)
     assert summary.bound_by == BoundBy(storage=0.5, compute=0.25, tool=0.25, arrivals=0.0)
     assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
+    assert summary.least_sync_wait_seconds == pytest.approx((5 + 2 + 1 + 3) * 1e-9)
 
 
 @given(
@@ -147,6 +147,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
 def test_without_a_sync_nobody_was_last():
     summary = summary_of(record(steps=4), record(steps=4))
     assert (summary.bound_by, summary.slowest_rank, summary.slowest_rank_share) == (None, None, None)
+    assert summary.least_sync_wait_seconds is None
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**22 - 1), st.integers(0, len(CAUSES) - 1))
@@ -188,16 +189,23 @@ def test_dlio_s_figures_follow_its_formulas():
 
 
 def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
-    lengths = []
+    def lengths_of(one, reducer):
+        lengths = []
 
-    class Counting(Alone):
-        def reduce(self, array, op):
-            lengths.append(len(array))
-            return array
+        class Counting:
+            def reduce(self, array, op):
+                lengths.append(len(array))
+                return reducer.reduce(array, op)
 
-    summarise(record(last_arrival=np.zeros(1000, np.int64)), Counting())
-    assert len(lengths) == 2
-    assert lengths[1] < 1100
+        summarise(one, Counting())
+        return lengths
+
+    one = record(last_arrival=np.zeros(1000, np.int64))
+    (alone,), (first, *others) = on_ranks(lengths_of, [one]), on_ranks(lengths_of, [one] * 4)
+    assert first == alone
+    assert others == [alone] * 3
+    assert len(alone) == 2
+    assert alone[1] < 1100
 
 
 def test_a_verb_s_figures_add_up():

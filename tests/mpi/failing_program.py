@@ -1,7 +1,7 @@
 """`dliosim` whose reads or writes fail on one rank: METHOD:RANK:CALL:KIND, then the command line of dliosim.
 
 `CALL` counts that rank's calls of the method (`read` or `write` of a backend) from 0; `KIND` is `error`, a failed call
-as a backend reports it, or `bug`, an exception that nobody expects.
+as a backend reports it, `memory`, more of it asked for than there is, or `bug`, an exception that nobody expects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from dliosim.cli import main
@@ -24,13 +25,20 @@ CLASSES: dict[str, tuple[type, ...]] = {
 }
 
 
+def fail(kind: str) -> None:
+    """Raise what `KIND` says."""
+    if kind == "memory":
+        np.empty(1 << 60, np.uint8)
+    raise RuntimeError("a bug in the backend") if kind == "bug" else ExecutionError("made to fail on /a/file")
+
+
 def make_fail(owner: type, method: str, calls: Iterator[int], last: int, kind: str) -> None:
     """Let a method of a class fail at its call of number `last`."""
     original = getattr(owner, method)
 
     def attempt(*given: Any) -> Any:
         if next(calls) == last:
-            raise RuntimeError("a bug in the backend") if kind == "bug" else ExecutionError("made to fail on /a/file")
+            fail(kind)
         return original(*given)
 
     setattr(owner, method, attempt)

@@ -6,29 +6,29 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
 
 import pytest
 
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
-from tests.mpi.launch import run_ranks
+from tests.mpi.launch import run_ranks, running, start_ranks
 
 LARGE = DATASET.replace("samples  41", "samples  2000")  # 12 MB
 
 
 @contextmanager
-def small_disk(place: Place, size: str = "8m") -> Iterator[Path]:
-    """A file system of that size where the place's data go; the test is skipped where none can be mounted."""
-    place.data.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "dliosim-test", str(place.data)]
+def small_disk(directory: Path, size: str = "8m") -> Iterator[Path]:
+    """A file system of that size in a new directory; the test is skipped where none can be mounted."""
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "dliosim-test", str(directory)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("file systems may not be mounted here")
     try:
-        yield place.data
+        yield directory
     finally:
-        subprocess.run(["umount", "-l", str(place.data)], check=True)
+        subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
 @pytest.fixture
@@ -40,31 +40,44 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_too_little_room_is_found_before_anything_is_written(place: Place) -> None:
-    with small_disk(place):
+    with small_disk(place.data):
         error = only_error(place.run(2))
         assert error.startswith("error[R402]: data set `d` needs 11.")
-        assert error.endswith("has 8.0 MiB")
+        assert error.endswith("has 8.389 MB")
         assert not place.files()
 
 
 def test_too_little_room_for_a_checkpoint_is_found_before_anything_is_written(place: Place) -> None:
     place.write(CHECKPOINT.replace("300 kB", "20 MB"), "save c\n")
-    with small_disk(place):
+    with small_disk(place.data):
         error = only_error(place.run(2))
-        assert error.startswith("error[R402]: checkpoint `c` needs 19.1 MiB")
+        assert error.startswith("error[R402]: checkpoint `c` needs 20.00 MB")
         assert not place.files("c/*/*")
+
+
+def test_too_little_room_for_all_that_is_to_come_is_found_before_anything_is_written(place: Place) -> None:
+    checkpoint = CHECKPOINT.replace("300 kB", "3 MB")
+    with small_disk(place.data):
+        place.write(DATASET, checkpoint, PREPARE, "repeat 4 {\n    save c\n}\n")
+        error = only_error(place.run(2, define={"c.keep": "all"}))
+        assert error.startswith("error[R402]: data set `d` with checkpoint `c` (4 copies at once) needs ")
+        assert not place.files("*/*/*")
+        # With two copies at once there is room, also where one of them is already there.
+        for _ in range(2):
+            assert place.run(2, define={"c.keep": "1"}).returncode == 0
+        assert [found.name for found in place.files("c/*/*")] == ["000008"]
 
 
 @pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
 def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
     """The first look finds room for the data; then somebody else takes it."""
-    with small_disk(place, "16m") as disk:
+    with small_disk(place.data, "16m") as disk:
         stop = threading.Event()
 
         def fill() -> None:
             while not stop.is_set() and not place.files():
                 sleep(0.001)
-            with (disk / "others").open("wb") as stream:
+            with suppress(OSError), (disk / "others").open("wb") as stream:  # as much of it as there is room
                 stream.write(b"x" * (10 << 20))
 
         thread = threading.Thread(target=fill)
@@ -85,7 +98,7 @@ def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
 
 
 def test_a_read_only_place(place: Place) -> None:
-    with small_disk(place) as disk:
+    with small_disk(place.data, "32m") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         error = only_error(place.run(2))
         assert error.startswith("error: rank 0 could not make room for data set `d`: ")
@@ -121,7 +134,7 @@ def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(plac
     taken = place.directory / "taken"
     taken.write_text("")
     error = only_error(run_ranks(2, *place.arguments("--output", str(taken))))
-    assert error == f"error: rank 0 could not make the results directory: {taken}: File exists"
+    assert error == f"error: rank 0 could not make the results directory: {taken}: Not a directory"
     assert not place.files()
 
 
@@ -131,6 +144,44 @@ def test_results_of_another_run_are_not_written_over(place: Place) -> None:
     error = only_error(run_ranks(2, *place.arguments()), status=2)
     assert error == f"error: --output {place.output} has the results of another run: name another, or move them away"
     assert (place.output / "results.json").read_text() == "{}"
+
+
+def test_results_that_another_run_writes_meanwhile_are_not_written_over(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN.replace("epochs   2", "compute  100 ms"))
+    with running(start_ranks(2, *place.arguments())) as job:
+        job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+        place.output.mkdir()
+        theirs = place.output / "results.json"
+        theirs.write_text("{}")
+        done = job.finish()
+    assert only_error(done) == f"error: rank 0 could not write the results: {theirs}: File exists"
+    assert theirs.read_text() == "{}"
+    assert "order hash" in done.stdout
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_results_that_do_not_fit_are_one_error_and_are_printed_nevertheless(place: Place, new: bool) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    with small_disk(place.directory / "small", "4k") as disk:
+        output = disk / "new" if new else disk
+        done = run_ranks(2, *place.arguments("--output", str(output)))
+        error = only_error(done)
+        left = [*disk.iterdir()]
+    assert error == f"error[R402]: rank 0 could not write the results: {output}/ranks.h5: No space left on device"
+    assert "order hash" in done.stdout
+    assert "results: " not in done.stdout
+    assert done.stderr == f"{error}\n"
+    assert left == []
+
+
+def test_results_json_is_written_last(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    (place.output / "ranks.h5").mkdir(parents=True)
+    done = place.run(2)
+    error = only_error(done)
+    assert error == f"error: rank 0 could not write the results: {place.output}/ranks.h5: Is a directory"
+    assert "order hash" in done.stdout
+    assert [entry.name for entry in place.output.iterdir()] == ["ranks.h5"]
 
 
 def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
@@ -147,8 +198,8 @@ def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
 
 def test_a_launcher_of_another_mpi_is_told_what_to_install(place: Place) -> None:
     """Such a launcher starts each process as if it were alone, and only its environment tells."""
-    for rank in ("0", "3"):
-        foreign = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": rank}
+    for variable, rank in (("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")):
+        foreign = {"OMPI_COMM_WORLD_SIZE": "4", variable: rank}
         done = run_ranks(0, *place.arguments(), env=foreign)
         assert done.returncode == 2
         assert not place.data.exists()

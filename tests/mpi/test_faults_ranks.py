@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -50,6 +51,7 @@ def place(tmp_path: Path) -> Place:
 def test_a_read_that_fails_on_one_rank(place: Place, define: dict[str, str]) -> None:
     last = 4  # of the five steps of an epoch
     assert only_error(fail(place, 2, f"read:1:{last}:error", **define)) == "error: rank 1: made to fail on /a/file"
+    assert not place.output.exists()
 
 
 def test_a_read_that_fails_on_the_last_of_uneven_ranks(place: Place) -> None:
@@ -62,6 +64,14 @@ def test_a_bug_in_one_rank_ends_the_job_with_its_trace(place: Place, api: str) -
     assert done.returncode == 1
     assert done.stderr.count("rank 1: a fault in dliosim itself; please report it") == 1
     assert done.stderr.count("RuntimeError: a bug in the backend") == 1
+    assert not place.output.exists()
+
+
+def test_a_rank_without_memory_ends_the_job_with_what_it_asked_for_and_where(place: Place) -> None:
+    error = only_error(fail(place, 2, "read:1:2:memory"))
+    assert error.startswith("error[R402]: rank 1: out of memory: Unable to allocate 1.00 EiB for an array")
+    assert re.search(r" \(in fail, \S+/failing_program\.py:\d+\)$", error)
+    assert not place.output.exists()
 
 
 @pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
@@ -69,6 +79,22 @@ def test_preparing_that_fails_on_one_rank(place: Place, api: str) -> None:
     error = only_error(fail(place, 2, "write:1:0:error", **{"prepare d.api": api}))
     assert error == "error: rank 1: made to fail on /a/file"
     assert not place.files("d/*/manifest.json")
+
+
+@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+def test_data_that_were_whole_no_longer_count_once_they_are_written_over(place: Place, api: str) -> None:
+    assert place.run(2).returncode == 0
+    (place.output / "results.json").unlink()
+    place.write(DATASET, "prepare d afresh\n")
+    only_error(fail(place, 2, "write:1:0:error", **{"prepare d.api": api}))
+    assert place.files()
+    assert not place.files("d/*/manifest.json")
+
+
+def test_a_rank_that_fails_does_not_leave_the_others_to_write_for_hours(place: Place) -> None:
+    place.write(DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files"), PREPARE)
+    only_error(fail(place, 2, "write:1:0:error"))
+    assert len(place.files()) < 3000  # of which rank 0 would have written as many
 
 
 @pytest.mark.parametrize(
@@ -118,6 +144,7 @@ def test_ctrl_c_ends_all_ranks_with_one_message(tmp_path: Path, define: dict[str
     assert done.returncode != 0
     assert done.stderr.count("interrupted: no results were written") == 1
     assert "Traceback" not in done.stderr
+    assert not place.output.exists()
 
 
 def test_ctrl_c_without_a_launcher(tmp_path: Path) -> None:
@@ -130,6 +157,7 @@ def test_ctrl_c_without_a_launcher(tmp_path: Path) -> None:
     assert done.returncode == 130
     assert done.stderr.count("interrupted: no results were written") == 1
     assert "Traceback" not in done.stderr
+    assert not place.output.exists()
 
 
 def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None:
@@ -161,8 +189,8 @@ def test_a_rank_killed_while_preparing(tmp_path: Path) -> None:
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: len(place.files()) > 100)
         os.kill(job.ranks()[-1], signal.SIGKILL)
-        done = job.finish(15)
-    assert done.returncode != 0
+        job.finish(15)  # with a status that is now and then 0, whatever we do: MPICH's launcher races with itself
+    assert not place.output.exists()
     assert 100 < len(place.files()) < 6000
     assert not place.files("d/*/manifest.json")
     # Nobody takes what is there for whole ...
@@ -181,8 +209,8 @@ def test_a_rank_killed_while_saving(tmp_path: Path) -> None:
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: bool(place.files("c/*/000002.partial/*.ckpt")))
         os.kill(job.ranks()[0], signal.SIGKILL)
-        done = job.finish(15)
-    assert done.returncode != 0
+        job.finish(15)  # as above
+    assert not place.output.exists()
     found = [entry.name for entry in place.files("c/*/*")]
     assert found == ["000001", "000002.partial"]
     place.write(checkpoint, "restore c\nsave c\n")

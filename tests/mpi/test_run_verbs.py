@@ -121,6 +121,14 @@ def test_dropping_caches_says_what_stayed(place: Place) -> None:
 # --- loops
 
 
+@pytest.mark.parametrize("busy", ["", " busy"])
+def test_a_step_computes_as_long_as_it_was_told(prepared: Place, busy: str) -> None:
+    prepared.write(DATASET, train_with(f"compute  3 ms{busy}"))
+    epochs = only_phase(prepared.results(2), "train")["epochs"]
+    assert len(epochs) == 2
+    assert all(epoch["compute_seconds"]["min"] >= STEPS * 3e-3 for epoch in epochs)
+
+
 def test_an_evaluation_is_a_phase_of_its_own(prepared: Place) -> None:
     prepared.write(DATASET, train_with("evaluate every 2 epochs {", "read d", "steps 2", "}", epochs=4))
     results = prepared.results(2, "--verify")
@@ -185,6 +193,7 @@ def test_only_the_newest_are_kept(place: Place) -> None:
     place.write(CHECKPOINT.replace("path ", "keep 2\n    path "), "repeat 4 {\n    save c\n}\nrestore c\n")
     results = place.results(2, "--verify")
     assert len(phases(results, "save")) == 4
+    assert (results["verify"], results["verified_bytes"]) == (True, 300_000 + 2 * 1001)
     assert [path.name for path in place.files("c/*/*")] == ["000003", "000004"]
 
 
@@ -265,3 +274,11 @@ def test_figures_agree_with_each_other(prepared: Place) -> None:
         assert sum(epoch[f"{part}_seconds"]["mean"] for part in parts) == pytest.approx(epoch["seconds"], rel=0.2)
     assert sum(epoch["seconds"] for epoch in train["epochs"]) <= train["seconds"] * 1.001
     assert train["seconds"] <= results["seconds"]
+
+
+def test_deleting_old_checkpoints_takes_time_of_its_own(place: Place) -> None:
+    place.write(CHECKPOINT, "repeat 3 {\n    save c\n}\n")
+    kept = phases(place.results(2, define={"c.keep": "all"}), "save")
+    deleted = phases(place.results(2, define={"c.keep": "1"}), "save")
+    assert all(phase["files"]["delete_seconds"]["max"] == 0 for phase in kept)
+    assert all(phase["files"]["delete_seconds"]["max"] > 0 for phase in deleted)

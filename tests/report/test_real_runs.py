@@ -246,7 +246,8 @@ def test_without_io_the_order_is_the_same_and_nothing_is_read(made: Made, tmp_pa
         assert int(null["extent_hash"], 16) == 0
         epochs = [epoch for phase in null["phases"] for epoch in phase["epochs"]]
         assert {epoch[name] for epoch in epochs for name in ("bytes_moved", "calls", "opens")} == {0}
-        assert all(epoch["samples"] for epoch in epochs)
+        assert all(epoch["samples"] and epoch["bytes_per_second"] is None for epoch in epochs)
+        assert (null["null"], null["verify"], null["verified_bytes"]) == (True, False, 0)
 
 
 def test_every_figure_has_its_formula() -> None:

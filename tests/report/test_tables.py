@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,7 +7,6 @@ import pytest
 
 from dliosim.measure.figures import BoundBy, ExpectationResult, PhaseSummary
 from dliosim.measure.histogram import LIMIT_NS, Histogram
-from dliosim.report.header import cache_state
 from dliosim.report.tables import expectation_line, run_report
 from tests.report.sample import epoch, run, spread, verb
 
@@ -93,6 +93,7 @@ def test_utilization_is_marked_and_warned_about_with_more_ranks_than_cores():
     crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
     text = report_of(epoch(0), environment=crowded)
     assert "warning: 4 ranks on 2 cores: utilization (marked ?) is not to be trusted" in text
+    assert "48.9 %? busy" in report_of(epoch(0, 2.5), environment=crowded)
     assert "48.90?" in report_of(epoch(0, 2.5), environment=crowded)
 
 
@@ -156,7 +157,14 @@ def test_a_run_without_loops_has_no_hashes():
     ],
 )
 def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
-    assert cache_state(share).startswith(text)
+    lines = run_report(run(phases=(PhaseSummary("train", "train", 1.0, epochs=(epoch(0),), resident_share=share),)))
+    assert re.search(rf"^page cache +train: {text}", lines, re.MULTILINE)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_expectation_that_is_not_judged_says_why(held):
+    result = ExpectationResult("it", 0.689, "ratio", held, "the only epoch", "it rains")
+    assert expectation_line(result) == "reported only: expect it (68.90 %, over the only epoch): it rains"
 
 
 @pytest.mark.parametrize(
@@ -171,4 +179,115 @@ def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
     ],
 )
 def test_an_expectation_says_what_was_measured(measured, unit, held, text):
-    assert expectation_line(ExpectationResult("expect it", measured, unit, held, "the only epoch")) == text
+    assert expectation_line(ExpectationResult("it", measured, unit, held, "the only epoch")) == text
+
+
+def phase_of(*epochs, kind="train", **changed):
+    return PhaseSummary(kind, kind, 1.0, epochs=epochs, **changed)
+
+
+def warnings_of(*phases, **changed):
+    text = run_report(run(phases=phases, expectations=(), **changed)).split("\n\n")[1]
+    return [" ".join(line.split()) for line in text.split("warning: ")[1:] if "lies in memory" not in line]
+
+
+ON_DISK = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
+
+
+def test_a_good_run_has_no_warnings():
+    assert "warning" not in run_report(run(phases=(phase_of(epoch(0, 2.0), epoch(1, 2.0)),), environment=ON_DISK))
+
+
+def test_past_the_page_cache_nothing_is_cold_or_warm():
+    text = run_report(run(phases=(phase_of(epoch(0), cache="off", resident_share=1.0),)))
+    assert re.search(r"^page cache +train: past the page cache \(cache off\)$", text, re.MULTILINE)
+    assert "warm" not in text
+
+
+def test_without_io_one_warning_says_so_and_there_is_no_bandwidth():
+    text = run_report(run(phases=(phase_of(epoch(0, null=True), api="null"),), null=True, expectations=()))
+    assert text.count("warning") == 1
+    assert "warning: nothing was read or written (--null)" in text
+    row = next(line for line in text.splitlines() if line.startswith("1 "))
+    assert row.split()[2:4] == ["-", "-"]
+
+
+def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
+    restored = phase_of(kind="restore", verb=verb(1.0, bytes=1_000_000))
+    kept = epoch(1, bytes_moved=7)
+    text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
+    assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
+    assert "warning: every byte was checked within the steps (--verify), as tool time: do not quote" in text
+    assert "%? busy" in text
+
+
+@pytest.mark.parametrize(("prefetch", "warned"), [(14, False), (15, True)])
+def test_steps_that_were_all_read_during_the_first_are_warned_about(prefetch, warned):
+    phase = phase_of(epoch(0), prefetch=prefetch)
+    assert any("15 steps after the first, and 15 batches are" in line for line in warnings_of(phase)) == warned
+    assert ("?" in run_report(run(phases=(phase,)))) == warned
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.09, False), (0.12, True)])
+def test_a_sync_that_is_slow_in_itself_is_told_from_waiting_for_others(share, warned):
+    wall = epoch(1).loop_seconds
+    later = epoch(1, least_sync_wait_seconds=share * wall, sync_wait_seconds=spread(0.5 * wall))
+    found = warnings_of(phase_of(epoch(0, least_sync_wait_seconds=1.0), later))
+    said = "train: 12 % of the time is what even the last rank of each step waited in its sync"
+    assert any(line.startswith(said) for line in found) == warned
+
+
+@pytest.mark.parametrize(
+    ("api", "cache", "word"),
+    [
+        ("mpi-independent", "page", "romio_ds_read and romio_cb_read"),
+        ("mpi-collective", "page", "romio_cb_read and romio_ds_read"),
+        ("posix", "off", "whole pages of 4 KiB"),
+    ],
+)
+def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(api, cache, word):
+    assert warnings_of(phase_of(epoch(0, amplification=1.99), api=api, cache=cache)) == []
+    (found,) = warnings_of(phase_of(epoch(0), epoch(1, amplification=3.456), api=api, cache=cache))
+    assert found.startswith("train: 3.46 bytes went through read calls for each byte asked: ")
+    assert word in found
+
+
+def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
+    shares = (0.1, 0.51, 1.0)
+    phases = [phase_of(kind="restore", verb=verb(1.0), resident_share=share) for share in shares]
+    (found,) = warnings_of(*phases, environment=ON_DISK)
+    assert found.startswith("restore (2 of 3 runs): most of what it read was in the page cache")
+    assert warnings_of(*phases) == []  # on tmpfs all of it is memory
+
+
+@pytest.mark.parametrize(
+    ("cold", "said"),
+    [((), "epochs 1 to 4"), ((0, 3), "epochs 2 and 3"), ((1,), "epochs 1, 3 and 4"), ((0, 1, 2), "epoch 4")],
+)
+def test_epochs_that_came_from_the_cache_are_named(cold, said):
+    epochs = [epoch(i, storage_amplification=1.0 if i in cold else 0.2) for i in range(4)]
+    (found,) = warnings_of(phase_of(*epochs), environment=ON_DISK)
+    assert found.startswith(f"train: {said} read less than half")
+
+
+def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
+    said = "train: data wait took 29 % of the time although no step was bound by storage"
+    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0)
+    assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
+    assert said not in report_of(epoch(0), epoch(1))
+    assert said not in report_of(epoch(0), epoch(1, bound_by=elsewhere, data_wait_seconds=spread(0.005)))
+
+
+def test_of_several_saves_the_shortest_and_the_longest_are_shown():
+    runs = [PhaseSummary("c", "save", seconds, verb=verb(seconds)) for seconds in (1.0, 2.0, 6.0)]
+    assert re.search(r"^save c +3 +3\.000 s +1\.000 s +6\.000 s ", run_report(run(phases=tuple(runs))), re.MULTILINE)
+    assert "least" not in run_report(run(phases=tuple(runs[:1]), expectations=()))
+
+
+def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
+    beside = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
+    # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.
+    assert "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown\n" in beside
+    assert "to be 90 % busy it needs 1.02 GB/s; it got 791 MB/s\n" in beside
+    alone = run_report(run(phases=(phase_of(epoch(0)),)))
+    assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone

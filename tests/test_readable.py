@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dliosim.report import units
+from dliosim import readable
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from dliosim.report import units
     ],
 )
 def test_numbers_have_four_significant_digits_and_no_exponent(value, text):
-    assert units.number(value) == text
+    assert readable.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_numbers_have_four_significant_digits_and_no_exponent(value, text):
     ],
 )
 def test_times_have_the_unit_that_fits(value, text):
-    assert units.seconds(value) == text
+    assert readable.seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_times_have_the_unit_that_fits(value, text):
     [(0, "0 B"), (512, "512 B"), (1000, "1.000 kB"), (2_828_486, "2.828 MB"), (181e9, "181.0 GB"), (0.5, "0.5000 B")],
 )
 def test_sizes_are_in_powers_of_a_thousand(value, text):
-    assert units.size(value) == text
+    assert readable.size(value) == text
 
 
 def test_ratios_are_in_per_cent_and_counts_know_their_plural():
-    assert units.percent(0.12345) == "12.35 %"
-    assert units.percent(None) == "-"
-    assert (units.count(1, "rank"), units.count(4, "rank")) == ("1 rank", "4 ranks")
+    assert readable.percent(0.12345) == "12.35 %"
+    assert readable.percent(None) == "-"
+    assert (readable.count(1, "rank"), readable.count(4, "rank")) == ("1 rank", "4 ranks")

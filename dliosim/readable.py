@@ -1,4 +1,4 @@
-"""Numbers for people: four significant digits and a unit that fits."""
+"""Numbers for people, wherever they are shown: four significant digits and a unit that fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Property tests here are never timed: machines that run them are busy."""
+"""Property tests are never timed: machines that run them are busy."""
 
 from hypothesis import settings
 

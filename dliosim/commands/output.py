@@ -1,0 +1,73 @@
+"""The directory of a run's results: looked at before the run, and made after it.
+
+However a run ends, one without results then leaves no directory behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from dliosim.errors import UsageError
+from dliosim.report.results import RESULTS
+
+
+def check_output(given: str | None) -> None:
+    """See that the results can go to the directory `given`, or to a new one below the current one.
+
+    Raises UsageError where it has the results of another run, and OSError where no file can be made.
+    """
+    from tempfile import TemporaryFile  # for rank 0 alone
+
+    if given is not None and (Path(given) / RESULTS).exists():
+        raise UsageError(f"--output {given} has the results of another run: name another, or move them away")
+    place = Path(given or ".").absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    try:
+        with TemporaryFile(dir=place):
+            return
+    except OSError as error:
+        # It would name the file, which nobody has asked for.
+        raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+@contextmanager
+def results_directory(given: str | None, name: str, started: datetime) -> Iterator[Path]:
+    """Make the directory `given`, or a new one for a run of the workload `name`, to be filled in the block.
+
+    If it is new and still empty when the block fails, it is removed. Raises OSError, FileExistsError where another run
+    has written its results there meanwhile.
+    """
+    directory, is_new = _made(given, name, started)
+    try:
+        if (directory / RESULTS).exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / RESULTS))
+        yield directory
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                directory.rmdir()
+        raise
+
+
+def _made(given: str | None, name: str, started: datetime) -> tuple[Path, bool]:
+    if given is not None:
+        directory = Path(given).absolute()
+        is_new = not directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory, is_new
+    stem = f"dliosim-results-{name}-{started.strftime('%Y%m%dT%H%M%S')}"
+    number = 0
+    while True:
+        directory = Path(f"{stem}-{number}" if number else stem).absolute()
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return directory, True

@@ -1,0 +1,74 @@
+"""Whether all that a run will write fits, asked before it begins: a disk that is full later costs hours of results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.prepared import what_is_wrong
+from dliosim.execute.preparing import present_bytes, total_bytes
+from dliosim.execute.session import Session
+from dliosim.execute.space import require_space
+from dliosim.execute.versions import numbers, unfinished_bytes
+from dliosim.model import Checkpoint, Prepare
+from dliosim.plan.saves import certain_saves, flat
+from dliosim.plan.writing import checkpoint_files
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Bytes to be written below a root; `reusable` counts those that lie there and will be written over or removed."""
+
+    root: Path
+    what: str
+    size: int
+    reusable: Callable[[], int]
+
+
+def require_room(session: Session) -> None:
+    """Raise ExecutionError [R402] unless the file systems have room for all that the workload writes. For rank 0."""
+    by_device: dict[int, list[_Need]] = defaultdict(list)
+    for need in (*_datasets(session), *_checkpoints(session)):
+        by_device[need.root.stat().st_dev].append(need)
+    for needs in by_device.values():
+        size, what = sum(need.size for need in needs), " with ".join(need.what for need in needs)
+        try:
+            require_space(needs[0].root, size, what)
+        except ExecutionError:
+            # Only then is it worth to look at what lies there, which may be millions of files.
+            require_space(needs[0].root, size - sum(need.reusable() for need in needs), what)
+
+
+def _datasets(session: Session) -> Iterator[_Need]:
+    seen: set[str] = set()
+    for verb, _ in flat(session.workload.verbs):
+        if not isinstance(verb, Prepare) or verb.dataset in seen:
+            continue
+        seen.add(verb.dataset)
+        dataset = session.workload.dataset(verb.dataset)
+        directory = session.directory(dataset.root, dataset.path, dataset.digest())
+        if verb.afresh or what_is_wrong(dataset, directory) is not None:
+            size = total_bytes(session, dataset)
+            root = session.roots[dataset.root]
+            yield _Need(root, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory))
+
+
+def _checkpoints(session: Session) -> Iterator[_Need]:
+    for name, saves in certain_saves(session.workload).items():
+        checkpoint, ranks = session.workload.checkpoint(name), session.world.size
+        base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(ranks))
+        copies = _copies(checkpoint, saves, len(numbers(base)))
+        what = f"checkpoint `{name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
+        size = copies * int(checkpoint_files(checkpoint, ranks).sum())
+        yield _Need(session.roots[checkpoint.root], what, size, partial(unfinished_bytes, base))
+
+
+def _copies(checkpoint: Checkpoint, saves: int, complete: int) -> int:
+    """Copies at once beside those that are complete now; the newest is complete before an old one is deleted."""
+    if checkpoint.keep is None:
+        return saves
+    return max(min(saves, checkpoint.keep + 1 - complete), min(saves, 1))

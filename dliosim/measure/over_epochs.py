@@ -1,0 +1,36 @@
+"""Figures of several epochs of a loop together; None where one of them has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dliosim.measure.figures import EpochSummary
+from dliosim.measure.histogram import Quantiles, merged
+
+
+def utilization(epochs: Sequence[EpochSummary]) -> float | None:
+    """The mean of theirs, a ratio."""
+    known = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
+    return sum(known) / len(known) if known and len(known) == len(epochs) else None
+
+
+def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
+    """All their bytes by all their time; None where nothing was read."""
+    seconds = sum(epoch.loop_seconds for epoch in epochs)
+    if seconds <= 0 or any(epoch.null for epoch in epochs):
+        return None
+    return sum(epoch.bytes for epoch in epochs) / seconds
+
+
+def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
+    """All their samples by all their time."""
+    seconds = sum(epoch.loop_seconds for epoch in epochs)
+    return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
+
+
+def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
+    """`request` where there are requests, else `batch` (what steps waited for data), and those latencies together."""
+    requests = merged(epoch.request_latency for epoch in epochs)
+    if requests.count:
+        return "request", requests.quantiles()
+    return "batch", merged(epoch.batch_latency for epoch in epochs).quantiles()

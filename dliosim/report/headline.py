@@ -1,0 +1,44 @@
+"""A loop in one line: how busy, how fast, how late, and what it would take to be busy."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.plan.figures import UTILIZATION, time_to_read
+from dliosim.readable import percent, seconds, size
+from dliosim.report.grid import WIDTH
+from dliosim.report.header import cache_state
+
+
+def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool) -> str:
+    """Over the epochs after the first (the only one, if there is one); `doubtful` marks the utilization."""
+    later = epochs[1:] or epochs
+    busy, rate = over_epochs.utilization(later), over_epochs.bytes_per_second(later)
+    kind, late = over_epochs.latency(later)
+    said = [
+        f"{percent(busy, 3)}{'?' if doubtful else ''} busy" if busy is not None else "",
+        f"{size(rate, 3)}/s" if rate is not None else "",
+        f"{kind} p99 {seconds(late.p99, 3)}" if late is not None else "",
+    ]
+    when = " after the first epoch" if len(epochs) > 1 else ""
+    state = "nothing was read" if runs[0].api == "null" else cache_state(runs[0])
+    lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _needed(runs[0], later)]
+    return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
+
+
+def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered."""
+    content = sum(epoch.bytes for epoch in epochs)
+    if over_epochs.utilization(epochs) is None or phase.api == "null" or not content:
+        return ""
+    compute = sum(epoch.compute_seconds.mean / (1 + (epoch.oversleep_share or 0.0)) for epoch in epochs)
+    # Beside readers the whole epoch is time to read; without them only what steps wait is.
+    overlapped = phase.prefetch > 0
+    time = sum(epoch.loop_seconds if overlapped else epoch.data_wait_seconds.mean for epoch in epochs)
+    if compute <= 0 or time <= 0:
+        return ""
+    needed = f"{size(content / time_to_read(compute, overlapped), 3)}/s{'' if overlapped else ' while steps wait'}"
+    return f"to be {percent(UTILIZATION, 2)} busy it needs {needed}; it got {size(content / time, 3)}/s"

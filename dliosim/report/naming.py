@@ -1,0 +1,20 @@
+"""What phases are called, and which of them are runs of the same verb or loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dliosim.measure.figures import PhaseSummary
+
+
+def title_of(phase: PhaseSummary) -> str:
+    """What a phase is called: its keyword, and its name where that says more."""
+    return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
+
+
+def alike(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
+    """All runs of the same verb or loop together, in the order of the first ones."""
+    groups: dict[str, list[PhaseSummary]] = {}
+    for phase in phases:
+        groups.setdefault(title_of(phase), []).append(phase)
+    return list(groups.values())

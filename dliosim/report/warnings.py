@@ -1,0 +1,139 @@
+"""What a reader of a run's figures must not overlook."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.trust import oversleep, read_before
+from dliosim.readable import count, number, percent
+from dliosim.report.grid import WIDTH
+from dliosim.report.naming import alike, title_of
+
+#: File systems that are memory, and those on block devices of which the kernel counts what is read.
+_MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
+
+#: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
+_AMPLIFIED = 2.0
+_SYNC_SHARE = 0.1
+
+_DOUBTFUL = "utilization (marked ?) is not to be trusted"
+
+
+def warnings(run: RunSummary) -> str:
+    """All warnings, a paragraph each; empty if there are none."""
+    groups = alike(run.phases)
+    found = [*_of_the_machine(run), *_of_options(run)]
+    for group in groups:
+        found += [f"{title_of(group[0])}: {text}" for text in _of_loop(group)]
+        if not run.null:
+            found += _of_each(group, lambda phase: _of_reading(run, phase))
+        found += _of_each(group, _of_hints)
+    lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in found]
+    return "\n".join(lines)
+
+
+def _of_the_machine(run: RunSummary) -> Iterator[str]:
+    environment = run.environment
+    if environment.oversubscribed:
+        ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
+        yield f"{ranks} on {cores}: {_DOUBTFUL}, and every time holds the others' turns on the cores"
+    memories = [place.root for place in environment.file_systems if place.kind in _MEMORY_KINDS]
+    if memories and not run.null:
+        lie = "lies" if len(memories) == 1 else "lie"
+        yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
+
+
+def _of_options(run: RunSummary) -> Iterator[str]:
+    if run.null:
+        yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
+    if run.verify:
+        yield (
+            "every byte was checked within the steps (--verify), as tool time: do not quote utilization (marked ?) or "
+            "rates of this run"
+        )
+
+
+def _of_loop(runs: Sequence[PhaseSummary]) -> Iterator[str]:
+    """Of all runs of a loop taken together."""
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    if not epochs:
+        return
+    slept = oversleep(runs)
+    if slept:
+        known = any(epoch.utilization is not None for epoch in epochs)
+        yield f"{slept}: {_DOUBTFUL if known else 'rates and latencies hold that'}"
+    early = read_before(runs)
+    if early:
+        yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
+    later = epochs[1:] or epochs
+    wall = sum(epoch.loop_seconds for epoch in later)
+    least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in later)
+    if wall > 0 and least / wall > _SYNC_SHARE:
+        yield (
+            f"{percent(least / wall, 2)} of the time is what even the last rank of each step waited in its sync: that "
+            "is the sync itself, not storage"
+        )
+    worst = max((epoch.amplification or 0.0 for epoch in epochs), default=0.0)
+    if worst > _AMPLIFIED:
+        yield f"{number(worst, 3)} bytes went through read calls for each byte asked: {_why_amplified(runs[0])}"
+
+
+def _why_amplified(phase: PhaseSummary) -> str:
+    if phase.api == "mpi-collective":
+        return "mpi-collective reads all that lies between samples; see the hints romio_cb_read and romio_ds_read"
+    if phase.api == "mpi-independent":
+        return (
+            "mpi-independent may read more than samples (data sieving); see the hints romio_ds_read and romio_cb_read"
+        )
+    if phase.cache == "off":
+        return "posix past the page cache (`cache off`) reads whole pages of 4 KiB, and samples are small"
+    return "posix reads what is asked and no more, so that something else in these processes has read the rest"
+
+
+def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
+    """Where the page cache gave what looks as if storage had."""
+    places = run.environment.file_systems
+    cached = _epochs_from_cache(phase)
+    if cached and all(place.kind in _DISK_KINDS for place in places):
+        yield (
+            f"{cached} read less than half of their bytes from the device, and the rest from the page cache: use more "
+            "data than memory, `cache off`, or `drop caches` in a `repeat`"
+        )
+    share = phase.resident_share
+    in_memory = places and all(place.kind in _MEMORY_KINDS for place in places)
+    if phase.kind == "restore" and share is not None and share > 0.5 and not in_memory:
+        yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
+
+
+def _epochs_from_cache(phase: PhaseSummary) -> str:
+    """Which epochs read less than half of their bytes from a block device, as the kernel counts; empty if none."""
+    some = [
+        epoch.epoch + 1
+        for epoch in phase.epochs
+        if epoch.storage_amplification is not None and epoch.storage_amplification < 0.5 and epoch.bytes_moved
+    ]
+    if len(some) < 2:
+        return f"epoch {some[0]}" if some else ""
+    if len(some) > 2 and len(some) == some[-1] - some[0] + 1:
+        return f"epochs {some[0]} to {some[-1]}"
+    return f"epochs {', '.join(map(str, some[:-1]))} and {some[-1]}"
+
+
+def _of_hints(phase: PhaseSummary) -> Iterator[str]:
+    for key, asked, granted in phase.hints_refused:
+        outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
+        if phase.api == "posix":
+            outcome = "went to nobody: posix takes no hints"
+        yield f'HINT NOT GRANTED: "{key}" = "{asked}" {outcome}'
+
+
+def _of_each(runs: Sequence[PhaseSummary], check: Callable[[PhaseSummary], Iterator[str]]) -> Iterator[str]:
+    """What is to be said of each run of a verb or loop, once, with how many of them it is true of."""
+    found = Counter(text for phase in runs for text in check(phase))
+    for text, times in found.items():
+        which = f" ({times} of {len(runs)} runs)" if len(runs) > 1 else ""
+        yield f"{title_of(runs[0])}{which}: {text}"

@@ -1,0 +1,36 @@
+"""What a save leaves behind, on one rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError
+from dliosim.execute import space
+from dliosim.execute.checkpointing import save
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import make_world
+from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
+from dliosim.report.progress import Progress
+
+CHECKPOINT = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c")
+
+
+def session(directory: Path) -> Session:
+    """A job of one rank."""
+    workload = Workload("w", "", 1, Job(1), (), (CHECKPOINT,), ())
+    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    return Session(workload, world, {"data": directory}, Options(), Progress(None))
+
+
+def test_a_save_without_memory_for_its_buffers_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "available_memory", lambda: 4999)
+    with pytest.raises(ExecutionError, match=r"buffers of checkpoint `c` need 4.9 KiB on each of 1 ranks") as caught:
+        save(session(tmp_path), CHECKPOINT)
+    assert caught.value.code == "R402"
+    assert not list(tmp_path.rglob("*.partial"))
+    monkeypatch.setattr(space, "available_memory", lambda: 1 << 40)
+    save(session(tmp_path), CHECKPOINT)
+    assert [path.name for path in tmp_path.rglob("*.ckpt")] == ["000000.ckpt"]

@@ -1,0 +1,84 @@
+"""What of a step is counted as what, by a clock that moves only when the step's parts say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dliosim.execute import steps
+from dliosim.execute.steps import Course, run_steps
+from dliosim.execute.syncing import Syncer
+from dliosim.measure.meter import Meter
+from dliosim.measure.records import EpochRecord
+from dliosim.model import Sync
+from dliosim.report.progress import Progress
+from tests.execute.test_syncing import Meeting, Threads
+
+MS = 1_000_000
+
+
+class Clock:
+    """Nanoseconds that pass where somebody lets them."""
+
+    def __init__(self) -> None:
+        self.now = 1000 * MS
+
+    def __call__(self) -> int:
+        return self.now
+
+    def sleep_until(self, deadline: int, may_spin: bool) -> int:
+        self.now = max(self.now, deadline)
+        return 0
+
+
+class Slow:
+    """Batches that take 1 ms to come and 2 ms to check."""
+
+    meters: Sequence[Meter] = ()
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def start(self) -> None:
+        pass
+
+    def wait(self, step: int) -> int:
+        self.clock.now += MS
+        return 100
+
+    def check(self, step: int) -> None:
+        self.clock.now += 2 * MS
+
+
+def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int]) -> EpochRecord:
+    """Three steps of one rank, with so much compute and requests that arrive at these times (ns)."""
+    clock = Clock()
+    monkeypatch.setattr(steps, "perf_counter_ns", clock)
+    monkeypatch.setattr(steps, "sleep_until", clock.sleep_until)
+    syncer = Syncer(Threads(Meeting(1), 0), Sync("off", 0, 1), False)
+    course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
+    record = EpochRecord(0, 0)
+    run_steps(course, Slow(clock), [1] * 3, record, Progress(None))
+    return record
+
+
+@pytest.mark.parametrize("compute", [0, 5 * MS])
+def test_a_requests_latency_is_without_the_check_of_its_contents(monkeypatch: pytest.MonkeyPatch, compute: int) -> None:
+    record = run(monkeypatch, compute, [0, 100 * MS, 200 * MS])
+    assert record.request_latency.count == 3
+    assert (record.request_latency.min_ns, record.request_latency.max_ns) == (MS + compute, MS + compute)
+    assert record.tool_ns == 6 * MS
+
+
+def test_what_stands_in_line_waits_for_the_checks_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run(monkeypatch, 0, [0, 1 * MS, 2 * MS])
+    assert record.request_latency.sum_ns == (1 + 3 + 5) * MS
+
+
+def test_parts_of_the_wall_time_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run(monkeypatch, 5 * MS, [])
+    assert (record.data_wait_ns, record.compute_ns, record.tool_ns) == (3 * MS, 15 * MS, 6 * MS)
+    assert record.wall_ns == 24 * MS
+    [block] = record.blocks
+    assert (block.elapsed_ns, block.first_ns, block.compute_ns) == (24 * MS, 6 * MS, 10 * MS)

@@ -1,0 +1,85 @@
+"""Striping is asked before anything is made that could inherit it, and what was not granted is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.execute.striping import with_striping
+from dliosim.model import Access, Stripe
+from tests.mpi.jobs import DATASET, PREPARE, Place, phases
+
+STRIPED = DATASET.replace("header   100 B", "header   100 B\n    stripe   1 MiB over 8 targets")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A place with a data set of many folders that asks for striping."""
+    made = Place(tmp_path)
+    made.write(STRIPED.replace("shared file", "12 files in 3 folders"), PREPARE)
+    return made
+
+
+def lustre_tool(place: Place, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """Put an `lfs` that does this on the path; where it can write down what it saw."""
+    tool = place.directory / "bin" / "lfs"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{body}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    return place.directory / "seen"
+
+
+def test_striping_is_asked_of_an_empty_directory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = lustre_tool(
+        place,
+        monkeypatch,
+        f'[ "$1" = setstripe ] || {{ echo "count 4"; exit; }}\n'
+        f'for last; do :; done\n{{ echo "$*"; ls "$last"; }} >> {place.directory / "seen"}',
+    )
+    results = place.results(2)
+    [line] = seen.read_text().splitlines()
+    assert line.startswith("setstripe -S 1048576 -c 8 ")
+    assert line.endswith(str(place.files("d/*/manifest.json")[0].parent))
+    assert phases(results, "prepare")[0]["notes"] == []
+    assert [system["striping"] for system in results["environment"]["file_systems"]] == ["count 4"]
+
+
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ("echo no such pool >&2; exit 3", "striping was not granted: lfs setstripe said: no such pool"),
+        ("exec /no/such/program 2>/dev/null", "striping was not granted: lfs setstripe said: "),
+    ],
+)
+def test_striping_that_is_refused_is_a_note(
+    place: Place, monkeypatch: pytest.MonkeyPatch, body: str, note: str
+) -> None:
+    lustre_tool(place, monkeypatch, body)
+    assert phases(place.results(2), "prepare")[0]["notes"] == [note]
+
+
+def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lustre_tool(place, monkeypatch, "")
+    (place.directory / "bin" / "lfs").write_text("#!/no/such/shell\n")
+    [note] = phases(place.results(1), "prepare")[0]["notes"]
+    assert note.startswith("striping was not asked: ")
+
+
+def test_mpi_asks_by_the_reserved_hints_unless_the_pattern_names_them() -> None:
+    stripe = Stripe(1 << 20, 8)
+    independent = Access("mpi-independent", hints=(("striping_factor", "2"), ("cb_nodes", "1")))
+    asked = dict(with_striping(independent, stripe).hints)
+    assert asked == {"striping_factor": "2", "striping_unit": "1048576", "cb_nodes": "1"}
+    assert with_striping(independent, None) == independent
+    assert with_striping(Access(), stripe) == Access()
+
+
+@pytest.mark.parametrize("api", ["mpi-independent", "mpi-collective"])
+def test_the_hints_asked_stay_those_of_the_pattern(tmp_path: Path, api: str) -> None:
+    place = Place(tmp_path)
+    place.write(STRIPED, PREPARE)
+    [phase] = phases(place.results(2, define={"prepare d.api": api}), "prepare")
+    assert not phase["hints_asked"]
+    assert phase["hints_granted"]["striping_unit"] == str(1 << 20)

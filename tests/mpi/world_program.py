@@ -1,0 +1,165 @@
+"""Run by every rank of a job: what each method of a World promises, where waits are polite and where they spin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.execute.ending import job_name
+from dliosim.execute.world import LARGE, World, make_world
+
+#: Seconds after which others would be seen to have gone ahead.
+LATE = 0.02
+
+#: Elements of 8 bytes: none, few, the most whose moving is taken for waiting, and one more.
+SIZES = (0, 3, LARGE // 8, LARGE // 8 + 1)
+
+
+def raised(world: World, action: Callable[[], object]) -> DliosimError:
+    """What `action` raises on this rank; everybody waits for everybody after it."""
+    try:
+        action()
+    except DliosimError as error:
+        world.barrier()
+        return error
+    raise SystemExit(f"rank {world.rank}: nothing was raised")
+
+
+def check_waiting(world: World, place: Path) -> None:
+    """Nobody leaves a barrier that somebody has not reached."""
+    for late in range(world.size):
+        mark = place / f"{world.job}-reached-by-{late}"
+        if world.rank == late:
+            sleep(LATE)
+            mark.touch()
+        world.barrier()
+        assert mark.exists()
+
+
+def check_reductions(world: World) -> None:
+    ranks = np.arange(world.size)
+    for size in SIZES:
+        for operation, expected in (("sum", ranks.sum()), ("min", 0), ("max", world.size - 1)):
+            mine = np.arange(size, dtype=np.int64) * world.size
+            values = mine + world.rank
+            assert world.allreduce(values, operation) is values
+            whole = mine * (world.size if operation == "sum" else 1) + expected
+            assert (values == whole).all()
+            reduced = world.reduce(mine + world.rank, operation)
+            assert (reduced is None) == (world.rank > 0)
+            assert reduced is None or (reduced == whole).all()
+        values = np.full(2 * size, 1.5, np.float32)
+        world.allreduce_on(world.node, values, "sum")
+        assert (values == np.float32(1.5) * world.node.size).all()
+
+
+def check_gathering(world: World) -> None:
+    for size in SIZES:
+        rows = world.gather(np.full((2, size), world.rank, np.int64))
+        assert (rows is None) == (world.rank > 0)
+        if rows is not None:
+            assert rows.shape == (world.size, 2, size)
+            assert (rows == np.arange(world.size)[:, None, None]).all()
+
+
+def check_sharing(world: World) -> None:
+    for source in range(world.size):
+        for value in (None, ("text", source), b"x" * (LARGE + 1)):
+            assert world.share(value if world.rank == source else None, source) == value
+
+
+def check_turns(world: World, place: Path) -> None:
+    """Rank 0 takes from each other rank in turn, the last one first; none sends before its turn."""
+    for length in (0, 1, LARGE + 1):
+        marks = [place / f"{world.job}-turn-of-{rank}-{length}" for rank in range(world.size)]
+        if world.rank:
+            world.wait_for_turn(0, 7)
+            assert marks[world.rank].exists()
+            world.send(memoryview(bytes([world.rank]) * length), 0, 8)
+            continue
+        for source in reversed(range(1, world.size)):
+            sleep(LATE)
+            marks[source].touch()
+            data = memoryview(bytearray(length))
+            world.give_turn(source, 7)
+            world.receive(data, source, 8)
+            assert data == bytes([source]) * length
+
+
+def check_agreeing(world: World) -> None:
+    """The lowest of the ranks that fail is the one that all raise, and its error says which it is."""
+    last = world.size - 1
+    world.agree(None)
+    for failing in ({0}, {last}, {last, last // 2}, set(range(world.size))):
+        error = ExecutionError(f"no {world.rank}", "R401") if world.rank in failing else None
+        found = raised(world, lambda error=error: world.agree(error))
+        assert (type(found), found.code, found.shared) == (ExecutionError, "R401", True)
+        assert found.message == f"rank {min(failing)}: no {min(failing)}"
+    assert world.failure_flag(None) == 0
+    world.raise_if_failed(0, None)
+
+    def fails() -> int:
+        if world.rank == last:
+            raise UsageError("not so", "E208")
+        return world.rank
+
+    assert world.together(lambda: world.rank) == world.rank
+    found = raised(world, lambda: world.together(fails))
+    assert (type(found), str(found), found.shared) == (UsageError, "error[E208]: not so", True)
+
+
+def check_rank_0(world: World) -> None:
+    def only_here() -> int:
+        assert world.rank == 0
+        return 42
+
+    def fails() -> None:
+        raise UsageError("not so")
+
+    def meets_the_system() -> None:
+        Path("/dev/null/nothing").read_bytes()
+
+    assert world.on_rank_0("count", only_here) == 42
+    found = raised(world, lambda: world.on_rank_0("count", fails))
+    assert (type(found), str(found), found.shared) == (UsageError, "error: not so", True)
+    found = raised(world, lambda: world.on_rank_0("count", meets_the_system))
+    assert (type(found), found.shared) == (ExecutionError, True)
+    assert found.message == "rank 0 could not count: /dev/null/nothing: Not a directory"
+
+
+def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
+    """Every method, on ranks that believe to have so many cores."""
+    world = make_world(comm, lambda node: cores, job_name(comm))
+    assert world.polite == (cores < comm.size)
+    assert (world.rank, world.size, world.nodes) == (comm.rank, comm.size, 1)
+    assert (world.node.size, world.leaders != MPI.COMM_NULL) == (comm.size, comm.rank == 0)
+    check_waiting(world, place)
+    check_turns(world, place)
+    for check in (check_reductions, check_gathering, check_sharing, check_agreeing, check_rank_0):
+        check(world)
+        world.barrier()
+
+
+def main(comm: MPI.Intracomm, place: Path | None) -> None:
+    """With a directory for marks, check everything; without, let the last rank abort."""
+    if place is None:
+        world = make_world(comm, lambda node: 0, job_name(comm))
+        if comm.rank == comm.size - 1:
+            world.abort(ExecutionError("nobody comes", "R401"))
+        world.barrier()
+        return
+    check_all(comm, place, 0)
+    if comm.size <= 2:
+        check_all(comm, place, comm.size)  # seconds, where ranks that spin outnumber cores
+    if comm.rank == 0:
+        print("the world is whole")
+
+
+if __name__ == "__main__":
+    main(MPI.COMM_WORLD, Path(sys.argv[1]) if sys.argv[1:] else None)
