@@ -167,3 +167,8 @@ def test_what_a_base_expects_of_its_only_loop_stays_so_beside_another_loop(patte
     text = 'extends "base.dlio"\ninfer {\n read universe\n}\n'
     assert [each.loop for each in patterns.workload(text).expectations] == ["train"]
     assert patterns.codes(f"{text}expect p99 at most 1 s\n") == ["E003"]
+
+
+def test_a_broken_line_of_the_derived_file_is_not_missed_as_well(patterns: Patterns) -> None:
+    patterns.file("base.dlio", f"workload base\n{DATA}train {{\n epochs 4\n}}\n")
+    assert patterns.codes('extends "base.dlio"\ntrain {\n raed universe\n}\n') == ["E001"]

@@ -173,7 +173,7 @@ def test_a_parameter_may_be_another_one_wherever_a_value_is_chosen_or_drawn(patt
     """
     loop = patterns.loop("api $b\n compute $t2 busy", more=more)
     assert (loop.access.api, loop.compute.time) == ("mpi-independent", Distribution("gamma", (0.01, 0.001)))
-    assert patterns.loop("compute $t3", more=more).compute.time == Distribution("gamma", (0.01, 0.001), 0.001, 1.0)
+    assert patterns.loop("compute $t3 busy", more=more).compute.time == Distribution("gamma", (0.01, 0.001), 0.001, 1.0)
     text = f"{more}{DATA}train {{\n read universe\n api $b\n compute $t3 clipped to 1 s and 2 s\n}}\n"
     assert patterns.codes(text, ("a", "mpi-collective")) == ["E113", "E003"]
 
