@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.plan.extents import Calls
 
@@ -80,16 +78,3 @@ def only_file(calls: Calls) -> int | None:
     files = calls.file
     first = int(files[0])
     return first if len(files) == 1 or bool((files == first).all()) else None
-
-
-def sample_heads(calls: Calls, merged: bool) -> list[bool]:
-    """Which calls begin a sample, as `open each sample` needs to know.
-
-    All do, unless `merged` (with `transfer`): then a call that goes on where the one before it ended does not.
-    """
-    head = np.ones(len(calls.file), np.bool_)
-    if merged:
-        head[1:] = calls.file[1:] != calls.file[:-1]
-        head[1:] |= calls.offset[1:] != calls.offset[:-1] + calls.length[:-1]
-    found: list[bool] = head.tolist()
-    return found

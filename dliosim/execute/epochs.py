@@ -18,6 +18,7 @@ from dliosim.measure.meter import Meter
 from dliosim.model import Dataset, Loop
 from dliosim.plan.extents import Calls, Extents, Rounds, calls, rounds
 from dliosim.plan.reading import plan_epoch
+from dliosim.plan.stored import rows_to_keep, stored_rows
 from dliosim.plan.streams import draw, key
 
 
@@ -25,11 +26,13 @@ from dliosim.plan.streams import draw, key
 class EpochWork:
     """What a rank does in one epoch. `extents` is all of it, `stored` the rows that are read from storage.
 
-    `compute_ns` and `gap_ns` (the time to each request's arrival from the one before) have one entry a step.
+    `keeps` says which of those `cache memory` takes, none after the first epoch. `compute_ns` and `gap_ns` (the time to
+    each request's arrival from the one before) have one entry a step.
     """
 
     extents: Extents
     stored: Extents
+    keeps: NDArray[np.bool_]
     calls: Calls
     rounds: Rounds | None
     most: NDArray[np.int64] | None
@@ -40,6 +43,11 @@ class EpochWork:
     def steps(self) -> int:
         """Steps of this epoch."""
         return len(self.compute_ns)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that this epoch adds to those kept in memory."""
+        return int(self.stored.length[self.keeps].sum())
 
 
 def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
@@ -54,47 +62,18 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     while sum(each.steps for each in passes) < steps:
         passes.append(plan_epoch(loop, dataset, prefix, workload.job, world.rank, epoch + len(passes)))
     extents = _first_steps(_one_after_the_other(passes), steps)
-    stored = extents if kept.is_empty else rows_of(extents, ~kept.holds(extents.sample))
     access = loop.access
-    collective = access.api == "mpi-collective"
-    if collective:
-        # A view must go forward in the file. With the batch in the same order in memory nothing needs to be put right.
-        stored = _in_file_order(stored)
+    stored = stored_rows(extents, access, kept.numbers)
+    keeps = rows_to_keep(stored, access.memory if epoch == 0 else 0)
     planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
-    dealt = rounds(planned, access.transfer) if collective and access.transfer else None
+    dealt = rounds(planned, access.transfer) if access.api == "mpi-collective" and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
     compute = _in_ns(draw(loop.compute.time, compute_key, counters))
     gaps: list[int] = []
     if loop.arrivals is not None:
         gaps = _in_ns(draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters))
-    return EpochWork(extents, stored, planned, dealt, None, compute, gaps)
-
-
-def rows_of(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
-    """The chosen rows, in the same steps (some of which may be left without any)."""
-    before = np.zeros(len(chosen) + 1, np.int64)
-    np.cumsum(chosen, out=before[1:])
-    return Extents(
-        extents.sample[chosen],
-        extents.file[chosen],
-        extents.offset[chosen],
-        extents.length[chosen],
-        before[extents.step_start],
-    )
-
-
-def _in_file_order(extents: Extents) -> Extents:
-    """The rows of each step in the order in which they lie in the one file that there is."""
-    step = np.repeat(np.arange(extents.steps), np.diff(extents.step_start))
-    order = np.lexsort((extents.offset, step))
-    return Extents(
-        extents.sample[order],
-        extents.file[order],
-        extents.offset[order],
-        extents.length[order],
-        extents.step_start,
-    )
+    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
 
 
 def _one_after_the_other(passes: Sequence[Extents]) -> Extents:
@@ -157,6 +136,7 @@ class EpochSource:
         self._asked = _step_bytes(work.extents)
         self._needed = _step_bytes(work.stored)
         self._bounds: list[int] = work.stored.step_start.tolist()
+        self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
         if not self._null:
             self._keys = sample_keys(dataset, work.stored.sample)
@@ -189,8 +169,9 @@ class EpochSource:
             bad = first_bad_sample(self._keys[first:last], length, start, self._buffer)
         if bad is not None:
             raise self._mismatch(first + bad)
-        if self._kept.has_room:
-            self._kept.keep(work.stored.sample[first:last], start, length, self._buffer)
+        if self._keeping:
+            rows = work.keeps[first:last]
+            self._kept.keep(work.stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
 
     def _samples(self, step: int) -> NDArray[np.int64]:
         starts = self._work.extents.step_start

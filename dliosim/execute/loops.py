@@ -32,6 +32,7 @@ from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import file_sizes
+from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
 
 
@@ -112,7 +113,7 @@ def _start(session: Session, loop: Loop, salt: int) -> _Running:
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
-    running = _Running(loop, dataset, salt, files, syncer, KeptSamples(access.memory))
+    running = _Running(loop, dataset, salt, files, syncer, KeptSamples())
     found = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(found, "sum")
     running.resident = float(found[0] / found[1]) if found[1] else None
@@ -163,7 +164,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     world.raise_if_failed(int(needed[0]), error)
     if work is None:
         raise PlanError("an epoch could not be planned")
-    batches = _batches(session, running, int(needed[1]), _kept_bytes(work, running.kept))
+    batches = _batches(session, running, int(needed[1]), work.kept_bytes)
     if work.rounds is not None:
         most = world.allreduce(work.rounds.count.copy(), "max")
         work = replace(work, most=most)
@@ -193,7 +194,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)
     if not session.options.null:
         record.extent_hash = extent_hash(work.stored, 0, record.steps, place)
-    if running.kept.has_room or (epoch == 0 and loop.access.memory):
+    if epoch == 0:
         running.kept.seal()
     for cadence in loop.checkpoints:
         if cadence.unit == "epochs" and (epoch + 1) % cadence.every == 0:
@@ -209,11 +210,6 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     return stop
 
 
-def _kept_bytes(work: EpochWork, kept: KeptSamples) -> int:
-    """Bytes that an epoch adds to those kept in memory, or a little more."""
-    return min(kept.room, int(work.stored.length.sum()))
-
-
 def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
     """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before.
 
@@ -225,8 +221,7 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
     if batches is not None:
         batches.close()
         batches = running.batches = None  # and with it the buffers, before larger ones are asked for
-    # Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
-    size = needed if running.dataset.fixed_size is not None else needed + needed // 8
+    size = buffer_bytes(running.dataset, needed)
     size, world = 0 if session.options.null else size, session.world
     asked = size * slot_count(access) + kept
     # All ranks look before any takes, or the last would find what the first have left.

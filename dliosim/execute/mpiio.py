@@ -14,12 +14,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Cut, Pieces, sample_heads
+from dliosim.execute.buffers import Cut, Pieces
 from dliosim.execute.faults import NO_ROOM, truncated
 from dliosim.execute.opening import first_alone, refuse_link
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
-from dliosim.plan.extents import Calls
+from dliosim.plan.extents import Calls, sample_heads
 
 _CODES = {
     MPI.ERR_NO_SUCH_FILE: "R401",
@@ -123,7 +123,7 @@ class IndependentReader:
     def _read_opening(self, calls: Calls, files: list[int], cut: Cut[_Spec]) -> int:
         """Open, read and close; the calls of one sample share the handle."""
         offsets = calls.offset.tolist()
-        heads = [row for row, head in enumerate(sample_heads(calls, self._merged)) if head]
+        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
         for first, last in pairwise([*heads, len(files)]):
             self._table[files[first]] = self._open(files[first])

@@ -14,11 +14,11 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Pieces, allocate, only_file, sample_heads
+from dliosim.execute.buffers import Pieces, allocate, only_file
 from dliosim.execute.faults import failed, truncated
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
-from dliosim.plan.extents import Calls
+from dliosim.plan.extents import Calls, sample_heads
 
 #: Alignment of offsets, lengths and memory with O_DIRECT (`cache off`).
 PAGE = 4096
@@ -136,7 +136,7 @@ class PosixReader:
         """Open, read and close; the calls of one sample share the descriptor."""
         files, offsets = calls.file.tolist(), calls.offset.tolist()
         cut = self._pieces.of(calls, into)
-        heads = [*sample_heads(calls, self._merged), True]
+        heads = [*sample_heads(calls, self._merged).tolist(), True]
         now, preadv = perf_counter_ns, os.preadv
         meter = self.meter
         latencies: list[int] = []

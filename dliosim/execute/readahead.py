@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dliosim.execute.backend import Reader
 from dliosim.measure.meter import BusyClock
 from dliosim.model import Access
-from dliosim.plan.extents import Calls, Rounds
+from dliosim.plan.extents import Calls, Rounds, share_bounds
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ class _Epoch:
     def shares(self, step: int, groups: int) -> list[Calls]:
         """What several readers read at the same time: runs of the step's calls, equal in number to within one."""
         first, last = int(self._calls.step_start[step]), int(self._calls.step_start[step + 1])
-        bounds = [first + (last - first) * group // groups for group in range(groups + 1)]
+        bounds = share_bounds(first, last, groups)
         return [self._calls.round(step, begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 

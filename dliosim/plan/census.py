@@ -1,42 +1,63 @@
-"""What the ranks of a job do in one epoch of a loop, counted from their plans without any I/O.
+"""What the ranks of a job do in the epochs of a loop, counted from their plans without any I/O.
 
 All ranks are planned where that is affordable; else a sample of them, drawn by the seed, and no more steps than are
-affordable. What follows from closed forms is exact all the same.
+affordable. So are all epochs, as files stay open and samples in memory from one to the next; else one stands for those
+that have another order, unless all have the same. What follows from closed forms is exact all the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.counting import samples_of_rank, shard_bounds
 from dliosim.model.dataset import Dataset
-from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.extents import Calls, Extents, calls, rounds
-from dliosim.plan.figures import Spread, over, same
+from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, share_bounds
+from dliosim.plan.figures import Spread, mean_of
+from dliosim.plan.placement import AFFORDABLE, Placement
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.shuffling import Permutation
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
-from dliosim.plan.streams import draw, key
+from dliosim.plan.sizes import sample_sizes
+from dliosim.plan.stored import buffer_bytes, rows_to_keep, stored_rows
+from dliosim.plan.streams import key
+from dliosim.plan.tally import (
+    RankPlan,
+    Tally,
+    count_bytes,
+    count_calls,
+    count_files,
+    count_opens,
+    count_samples,
+    handles_of,
+    span_ratio,
+)
 
-AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _ALL_RANKS = 2048  # planned all, if their samples are affordable
 _SOME_RANKS = 24
-_COUNTED_RANKS = 65_536
+_ALL_EPOCHS = 4096  # epochs of a rank planned, for all of a loop
 _SPAN_STEPS = 16
-_DRAWS = 65_536
 DIRECT_PAGE = 4096
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Epochs first to last (from 1) of a loop, each of so many steps."""
+
+    first: int
+    last: int
+    steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """One pass over a data set: figures of a rank, over the ranks; see `PhaseForecast`.
+    """A pass over a data set, or the mean of several: figures of a rank, over the ranks; see `PhaseForecast`.
 
-    `largest_step` and `plan_bytes` are bytes of the largest batch, and of the plan's columns, on any rank.
+    `buffer` and `plan_bytes` are bytes of what is allocated for a batch, and of the plan's columns on any rank.
     """
 
     steps: int
@@ -47,101 +68,124 @@ class Census:
     calls: Spread
     amplification: float | None
     span_ratio: float | None
-    largest_step: int
+    buffer: int
     plan_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """A data set with what it takes to place its samples; not `exact` where a stand-in of one size takes its place."""
-
-    dataset: Dataset
-    prefix: NDArray[np.int64] | None
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    """Figures of one planned rank; `fresh` are files that were not open before, `span` of some steps."""
-
-    bytes: int
-    files: int
-    fresh: int
-    heads: int
-    calls: int
-    moved: int
-    largest_step: int
-    plan_bytes: int
-    rounds: NDArray[np.int64]
-    span: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What was planned, and what for: `scale` is steps asked for each step planned; `whole` if nothing was left out."""
+class _Case:
+    """What is counted, and by the plans of which ranks."""
 
     loop: Loop
     dataset: Dataset
-    ranks: int
-    epoch: int
-    steps: int
-    scale: float
-    whole: bool
-    found: tuple[_Rank, ...]
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether every sample is read from storage."""
-        return not (self.epoch and self.loop.access.memory)
-
-    @property
-    def handles(self) -> int:
-        """Readers of a rank with open files of their own."""
-        return 1 if self.loop.access.api == "mpi-collective" else max(1, self.loop.access.readers)
-
-    def over(self, values: list[float], exact: bool = True) -> Spread:
-        return over(values, self.ranks, not (self.whole and exact))
+    placement: Placement
+    job: Job
+    ranks: list[int]
+    stream: bool
 
 
-def expected(distribution: Distribution) -> float:
-    """The mean of a distribution; with clamping, of 65536 draws."""
-    if distribution.low is None and distribution.high is None:
-        return distribution.mean
-    return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
+@dataclass(slots=True)
+class _Held:
+    """What planned ranks have from the epochs before: samples in memory, open files, and the bytes of a buffer.
+
+    When an epoch needs larger buffers than there are, all files are opened anew.
+    """
+
+    kept: list[NDArray[np.int64]]
+    opened: list[NDArray[np.int64]]
+    buffer: int = -1
 
 
-def place(dataset: Dataset) -> Placement:
-    """Totals of blocks where they are needed and affordable; else a stand-in of one size, the mean, for all samples."""
-    if not needs_totals(dataset):
-        return Placement(dataset, None, True)
-    if dataset.samples <= AFFORDABLE:
-        return Placement(dataset, prefix(block_totals(dataset, 0, block_count(dataset))), True)
-    mean = round(float(sample_sizes(dataset, np.arange(_DRAWS)).mean()))
-    return Placement(replace(dataset, size=constant(mean)), None, False)
+def census(
+    loop: Loop, dataset: Dataset, placement: Placement, job: Job, passes: Sequence[Passes], stream: bool
+) -> list[Census]:
+    """Count passes that follow each other from the first epoch on; `stream` if no epochs divide them (requests).
+
+    Where epochs that share passes differ, and where not all of them are planned, their figures are estimates.
+    """
+    rows = loop.batch * max((one.steps for one in passes), default=0)
+    ranks = _ranks(dataset.seed, job.ranks, rows)
+    case = _Case(loop, dataset, placement, job, ranks, stream)
+    alike = _has_one_order(loop)
+    plans = len(ranks) * max((one.last for one in passes), default=0)
+    every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS and plans * rows <= AFFORDABLE
+    held = _Held([_NONE] * len(ranks), [_NONE] * len(ranks))
+    result = []
+    for one in passes:
+        epochs = range(one.first - 1, one.last if every and not alike else one.first)
+        known = alike or every or one.last <= 2
+        result.append(_mean([_epoch(case, epoch, one.steps, held, known) for epoch in epochs]))
+    return result
 
 
-def census(loop: Loop, dataset: Dataset, placement: Placement, job: Job, epoch: int, steps: int) -> Census:
-    """Count the first `steps` steps of `epoch` (from 0)."""
-    ranks = _ranks(dataset.seed, job.ranks, steps * loop.batch)
+def _has_one_order(loop: Loop) -> bool:
+    """Whether every epoch reads the same samples in the same order."""
+    shuffle = loop.shuffle
+    return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
+
+
+def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Census:
+    """Count the first `steps` steps of `epoch` (from 0) and change what is held; `known` if no epoch is left out."""
+    loop, job, ranks = case.loop, case.job, case.ranks
     affordable = AFFORDABLE if len(ranks) == job.ranks else AFFORDABLE // 4
     planned = min(steps, max(1, affordable // (loop.batch * len(ranks))))
-    part = replace(loop, steps=planned)
-    found = tuple(_rank(part, dataset, placement, job, rank, epoch) for rank in ranks)
-    whole = len(ranks) == job.ranks and planned == steps and placement.exact
-    counted = _Counted(loop, dataset, job.ranks, epoch, steps, steps / max(planned, 1), whole, found)
-    samples = _samples(counted)
+    part = replace(case, loop=replace(loop, steps=planned))
+    found = tuple(_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
+    needed = max(one.largest_step for one in found)
+    grown = needed > held.buffer
+    if grown:
+        held.buffer = buffer_bytes(case.dataset, needed)
+    # A stream is one epoch to whatever is done when one begins.
+    opening = (grown or loop.access.open == "each epoch") and (epoch == 0 or not case.stream)
+    if opening:
+        held.opened = [_NONE] * len(ranks)
+    fresh = [one.files[~np.isin(one.files, opened)] for one, opened in zip(found, held.opened, strict=True)]
+    held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
+    if epoch == 0 and not case.stream:
+        held.kept = [one.kept for one in found]
+    tally = Tally(
+        loop,
+        case.dataset,
+        job.ranks,
+        steps,
+        steps / max(planned, 1),
+        len(ranks) == job.ranks and planned == steps and case.placement.exact and known,
+        found,
+        epoch == 0 or case.stream or not loop.access.memory,
+        opening,
+        [len(files) for files in fresh],
+    )
+    samples = count_samples(tally)
     asked = sum(one.bytes for one in found)
     return Census(
         steps,
         samples,
-        _bytes(counted, samples),
-        counted.over([_scaled_files(counted, one.files) for one in found]),
-        _opens(counted, samples),
-        _calls(counted, samples),
+        count_bytes(tally, samples),
+        count_files(tally, samples),
+        count_opens(tally, samples),
+        count_calls(tally, samples),
         sum(one.moved for one in found) / asked if loop.access.cache == "off" and asked else None,
-        _span_ratio(counted) if dataset.layout.files == 1 else None,
-        max(one.largest_step for one in found),
-        round(max(one.plan_bytes for one in found) * counted.scale),
+        span_ratio(tally) if case.dataset.layout.files == 1 else None,
+        held.buffer,
+        round(max(one.plan_bytes for one in found) * tally.scale),
+    )
+
+
+def _mean(made: Sequence[Census]) -> Census:
+    """Several epochs of as many steps as one."""
+    ratios = [one.amplification for one in made if one.amplification is not None]
+    spans = [one.span_ratio for one in made if one.span_ratio is not None]
+    return Census(
+        made[0].steps,
+        made[0].samples,
+        mean_of([one.bytes for one in made]),
+        mean_of([one.files for one in made]),
+        mean_of([one.opens for one in made]),
+        mean_of([one.calls for one in made]),
+        sum(ratios) / len(ratios) if ratios else None,
+        sum(spans) / len(spans) if spans else None,
+        max(one.buffer for one in made),
+        max(one.plan_bytes for one in made),
     )
 
 
@@ -153,30 +197,25 @@ def _ranks(seed: int, ranks: int, rows: int) -> list[int]:
     return sorted({0, ranks - 1, *some})
 
 
-def _rank(loop: Loop, dataset: Dataset, placement: Placement, job: Job, rank: int, epoch: int) -> _Rank:
-    extents = plan_epoch(loop, placement.dataset, placement.prefix, job, rank, epoch)
+def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
+    loop, placement, access = case.loop, case.placement, case.loop.access
+    extents = plan_epoch(loop, placement.dataset, placement.prefix, case.job, rank, epoch)
     if not placement.exact:
-        extents = replace(extents, length=sample_sizes(dataset, extents.sample))
-    stored, opened = extents, np.empty(0, np.int64)
-    if epoch and (loop.access.memory or loop.access.open == "once"):
-        first = plan_epoch(loop, placement.dataset, placement.prefix, job, rank, 0)
-        if loop.access.memory:
-            stored = _not_kept(extents, first, loop.access.memory)
-        if loop.access.open == "once":
-            opened = first.file
-    made = calls(stored, loop.access.transfer, DIRECT_PAGE if loop.access.cache == "off" else 1)
-    files = _distinct(stored.file)
-    return _Rank(
+        extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
+    stored = stored_rows(extents, access, kept)
+    made = calls(stored, access.transfer, DIRECT_PAGE if access.cache == "off" else 1)
+    taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
+    return RankPlan(
         int(stored.length.sum()),
-        len(files),
-        int((~np.isin(files, opened)).sum()),
+        _distinct(stored.file),
         _heads(loop, made),
         len(made.length),
         int(made.length.sum()),
         made.buffer_size,
         _bytes_of(extents, made),
-        rounds(made, loop.access.transfer).count if loop.access.api == "mpi-collective" else np.zeros(0, np.int64),
+        rounds(made, access.transfer).count if access.api == "mpi-collective" else _NONE,
         _span(stored),
+        np.sort(taken),
     )
 
 
@@ -189,20 +228,14 @@ def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def _not_kept(extents: Extents, first: Extents, memory: int) -> Extents:
-    """The rows that `cache memory` does not have: it holds the first bytes of the first epoch."""
-    kept = first.sample[np.cumsum(first.length) <= memory]
-    rows = ~np.isin(extents.sample, kept)
-    start = np.append(0, np.cumsum(rows))[extents.step_start]
-    return Extents(extents.sample[rows], extents.file[rows], extents.offset[rows], extents.length[rows], start)
-
-
 def _heads(loop: Loop, made: Calls) -> int:
-    """Calls before which `open each sample` opens a file: those that do not go on where the one before them ended."""
-    if loop.access.transfer is None:
-        return len(made.file)
-    goes_on = (made.file[1:] == made.file[:-1]) & (made.offset[1:] == made.offset[:-1] + made.length[:-1])
-    return len(made.file) - int(goes_on.sum())
+    """Calls before which `open each sample` opens a file."""
+    head, readers = sample_heads(made, loop.access.transfer is not None), handles_of(loop.access)
+    if readers > 1 and loop.access.by == "sample":  # a share may begin where the one before it would have gone on
+        first, last = made.step_start[:-1], made.step_start[1:]
+        for begins in share_bounds(first, last, readers)[1:-1]:
+            head[begins[first < last]] = True
+    return int(head.sum())
 
 
 def _bytes_of(extents: Extents, made: Calls) -> int:
@@ -221,72 +254,3 @@ def _span(extents: Extents) -> NDArray[np.int64]:
             end = extents.offset[rows] + extents.length[rows]
             result[:, step] = extents.offset[rows].min(), end.max(), extents.length[rows].sum()
     return result
-
-
-def _span_ratio(counted: _Counted) -> float | None:
-    spans = np.array([one.span for one in counted.found])
-    span = spans[:, 1].max(axis=0) - spans[:, 0].min(axis=0)
-    asked = spans[:, 2].sum(axis=0) * (counted.ranks / len(counted.found))
-    used = asked > 0
-    return float((span[used] / asked[used]).mean()) if used.any() else None
-
-
-def _samples(counted: _Counted) -> Spread:
-    """Samples of a rank: by closed forms, or by counting the shards."""
-    loop, dataset, ranks = counted.loop, counted.dataset, counted.ranks
-    wanted = counted.steps * loop.batch
-
-    def read(own: int) -> int:
-        return wanted if loop.last_batch == "pad" and own else min(wanted, own)
-
-    fewest, most = shard_bounds(loop, dataset, ranks)
-    if read(fewest) == read(most):
-        return same(read(most), ranks)
-    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all have as many
-        return Spread(fewest, dataset.samples / ranks, most, dataset.samples)
-    some = range(0, ranks, -(-ranks // _COUNTED_RANKS))
-    spread = over([read(samples_of_rank(loop, dataset, ranks, rank)) for rank in some], ranks, len(some) < ranks)
-    return replace(spread, minimum=read(fewest), maximum=read(most))
-
-
-def _bytes(counted: _Counted, samples: Spread) -> Spread:
-    size = counted.dataset.fixed_size
-    if size is None or not counted.reads_all:
-        return counted.over([one.bytes * counted.scale for one in counted.found])
-    return Spread(
-        samples.minimum * size, samples.mean * size, samples.maximum * size, samples.total * size, samples.estimated
-    )
-
-
-def _scaled_files(counted: _Counted, files: int) -> float:
-    """Files that a rank touches in all its steps, when it touches `files` in those that were planned."""
-    total = counted.dataset.layout.files
-    if counted.loop.shuffle.samples == "globally" and counted.loop.shard != "by file":
-        # Each step meets files at random: the share left untouched shrinks geometrically.
-        return float(total * (1 - (1 - files / total) ** counted.scale))
-    return min(files * counted.scale, float(total))
-
-
-def _opens(counted: _Counted, samples: Spread) -> Spread:
-    access, scale = counted.loop.access, counted.scale
-    if access.open == "each sample":
-        if access.transfer is None and counted.reads_all:
-            return samples
-        return counted.over([one.heads * scale for one in counted.found])
-    if access.api != "posix" and counted.dataset.layout.files == 1:  # opened by all together
-        return same(0 if counted.epoch and access.open == "once" else counted.handles, counted.ranks)
-    # Each reader is taken to meet every file that the rank reads.
-    opens = [min(_scaled_files(counted, one.fresh) * counted.handles, one.calls * scale) for one in counted.found]
-    return counted.over(opens, exact=counted.handles == 1)
-
-
-def _calls(counted: _Counted, samples: Spread) -> Spread:
-    access = counted.loop.access
-    if access.api == "mpi-collective":
-        if access.transfer is None:
-            return same(counted.steps, counted.ranks)
-        most = np.maximum(np.max([one.rounds for one in counted.found], axis=0), 1)
-        return same(float(most.sum()) * counted.scale, counted.ranks, not counted.whole)
-    if access.transfer is None and counted.reads_all:
-        return samples
-    return counted.over([one.calls * counted.scale for one in counted.found])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from dliosim.errors import PlanError
 from dliosim.model.dataset import Dataset
 from dliosim.plan.layout import align_up, aligned, files_of, first_samples
 from dliosim.plan.sizes import bytes_before, sample_sizes
+
+Place = TypeVar("Place", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,28 @@ def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int6
     )
     fresh[extents.step_start[extents.step_start < len(first)]] = True
     return np.flatnonzero(fresh)
+
+
+def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
+    """Which calls begin a sample, as `open each sample` needs to know.
+
+    All do, unless `merged` (with `transfer`): then a call that goes on where the one before it in the same step ended
+    does not.
+    """
+    head = np.ones(len(calls.file), np.bool_)
+    if merged:
+        head[1:] = calls.file[1:] != calls.file[:-1]
+        head[1:] |= calls.offset[1:] != calls.offset[:-1] + calls.length[:-1]
+        head[calls.step_start[calls.step_start < len(head)]] = True
+    return head
+
+
+def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
+    """Where the shares of `groups` readers in a step's calls [first, last) begin, and where the last one ends.
+
+    Shares are equal in number of calls to within one (`readers N by sample`). For one step, or for arrays of them.
+    """
+    return [first + (last - first) * group // groups for group in range(groups + 1)]
 
 
 def _packed(length: NDArray[np.int64], step_start: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -20,7 +20,10 @@ def time_to_read(compute: float, overlapped: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure of one rank, over all ranks; `total` is their sum. `estimated` where not every rank was worked out."""
+    """A figure of one rank, over all ranks; `total` is their sum.
+
+    `estimated` where not every rank and epoch was worked out, or where epochs that it stands for differ.
+    """
 
     minimum: float
     mean: float
@@ -40,6 +43,19 @@ def over(values: Sequence[float] | NDArray[Any], ranks: int, estimated: bool) ->
     mean = float(column.mean())
     total = float(column.sum()) if len(column) == ranks else mean * ranks
     return Spread(float(column.min()), mean, float(column.max()), total, estimated)
+
+
+def mean_of(spreads: Sequence[Spread]) -> Spread:
+    """The mean of a figure over epochs, between its least and its greatest; an estimate where they differ."""
+    if all(spread == spreads[0] for spread in spreads):
+        return spreads[0]
+    return Spread(
+        min(spread.minimum for spread in spreads),
+        sum(spread.mean for spread in spreads) / len(spreads),
+        max(spread.maximum for spread in spreads),
+        sum(spread.total for spread in spreads) / len(spreads),
+        True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

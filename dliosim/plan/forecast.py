@@ -9,12 +9,14 @@ import numpy as np
 
 from dliosim.errors import PlanError
 from dliosim.model.counting import steps_of_epoch
-from dliosim.model.verbs import Cadence, Loop, Prepare, Repeat, Restore, Save, Verb
+from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
-from dliosim.plan.census import Census, Placement, census, expected, place
+from dliosim.plan.census import Census, Passes, census
 from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage, time_to_read
 from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
+from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.reading import plan_epoch
+from dliosim.plan.saves import flat, saves_of
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
 from dliosim.plan.writing import checkpoint_files
 
@@ -29,7 +31,7 @@ def forecast(workload: Workload) -> Forecast:
     placements = {dataset.name: place(dataset) for dataset in workload.datasets}
     phases: list[PhaseForecast] = []
     needed = 0
-    for verb, times in _flat(workload.verbs):
+    for verb, times in flat(workload.verbs):
         made, memory = _phases(workload, placements, verb, times)
         phases += made
         needed = max(needed, memory)
@@ -66,11 +68,11 @@ def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None)
     epochs *= 1 if found.arrivals is not None else found.epochs
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{found.name}` has {epochs}, counted from 0")
-    passes = [(epoch + 1, epoch + 1, steps)] if found.arrivals is None else _passes(found, steps)
+    passes = [Passes(epoch + 1, epoch + 1, steps)] if found.arrivals is None else _passes(found, steps, 1)
     plans = [
-        plan_epoch(replace(found, steps=each), dataset, before, job, rank, number)
-        for first, last, each in passes
-        for number in range(first - 1, last)
+        plan_epoch(replace(found, steps=each.steps), dataset, before, job, rank, number)
+        for each in passes
+        for number in range(each.first - 1, each.last)
     ]
     file = np.concatenate([plan.file for plan in plans])
     lengths = np.concatenate([np.diff(plan.step_start) for plan in plans])
@@ -84,22 +86,13 @@ def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None)
     )
 
 
-def _flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
-    """Verbs and how often each is done, repeats unrolled into a count."""
-    for verb in verbs:
-        if isinstance(verb, Repeat):
-            yield from _flat(verb.body, times * verb.count)
-        else:
-            yield verb, times
-
-
 def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
     return (loop for loop, _ in _runs(verbs))
 
 
 def _runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
     """Loops, and how often each runs before its epochs count from 0 again: evaluations go on where they ended."""
-    for verb, _ in _flat(verbs):
+    for verb, _ in flat(verbs):
         if isinstance(verb, Loop):
             yield verb, 1
             for evaluation in verb.evaluations:
@@ -111,7 +104,7 @@ def _phases(
 ) -> tuple[list[PhaseForecast], int]:
     """The phases of one verb, and the bytes of memory that a rank needs for it."""
     if isinstance(verb, Loop):
-        return _loop(workload, placements, verb, times)
+        return _loop(workload, placements, verb, times, 1)
     if isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):
@@ -125,28 +118,28 @@ def _phases(
 
 
 def _loop(
-    workload: Workload, placements: dict[str, Placement], loop: Loop, times: int
+    workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
 ) -> tuple[list[PhaseForecast], int]:
+    """A loop done `times` times over, each time in `runs` runs, whose epochs go on from one to the next."""
     dataset = workload.dataset(loop.dataset)
-    phases = []
-    passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks))
-    for first, last, steps in passes:
-        epoch = min(first - 1, 1)
-        found = census(loop, dataset, placements[dataset.name], workload.job, epoch, steps)
-        alike = times * (last - first + 1)
-        phases.append(_pass(workload, loop, found, alike, first, last))
-    if loop.arrivals is not None:
-        phases = [_of_a_stream(phase, passes[-1][1]) for phase in phases]
+    passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
+    stream = loop.arrivals is not None
+    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream)
+    phases = [_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
+    if stream:
+        phases = [_of_a_stream(phase, passes[-1].last) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
     for evaluation in loop.evaluations:
-        inner, more = _loop(workload, placements, evaluation.loop, times * (loop.epochs // evaluation.every))
+        inner, more = _loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
         phases += inner
         needed += more  # its buffers stay beside those of the training loop
+    if loop.seconds is not None:
+        phases = [replace(phase, at_most=True) for phase in phases]
     saving = 0
     for cadence in loop.checkpoints:
-        saves = _saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
+        saves = saves_of(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
-        phases.append(phase)
+        phases.append(replace(phase, at_most=loop.seconds is not None and cadence.unit != "end"))
         saving = max(saving, phase.memory.total)
     return phases, needed + saving
 
@@ -160,28 +153,28 @@ def _of_a_stream(phase: PhaseForecast, passes: int) -> PhaseForecast:
     return replace(phase, first_epoch=None, last_epoch=None, when=when, memory=memory)
 
 
-def _passes(loop: Loop, steps: int) -> list[tuple[int, int, int]]:
-    """First epoch, last epoch and steps of the passes that are alike; the first stands apart."""
-    whole, rest = loop.epochs, 0
+def _passes(loop: Loop, steps: int, runs: int) -> list[Passes]:
+    """The passes of so many runs of a loop: the first stands apart, as does the last of a stream of requests."""
+    whole, rest = loop.epochs * runs, 0
     if loop.arrivals is not None:
         whole, rest = divmod(loop.arrivals.requests, max(steps, 1))
-    made = [(1, 1, steps), (2, whole, steps)][: min(whole, 2)]
-    return [*made, (whole + 1, whole + 1, rest)] if rest else made
+    made = [Passes(1, 1, steps), Passes(2, whole, steps)][: min(whole, 2)]
+    return [*made, Passes(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _pass(workload: Workload, loop: Loop, found: Census, times: int, first: int, last: int) -> PhaseForecast:
+def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: int) -> PhaseForecast:
     access = loop.access
     batches = 1 + access.prefetch if access.readers else 1
     memory = Memory(
-        batches * found.largest_step,
+        batches * found.buffer,
         found.plan_bytes,
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
-        int(min(access.memory, found.bytes.maximum)) if first == 1 else access.memory,
+        int(min(access.memory, found.bytes.maximum)) if each.first == 1 else access.memory,
     )
     return PhaseForecast(
         loop.kind,
         loop.name,
-        times,
+        times * (each.last - each.first + 1),
         found.steps,
         found.samples,
         found.bytes,
@@ -189,9 +182,9 @@ def _pass(workload: Workload, loop: Loop, found: Census, times: int, first: int,
         found.opens,
         found.calls,
         memory,
-        first,
-        last,
-        loop.seconds is not None,
+        each.first,
+        each.last,
+        False,
         found.amplification,
         found.span_ratio,
         _demand(loop, found, workload.job.ranks),
@@ -210,13 +203,6 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
         return None
     step_bytes = found.bytes.mean / found.steps
     return Demand(step_bytes, budget, step_bytes / budget, step_bytes / budget * ranks)
-
-
-def _saves(loop: Loop, cadence: Cadence, steps: int) -> int:
-    if cadence.unit == "end":
-        return 1
-    # Steps count within a pass.
-    return loop.epochs * (steps // cadence.every) if cadence.unit == "steps" else loop.epochs // cadence.every
 
 
 def _storage(workload: Workload, phases: list[PhaseForecast]) -> tuple[Storage, ...]:

@@ -12,10 +12,10 @@ from dliosim.model.access import Access
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
-from dliosim.plan.census import AFFORDABLE, Placement, expected
 from dliosim.plan.extents import file_sizes
 from dliosim.plan.figures import Memory, PhaseForecast, Spread, over, same
 from dliosim.plan.layout import align_up, files_of, first_samples
+from dliosim.plan.placement import AFFORDABLE, Placement, expected
 from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
 from dliosim.plan.writing import (
     CheckpointSlice,

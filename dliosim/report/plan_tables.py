@@ -11,7 +11,7 @@ from dliosim.plan.figures import Forecast, Listing, PhaseForecast, Spread
 from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.grid import grid
 
-#: Stands before figures that were worked out for a sample of ranks only.
+#: Stands before figures that do not hold exactly for every rank and epoch.
 _ESTIMATED = "~"
 
 #: Rows of CSV written at a time.
@@ -32,7 +32,9 @@ def plan_report(workload: Workload, forecast: Forecast) -> str:
         _memory(forecast),
     ]
     if any(spread.estimated for phase in forecast.phases for spread in _spreads(phase)):
-        sections.append(f"{_ESTIMATED} estimated: from the plans of some ranks, or from the mean size of samples")
+        sections.append(
+            f"{_ESTIMATED} estimated: not all ranks or epochs planned, mean sizes, or the mean of epochs that differ"
+        )
     return "\n\n".join(section for section in sections if section) + "\n"
 
 

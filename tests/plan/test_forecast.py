@@ -37,6 +37,7 @@ from dliosim.model import (
 from dliosim.plan.extents import calls, file_sizes
 from dliosim.plan.figures import Spread
 from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
+from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.writing import checkpoint_files, checkpoint_slices, prepare_parts
 from tests.plan.helpers import plans, prefix_of
 from tests.strategies import checkpoints, datasets, jobs, loops
@@ -76,7 +77,7 @@ def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transf
     assert is_of(phase.files, [len(np.unique(plan.file)) for plan in made])
     assert is_of(phase.opens, [len(np.unique(plan.file)) for plan in made])
     assert is_of(phase.calls, [len(each.length) for each in called])
-    assert phase.memory.buffers == max(each.buffer_size for each in called)
+    assert phase.memory.buffers == buffer_bytes(dataset, max(each.buffer_size for each in called))
 
 
 @given(datasets(), jobs)
@@ -117,6 +118,75 @@ def test_later_epochs_stand_apart_from_the_first():
     assert (later.first_epoch, later.last_epoch, later.times) == (2, 3, 2)
     assert first.opens.maximum == 1
     assert later.opens.maximum == 0
+
+
+FEW_FILES = replace(DATASET, samples=200, layout=Layout("files", 40))
+
+
+def test_epochs_that_differ_are_not_shown_as_if_they_were_one():
+    """New files are met from epoch to epoch: fewer and fewer of them."""
+    loop = replace(LOOP, epochs=4, steps=2, shuffle=Shuffle("globally"))
+    opened, found = [set() for _ in range(JOB.ranks)], []
+    for epoch in range(4):
+        fresh = [set(plan.file.tolist()) for plan in plans(loop, FEW_FILES, JOB, epoch)]
+        found.append([len(new - old) for new, old in zip(fresh, opened, strict=True)])
+        opened = [new | old for new, old in zip(fresh, opened, strict=True)]
+    first, later = forecast(workload(loop, dataset=FEW_FILES)).phases
+    assert is_of(first.opens, found[0])
+    assert later.opens.estimated
+    assert later.opens.total == pytest.approx(np.sum(found[1:]) / 3)
+    assert (later.opens.minimum, later.opens.maximum) == (np.min(found[1:]), np.max(found[1:]))
+    assert not later.calls.estimated
+    second = forecast(workload(replace(loop, epochs=2), dataset=FEW_FILES)).phases[1]
+    assert is_of(second.opens, found[1])
+
+
+def test_epochs_of_one_order_are_alike_however_many():
+    once = Shuffle("globally", samples_once=True)
+    for shuffle in (Shuffle(), once):
+        loop = replace(LOOP, epochs=10**6, steps=2, shuffle=shuffle, access=Access(transfer=8192, open="each epoch"))
+        first, later = forecast(workload(loop, dataset=FEW_FILES)).phases
+        assert later.opens == first.opens
+        assert later.calls == first.calls
+        assert not later.calls.estimated
+
+
+def test_too_many_epochs_to_plan_are_estimated_by_the_second():
+    loop = replace(LOOP, epochs=10**6, steps=2, shuffle=Shuffle("globally"), access=Access(open="each epoch"))
+    _, later = forecast(workload(loop, dataset=FEW_FILES)).phases
+    assert later.opens.estimated
+    assert later.opens.total == sum(len(np.unique(plan.file)) for plan in plans(loop, FEW_FILES, JOB, 1))
+    assert not later.bytes.estimated
+    assert not forecast(workload(loop)).phases[1].opens.estimated  # one file
+
+
+def test_an_evaluation_holds_its_files_and_samples_from_run_to_run():
+    access = Access(cache="memory", memory=10 * 4096)
+    evaluation = replace(LOOP, kind="evaluate", name="e", epochs=1, access=access, shard="by block")
+    train = replace(LOOP, epochs=4, evaluations=(Evaluation(1, evaluation),))
+    first, later = forecast(workload(Repeat(3, (train,)), dataset=FEW_FILES)).phases[2:]
+    assert [(each.first_epoch, each.last_epoch, each.times) for each in (first, later)] == [(1, 1, 3), (2, 4, 9)]
+    assert (first.opens.total, later.opens.total) == (40, 0)
+    assert (first.calls.total, later.calls.total) == (200, 160)
+    assert not later.calls.estimated
+
+
+def test_what_may_end_early_is_at_most_whatever_is_inside_it():
+    evaluation = Evaluation(1, replace(LOOP, kind="evaluate", name="e", epochs=1))
+    saves = (Cadence("c", "epochs", 1), Cadence("c", "end"))
+    phases = forecast(workload(replace(LOOP, seconds=60.0, evaluations=(evaluation,), checkpoints=saves))).phases
+    assert [phase.at_most for phase in phases] == [True] * 5 + [False]
+
+
+def test_each_step_opens_anew_where_each_sample_does():
+    """Steps go on where those before them ended, and what a step reads by several calls is opened once."""
+    access = Access(open="each sample", transfer=6000)
+    loop = replace(LOOP, batch=2, epochs=1, shard="by block", access=access)
+    phase = only(loop)
+    assert (phase.opens.total, phase.calls.total) == (500, 1000)
+    assert not phase.opens.estimated
+    two = replace(access, readers=2, by="sample", prefetch=1)
+    assert only(replace(loop, access=two)).opens.total == 1000
 
 
 def test_repeats_multiply():

@@ -1,0 +1,151 @@
+"""Figures over all ranks, from what was planned of an epoch: exact where closed forms or complete plans allow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model.access import Access
+from dliosim.model.counting import samples_of_rank, shard_bounds
+from dliosim.model.dataset import Dataset
+from dliosim.model.verbs import Loop
+from dliosim.plan.figures import Spread, over, same
+
+_COUNTED_RANKS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """Figures of one planned rank; `span` is of some steps, `kept` what `cache memory` takes of a first epoch."""
+
+    bytes: int
+    files: NDArray[np.int64]
+    heads: int
+    calls: int
+    moved: int
+    largest_step: int
+    plan_bytes: int
+    rounds: NDArray[np.int64]
+    span: NDArray[np.int64]
+    kept: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What was planned of an epoch, and what for.
+
+    `scale` is steps asked for each step planned; `whole` if nothing was left out, of this epoch or of those that it
+    stands for. `reads_all` is whether every sample is read from storage, `opening` whether what all ranks open together
+    is opened, `fresh` how many of each planned rank's files were not open before.
+    """
+
+    loop: Loop
+    dataset: Dataset
+    ranks: int
+    steps: int
+    scale: float
+    whole: bool
+    found: tuple[RankPlan, ...]
+    reads_all: bool
+    opening: bool
+    fresh: list[int]
+
+    def over(self, values: list[float], exact: bool = True) -> Spread:
+        """The spread of a figure of the planned ranks."""
+        return over(values, self.ranks, not (self.whole and exact))
+
+
+def handles_of(access: Access) -> int:
+    """Readers of a rank with open files of their own."""
+    return 1 if access.api == "mpi-collective" else max(1, access.readers)
+
+
+def count_samples(tally: Tally) -> Spread:
+    """Samples of a rank: by closed forms, or by counting the shards."""
+    loop, dataset, ranks = tally.loop, tally.dataset, tally.ranks
+    wanted = tally.steps * loop.batch
+
+    def read(own: int) -> int:
+        return wanted if loop.last_batch == "pad" and own else min(wanted, own)
+
+    fewest, most = shard_bounds(loop, dataset, ranks)
+    if read(fewest) == read(most):
+        return same(read(most), ranks)
+    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all have as many
+        return Spread(fewest, dataset.samples / ranks, most, dataset.samples)
+    some = range(0, ranks, -(-ranks // _COUNTED_RANKS))
+    spread = over([read(samples_of_rank(loop, dataset, ranks, rank)) for rank in some], ranks, len(some) < ranks)
+    return replace(spread, minimum=read(fewest), maximum=read(most))
+
+
+def count_bytes(tally: Tally, samples: Spread) -> Spread:
+    """Bytes asked of storage."""
+    size = tally.dataset.fixed_size
+    if size is None or not tally.reads_all:
+        return tally.over([one.bytes * tally.scale for one in tally.found])
+    return Spread(
+        samples.minimum * size, samples.mean * size, samples.maximum * size, samples.total * size, samples.estimated
+    )
+
+
+def _scaled_files(tally: Tally, files: int) -> float:
+    """Files that a rank touches in all its steps, when it touches `files` in those that were planned."""
+    total = tally.dataset.layout.files
+    if tally.scale == 1:
+        return files
+    if tally.loop.shuffle.samples == "globally" and tally.loop.shard != "by file":
+        # Each step meets files at random: the share left untouched shrinks geometrically.
+        return float(total * (1 - (1 - files / total) ** tally.scale))
+    return min(files * tally.scale, float(total))
+
+
+def count_files(tally: Tally, samples: Spread) -> Spread:
+    """Files that a rank reads."""
+    if tally.dataset.layout.files == 1 and tally.reads_all and samples.minimum:
+        return same(1, tally.ranks)
+    return tally.over([_scaled_files(tally, len(one.files)) for one in tally.found])
+
+
+def count_opens(tally: Tally, samples: Spread) -> Spread:
+    """Files that a rank opens, as often as it does."""
+    access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
+    if access.open == "each sample":
+        if access.transfer is None and tally.reads_all:
+            return samples
+        return tally.over([one.heads * scale for one in tally.found])
+    handles = handles_of(access)
+    always = handles == 1 and tally.reads_all and samples.minimum > 0
+    if dataset.layout.files == 1 and (access.api != "posix" or always):
+        # Batches of one size never need larger buffers later on, and so no file opened anew.
+        exact = tally.whole or dataset.fixed_size is not None
+        return same(handles if tally.opening else 0, tally.ranks, not exact)
+    # Each reader is taken to meet every file that the rank reads.
+    opened = [
+        min(_scaled_files(tally, fresh) * handles, one.calls * scale)
+        for one, fresh in zip(tally.found, tally.fresh, strict=True)
+    ]
+    return tally.over(opened, exact=handles == 1)
+
+
+def count_calls(tally: Tally, samples: Spread) -> Spread:
+    """Calls that read; a collective one is one on every rank."""
+    access = tally.loop.access
+    if access.api == "mpi-collective":
+        if access.transfer is None:
+            return same(tally.steps, tally.ranks)
+        most = np.max([one.rounds for one in tally.found], axis=0)
+        return same(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
+    if access.transfer is None and tally.reads_all:
+        return samples
+    return tally.over([one.calls * tally.scale for one in tally.found])
+
+
+def span_ratio(tally: Tally) -> float | None:
+    """Span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
+    spans = np.array([one.span for one in tally.found])
+    span = spans[:, 1].max(axis=0) - spans[:, 0].min(axis=0)
+    asked = spans[:, 2].sum(axis=0) * (tally.ranks / len(tally.found))
+    used = asked > 0
+    return float((span[used] / asked[used]).mean()) if used.any() else None
