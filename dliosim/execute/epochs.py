@@ -14,7 +14,7 @@ from dliosim.execute.kept import KeptSamples
 from dliosim.execute.posix import PAGE
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
-from dliosim.measure.meter import Meter
+from dliosim.measure.meter import Meters
 from dliosim.model import Dataset, Loop
 from dliosim.plan.extents import Calls, Extents, Rounds, calls, rounds
 from dliosim.plan.reading import plan_epoch
@@ -124,7 +124,7 @@ class EpochSource:
     def __init__(
         self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
     ) -> None:
-        self.meters: Sequence[Meter] = [reader.meter for reader in batches.readers]
+        self.meters = Meters([reader.meter for reader in batches.readers])
         self._batches = batches
         self._work = work
         self._kept = kept

@@ -22,7 +22,7 @@ from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.space import require_memory
-from dliosim.execute.steps import Course, run_steps, take_calls
+from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.execute.verbs import asked_and_granted, verb_phase
 from dliosim.measure.figures import EpochSummary, PhaseSummary
@@ -280,7 +280,6 @@ class _Counts:
     opens: int
     open_ns: int
     view_ns: int
-    busy_ns: int
 
     @classmethod
     def of(cls, batches: Batches) -> _Counts:
@@ -291,18 +290,16 @@ class _Counts:
             sum(meter.opens for meter in meters),
             sum(meter.open_ns + meter.close_ns for meter in meters),
             sum(meter.view_ns for meter in meters),
-            batches.clock.total_ns(),
         )
 
 
 def _account(source: EpochSource, record: EpochRecord, before: _Counts, after: _Counts) -> None:
-    take_calls(source.meters, record.call_latency)
+    record.io_busy_ns += source.meters.take(record.call_latency) + source.meters.rest()
     record.calls = after.calls - before.calls
     record.bytes_moved = after.moved - before.moved
     record.opens = after.opens - before.opens
     record.open_ns = after.open_ns - before.open_ns
     record.view_ns = after.view_ns - before.view_ns
-    record.io_busy_ns = after.busy_ns - before.busy_ns
 
 
 def _phase(session: Session, running: _Running) -> Phase:

@@ -204,7 +204,7 @@ class CollectiveReader:
             raise _failed("MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes") from error
         meter = self.meter
         meter.view_ns += viewed - began
-        meter.call_ns.append(ended - viewed)
+        meter.stamps.extend([-viewed, ended])
         meter.calls += 1
         meter.moved += moved
         if count:

@@ -139,7 +139,7 @@ class PosixReader:
         heads = [*sample_heads(calls, self._merged).tolist(), True]
         now, preadv = perf_counter_ns, os.preadv
         meter = self.meter
-        latencies: list[int] = []
+        stamps: list[int] = []
         moved, descriptor = 0, -1
         try:
             for row, (file, offset, length, buffer) in enumerate(
@@ -155,7 +155,7 @@ class PosixReader:
                 if got != length:
                     got = self._rest(descriptor, file, buffer[0], offset, got)
                 after = now()
-                latencies.append(after - before)
+                stamps += (-before, after)
                 moved += got
                 if heads[row + 1]:
                     os.close(descriptor)
@@ -164,8 +164,8 @@ class PosixReader:
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
-        meter.call_ns.extend(latencies)
-        meter.calls += len(latencies)
+        meter.stamps.extend(stamps)
+        meter.calls += len(heads) - 1
         meter.moved += moved
         return moved
 

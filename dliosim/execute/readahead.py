@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.backend import Reader
-from dliosim.measure.meter import BusyClock
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, Rounds, share_bounds
 
@@ -27,7 +26,6 @@ class Batches(Protocol):
     """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
 
     readers: Sequence[Reader]
-    clock: BusyClock
 
     def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch with the calls of its steps: open what all ranks open together.
@@ -79,7 +77,6 @@ class InlineBatches:
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
-        self.clock = BusyClock()
         self._reader = readers[0]
         self._slot = slots[0]
 
@@ -93,7 +90,7 @@ class InlineBatches:
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step."""
-        return self._slot, _read(self._epoch.parts(step), self._slot, self.clock, self._reader)
+        return self._slot, _read(self._epoch.parts(step), self._slot, self._reader)
 
     def run(self, action: Callable[[], T]) -> T:
         """Run it here."""
@@ -122,7 +119,6 @@ class ReadAhead:
         self, readers: Sequence[Reader], slots: Sequence[memoryview], by_sample: bool, collective: bool
     ) -> None:
         self.readers = readers
-        self.clock = BusyClock()
         self._slots = slots
         self._ahead = len(slots) - 1
         self._groups = len(readers) if by_sample else 1
@@ -200,7 +196,7 @@ class ReadAhead:
             shares = [[share] for share in self._epoch.shares(step, self._groups)]
         else:
             shares = [self._epoch.parts(step)]
-        tasks = self._pending[step] = [_Task(partial(_read, share, slot, self.clock)) for share in shares]
+        tasks = self._pending[step] = [_Task(partial(_read, share, slot)) for share in shares]
         for task in tasks:
             self._tasks.put(task)
 
@@ -233,9 +229,8 @@ class _Epoch:
         return [self._calls.round(step, begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 
-def _read(parts: list[Calls], slot: memoryview, clock: BusyClock, reader: Reader) -> int:
-    with clock:
-        return sum([reader.read(part, slot) for part in parts])
+def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
+    return sum([reader.read(part, slot) for part in parts])
 
 
 class _Task(Generic[T]):

@@ -13,8 +13,7 @@ from dliosim.errors import DliosimError
 from dliosim.execute.compute import busy, sleep_until
 from dliosim.execute.session import Progress
 from dliosim.execute.syncing import Syncer
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import Meter
+from dliosim.measure.meter import Meters
 from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS = range(len(CAUSES))
@@ -26,7 +25,7 @@ _FLUSH = 16384
 class Source(Protocol):
     """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`."""
 
-    meters: Sequence[Meter]
+    meters: Meters
 
     def start(self) -> None:
         """Begin to read ahead, if anything is."""
@@ -198,13 +197,7 @@ def _flush(times: _Times, source: Source, record: EpochRecord) -> None:
     record.request_latency.add(times.requests)
     times.waits.clear()
     times.requests.clear()
-    take_calls(source.meters, record.call_latency)
-
-
-def take_calls(meters: Sequence[Meter], histogram: Histogram) -> None:
-    """Move the latencies that threads have recorded into a histogram."""
-    for meter in meters:
-        histogram.add(meter.take_latencies())
+    record.io_busy_ns += source.meters.take(record.call_latency)
 
 
 class _BlockClock:

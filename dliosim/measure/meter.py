@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from time import perf_counter_ns
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dliosim.measure.histogram import Histogram
 
 
 class Meter:
     """Counts and times of one thread's calls, in nanoseconds and bytes.
 
-    `call_ns` holds the latencies of read or write calls that nobody has yet taken (see `take_latencies`), and `stamps`
-    those of calls made back to back: clock readings, the first of each run, negated, before it and one after each call.
+    `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
+    read calls, in runs made back to back: clock readings, the first of each run, negated, before it and one after each
+    call.
     `moved` is the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked
     otherwise.
     """
@@ -34,13 +36,20 @@ class Meter:
     def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""
         single = np.array(_taken(self.call_ns), np.int64)
+        spans, _ = self.take_runs()
+        return np.concatenate([single, spans]) if len(single) else spans
+
+    def take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of the calls in `stamps` since the last time: the latencies, and begin and end of each run (2, runs)."""
         stamps = _taken(self.stamps)
         if not stamps:
-            return single
+            return np.empty(0, np.int64), np.empty((2, 0), np.int64)
         edges = np.fromiter(stamps, np.int64, len(stamps))
         begins = edges < 0
-        spans = np.diff(np.abs(edges, out=edges))[~begins[1:]]
-        return np.concatenate([single, spans]) if len(single) else spans
+        np.abs(edges, out=edges)
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(edges)) - 1
+        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]])
 
 
 def _taken(values: list[int]) -> list[int]:
@@ -50,31 +59,43 @@ def _taken(values: list[int]) -> list[int]:
     return taken
 
 
-class BusyClock:
-    """The union of the intervals in which at least one of a rank's threads is in an I/O call."""
+class Meters:
+    """The meters of a rank's readers, taken together for one epoch: latencies, and when any of them was in a call."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._active = 0
-        self._since = 0
-        self._busy = 0
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self._meters = meters
+        self._open = np.empty((2, 0), np.int64)
+        self._reached = [0] * len(meters)
 
-    def __enter__(self) -> BusyClock:
-        with self._lock:
-            if self._active == 0:
-                self._since = perf_counter_ns()
-            self._active += 1
-        return self
+    def take(self, latencies: Histogram) -> int:
+        """Move latencies into a histogram; returns the nanoseconds in which at least one reader was in a call.
 
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._active -= 1
-            if self._active == 0:
-                self._busy += perf_counter_ns() - self._since
+        Each is counted once over all takes: what another reader's calls may yet overlap is left for the next one.
+        """
+        runs = [self._open]
+        for number, meter in enumerate(self._meters):
+            spans, made = meter.take_runs()
+            latencies.add(spans)
+            if made.size:
+                self._reached[number] = int(made[1, -1])
+                runs.append(made)
+        begin, end = np.concatenate(runs, axis=1)
+        until = min(self._reached)
+        done, left = begin < until, end > until
+        self._open = np.stack([np.maximum(begin[left], until), end[left]])
+        return _covered(begin[done], np.minimum(end[done], until))
 
-    def total_ns(self) -> int:
-        """Nanoseconds busy so far, those of an interval still open included."""
-        with self._lock:
-            if self._active:
-                return self._busy + perf_counter_ns() - self._since
-            return self._busy
+    def rest(self) -> int:
+        """What the last `take` has left, when no reader makes calls any more."""
+        begin, end = self._open
+        self._open = np.empty((2, 0), np.int64)
+        return _covered(begin, end)
+
+
+def _covered(begin: NDArray[np.int64], end: NDArray[np.int64]) -> int:
+    """The length of the union of intervals."""
+    if not len(begin):
+        return 0
+    order = np.argsort(begin)
+    begin, reached = begin[order], np.maximum.accumulate(end[order])
+    return int(reached[-1] - begin[0] - np.maximum(begin[1:] - reached[:-1], 0).sum())

@@ -133,14 +133,14 @@ def _loop(
         inner, more = _loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
         phases += inner
         needed += more  # its buffers stay beside those of the training loop
+    if loop.seconds is not None:
+        phases = [replace(phase, at_most=True) for phase in phases]
     saving = 0
     for cadence in loop.checkpoints:
         saves = saves_of(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
-        phases.append(phase)
+        phases.append(replace(phase, at_most=loop.seconds is not None and cadence.unit != "end"))
         saving = max(saving, phase.memory.total)
-    if loop.seconds is not None:
-        phases = [replace(phase, at_most=True) for phase in phases]
     return phases, needed + saving
 
 

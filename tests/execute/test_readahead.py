@@ -218,25 +218,3 @@ def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
     threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))
     assert isinstance(threaded, ReadAhead)
     threaded.close()
-
-
-def test_threads_are_busy_only_while_they_read() -> None:
-    batches = ahead([], readers=2)
-    batches.begin(steps_of(3))
-    batches.start()
-    for step in range(3):
-        batches.wait(step)
-    batches.end()
-    first = batches.clock.total_ns()
-    time.sleep(0.01)
-    assert 0 < batches.clock.total_ns() == first
-    batches.close()
-
-
-def test_latencies_are_taken_once_however_long_a_thread_holds_the_list() -> None:
-    meter = Meter()
-    held = meter.call_ns
-    held.append(1)
-    assert meter.take_latencies().tolist() == [1]
-    held.append(2)
-    assert meter.take_latencies().tolist() == [2]

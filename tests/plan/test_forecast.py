@@ -173,8 +173,9 @@ def test_an_evaluation_holds_its_files_and_samples_from_run_to_run():
 
 def test_what_may_end_early_is_at_most_whatever_is_inside_it():
     evaluation = Evaluation(1, replace(LOOP, kind="evaluate", name="e", epochs=1))
-    train = replace(LOOP, seconds=60.0, evaluations=(evaluation,), checkpoints=(Cadence("c", "epochs", 1),))
-    assert all(phase.at_most for phase in forecast(workload(train)).phases)
+    saves = (Cadence("c", "epochs", 1), Cadence("c", "end"))
+    phases = forecast(workload(replace(LOOP, seconds=60.0, evaluations=(evaluation,), checkpoints=saves))).phases
+    assert [phase.at_most for phase in phases] == [True] * 5 + [False]
 
 
 def test_each_step_opens_anew_where_each_sample_does():
@@ -247,6 +248,12 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
     assert only(replace(LOOP, epochs=1)).demand is None
 
 
+def test_time_that_is_clipped_is_clipped_in_the_mean():
+    compute = Compute(Distribution("uniform", (0.0, 2.0), low=1.0))
+    phase = only(replace(LOOP, epochs=1, compute=compute, access=Access(readers=1, prefetch=2)))
+    assert phase.demand.budget == pytest.approx(1.25 / 0.9, rel=0.01)
+
+
 def test_requests_are_steps_that_repeat_passes():
     loop = replace(LOOP, kind="infer", arrivals=Arrivals(120, Distribution("exponential", (0.5,))), epochs=1)
     phases = forecast(workload(loop)).phases
@@ -302,6 +309,22 @@ def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
     assert made.node_bytes == 3 * made.rank_bytes + made.index_bytes
 
 
+def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
+    evaluation = replace(LOOP, kind="evaluate", name="e", epochs=1, batch=20)
+    made = forecast(workload(replace(LOOP, evaluations=(Evaluation(1, evaluation),))))
+    loop, inner = (
+        max(each.memory.total for each in made.phases if each.verb == verb) for verb in ("train", "evaluate")
+    )
+    assert inner > loop > 0
+    assert made.rank_bytes == PROCESS_BYTES + loop + inner
+
+
+def test_preparing_takes_a_buffer_of_a_call():
+    headed = replace(DATASET, header=100, align=8)
+    assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
+    assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 100 + 2 * 8
+
+
 def test_a_large_job_is_sampled_and_says_so():
     large = replace(DATASET, samples=10**9, size=Distribution("gamma", (4096.0, 1000.0)))
     loop = replace(LOOP, batch=256, epochs=1, shuffle=Shuffle("globally"), access=Access(transfer=65536))
@@ -328,6 +351,19 @@ def test_steps_left_out_are_scaled():
     phase = only(loop, dataset=large, job=Job(1))
     assert phase.bytes.total == pytest.approx(40_000_000, rel=0.01)
     assert phase.files.total == pytest.approx(100, rel=0.05)
+
+
+def test_files_of_steps_left_out_are_met_at_random_or_in_a_row(monkeypatch):
+    monkeypatch.setattr("dliosim.plan.census.AFFORDABLE", 5000)
+    large = replace(DATASET, samples=10**6, layout=Layout("files", 10_000))
+    loop = replace(LOOP, epochs=1, steps=4000)
+    for shuffle in (Shuffle("globally"), Shuffle()):
+        shuffled = replace(loop, shuffle=shuffle)
+        (whole,) = plans(shuffled, large, Job(1))
+        phase = only(shuffled, dataset=large, job=Job(1))
+        assert phase.files.estimated
+        assert phase.files.total == pytest.approx(len(np.unique(whole.file)), rel=0.02)
+        assert phase.opens.total == pytest.approx(phase.files.total)
 
 
 def test_preparing_more_files_than_are_counted_takes_their_mean():

@@ -1,0 +1,82 @@
+"""What threads record of their calls: latencies, each taken once, and the time in which any of them was in a call."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.measure.histogram import Histogram
+from dliosim.measure.meter import Meter, Meters
+
+
+def test_latencies_are_taken_once_however_long_a_thread_holds_the_list() -> None:
+    meter = Meter()
+    held = meter.call_ns
+    held.append(1)
+    assert meter.take_latencies().tolist() == [1]
+    held.append(2)
+    assert meter.take_latencies().tolist() == [2]
+
+
+def test_calls_made_back_to_back_are_latencies_and_one_run() -> None:
+    meter = Meter()
+    meter.stamps.extend([-10, 13, 20])
+    meter.stamps.extend([-50, 51])
+    latencies, runs = meter.take_runs()
+    assert latencies.tolist() == [3, 7, 1]
+    assert runs.tolist() == [[10, 50], [20, 51]]
+    assert meter.take_runs()[1].shape == (2, 0)
+
+
+def test_what_lies_between_the_calls_of_one_reader_is_not_busy() -> None:
+    """Opening, closing and setting views do."""
+    meter = Meter()
+    meters, latencies = Meters([meter]), Histogram()
+    meter.stamps.extend([-100, 130, 135])
+    assert meters.take(latencies) == 35
+    meter.stamps.extend([-1000, 1001])
+    assert meters.take(latencies) + meters.rest() == 1
+    assert (latencies.count, latencies.sum_ns) == (3, 36)
+
+
+def test_readers_at_the_same_time_are_busy_once() -> None:
+    one, other = Meter(), Meter()
+    meters, latencies = Meters([one, other]), Histogram()
+    one.stamps.extend([-100, 200])
+    assert meters.take(latencies) == 0  # the other may yet say that it was at work at the same time
+    other.stamps.extend([-150, 250])
+    assert meters.take(latencies) == 100
+    assert meters.rest() == 50
+    assert meters.rest() == 0
+
+
+# Of one thread: the gap before each call, and the call.
+gaps_and_calls = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_size=12)
+
+
+@settings(deadline=None)
+@given(st.lists(gaps_and_calls, min_size=1, max_size=4), st.data())
+def test_whenever_it_is_taken_the_union_is_the_same(threads: list[list[tuple[int, int]]], data: st.DataObject) -> None:
+    """What threads record comes to light in the order of each, at any time."""
+    busy = np.zeros(400, bool)
+    records = []
+    for thread in threads:
+        now, made = 1, []
+        for gap, call in thread:
+            busy[now + gap : now + gap + call] = True
+            made.append([-(now + gap), now + gap + call])
+            now += gap + call
+        records.append(made)
+    meters = [Meter() for _ in threads]
+    together, latencies, found = Meters(meters), Histogram(), 0
+    for last in (False, False, False, True):
+        for meter, made in zip(meters, records, strict=True):
+            count = len(made) if last else data.draw(st.integers(0, len(made)))
+            for record in made[:count]:
+                meter.stamps.extend(record)
+            del made[:count]
+        found += together.take(latencies)
+        assert found <= busy.sum()
+    assert found + together.rest() == busy.sum()
+    assert latencies.count == sum(map(len, threads))
