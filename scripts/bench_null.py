@@ -1,4 +1,4 @@
-"""What the tool itself costs: `--null` time a step and a sample, and samples/s against the identity, as markdown rows.
+"""What the tool itself costs: `--null` time a step and a sample, and samples/s by another clock, as markdown rows.
 
     python scripts/bench_null.py [--repetitions 7] [--place /dev/shm]
 
@@ -7,8 +7,11 @@ batches of 1 and of 256 and a barrier a step; time a step = a + b x batch gives 
 is the figure that a run reports (wall time less waiting for data, for ranks, and computing), `loop` the whole wall
 time of the steps, the pass through the null backend and the barrier included.
 
-The identity is samples/s = ranks x batch / compute x utilization, over the steps after the first, of a real run that
-is bound by compute: it holds only if samples, wall time and compute are counted without gaps.
+The identity is samples/s = ranks x batch / compute x utilization, of a real run that is bound by compute. Of figures of
+one run it holds by their definition. Here only the utilization is the run's own: samples are those of the pattern, and
+the time of an epoch is that between the checkpoints of one byte before and after it, as the file system dated their
+manifests. So it holds only if the run's clock has no gaps. The checkpoint, planning the epoch and the file system's
+clock (4 ms) are in that time: together under 1 % of it where nothing else runs.
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ import json
 import shutil
 import statistics
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from harness import header, middle, mpiexec, row, run, scratch
+
+from dliosim.execute.manifest import NAME
 
 PATTERN = """\
 dlio 1
@@ -46,24 +52,28 @@ train many {
 }
 """
 
-COMPUTE_SECONDS, BATCH = 5e-3, 8
+COMPUTE_SECONDS, BATCH, STEPS, EPOCHS = 5e-3, 8, 800, 3
 
 IDENTITY = f"""\
 dlio 1
 workload identity
 seed 1
 dataset d {{
-    samples 4000 * $ranks
+    samples {BATCH * STEPS} * $ranks
     size    4 KiB
     layout  shared file
     path    "d"
 }}
+checkpoint mark {{
+    part    byte 1 B total
+    path    "mark"
+}}
 prepare d
 train {{
     read    d
-    epochs  2
+    epochs  {EPOCHS}
     batch   {BATCH} per rank
-    steps   300
+    checkpoint mark every 1 epochs
     shuffle samples globally each epoch
     readers 1
     compute {COMPUTE_SECONDS * 1e3} ms
@@ -101,13 +111,19 @@ def cost(place: Path, ranks: int, repetitions: int) -> None:
 def identity(place: Path, ranks: int, repetitions: int) -> None:
     ratios, utilization = [], []
     for _ in range(repetitions):
-        for epoch in epochs(place, ranks, IDENTITY)["train"]:
-            expected = ranks * BATCH / COMPUTE_SECONDS * epoch["utilization"]
-            ratios.append(epoch["steady_samples_per_second"] / expected)
+        shutil.rmtree(place / "data" / "mark", ignore_errors=True)
+        found = epochs(place, ranks, IDENTITY)["train"]
+        dated = sorted(path.stat().st_mtime_ns * 1e-9 for path in (place / "data" / "mark").rglob(NAME))
+        if len(dated) != EPOCHS:
+            sys.exit(f"{len(dated)} checkpoints where {EPOCHS} were saved")
+        for epoch, (began, ended) in zip(found[1:], pairwise(dated), strict=True):
+            rate = ranks * BATCH * STEPS / (ended - began)
+            ratios.append(rate / (ranks * BATCH / COMPUTE_SECONDS * epoch["utilization"]))
             utilization.append(epoch["utilization"])
     measured = f"{middle(ratios, 5)}, at a utilization of {statistics.median(utilization):.4f}"
     said = "1 rank" if ranks == 1 else f"{ranks} ranks"
-    row(f"compute-bound, {said}: samples/s by ranks x batch / compute x utilization", "0.99 to 1.01", measured)
+    what = f"compute-bound, {said}: samples/s by another clock / (ranks x batch / compute x utilization)"
+    row(what, "0.99 to 1.01", measured)
 
 
 def main() -> None:
