@@ -71,6 +71,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
                 _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
                 record.bytes += own[step].length
                 progress.tick(perf_counter_ns(), 0, record.bytes)
+            reader.end_epoch()
     except DliosimError as failure:
         if access.api == "mpi-collective" and not failure.shared:
             world.abort(failure)
