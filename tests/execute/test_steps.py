@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from dliosim.execute import steps
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
-from dliosim.measure.meter import Meter
+from dliosim.measure.meter import Meter, Meters
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
@@ -35,10 +33,9 @@ class Clock:
 class Slow:
     """Batches that take 1 ms to come and 2 ms to check."""
 
-    meters: Sequence[Meter] = ()
-
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.meters = Meters([Meter()])
 
     def start(self) -> None:
         pass
