@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.content import edge_words, edges_match, first_bad_sample, sample_keys
 from dliosim.execute.kept import KeptSamples
-from dliosim.execute.posix import PAGE
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
 from dliosim.measure.meter import Meters
@@ -66,7 +65,7 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     access = loop.access
     stored = stored_rows(extents, access, kept.numbers)
     keeps = rows_to_keep(stored, access.memory if epoch == 0 else 0)
-    planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
+    planned = calls(stored, access.transfer, access.page)
     dealt = rounds(planned, access.transfer) if access.api == "mpi-collective" and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
