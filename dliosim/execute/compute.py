@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+from contextlib import suppress
 from functools import cache
 from time import perf_counter_ns, sleep
 
-#: A sleep ends this much early (ns) and the rest is spun: the kernel wakes a thread 50 us late, or more, by default.
-_SPIN = 200_000
+#: A sleep ends this much early (ns) and the rest is spun: with `wake_on_time` nine of ten end later by less than that.
+_SPIN = 20_000
+
+_SLACK = 1000  # ns
+_SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h
 
 _PIECE = 250_000  # ns between two looks at the clock
 _TRIAL = 500  # rounds of hashing, a few hundred microseconds
+
+
+def wake_on_time() -> None:
+    """Let the kernel wake this thread, and those that it starts from now on, 1 us late at most rather than 50.
+
+    By default it gathers wakings, which makes a sleep of 1 ms take 1.055 and a sleep of nothing 53 us. A kernel that
+    refuses changes nothing but that.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(_SLACK), 0, 0, 0)
 
 
 def sleep_until(deadline: int, may_spin: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.content import edge_words, edges_match, first_bad_sample, sample_keys
 from dliosim.execute.kept import KeptSamples
-from dliosim.execute.posix import PAGE
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
 from dliosim.measure.meter import Meters
@@ -65,7 +65,7 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     access = loop.access
     stored = stored_rows(extents, access, kept.numbers)
     keeps = rows_to_keep(stored, access.memory if epoch == 0 else 0)
-    planned = calls(stored, access.transfer, PAGE if access.cache == "off" else 1)
+    planned = calls(stored, access.transfer, access.page)
     dealt = rounds(planned, access.transfer) if access.api == "mpi-collective" and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
@@ -181,6 +181,17 @@ class EpochSource:
         stored, dataset, name = self._work.stored, self._dataset, self._dataset.name
         directory = self._session.directory(dataset.root, dataset.path, dataset.digest())
         path = directory / dataset.file_name(int(stored.file[row]))
-        place = f"bytes [{stored.offset[row]}, {stored.offset[row] + stored.length[row]}) of {path}"
-        text = f"sample {stored.sample[row]} of data set `{name}`, {place}, is not what was prepared"
-        return ExecutionError(f"{text}; `prepare {name} afresh` writes it again", "R401")
+        begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
+        text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
+        # Of a collective read nothing but the size tells that the file ended too early.
+        size = _size_of(path)
+        why = f": the file has {size} bytes, and was cut short" if size is not None and size < end else ""
+        return ExecutionError(f"{text} prepared{why}; `prepare {name} afresh` writes it again", "R401")
+
+
+def _size_of(path: Path) -> int | None:
+    """A file's bytes, or None where they cannot be had."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

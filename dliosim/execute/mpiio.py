@@ -17,6 +17,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces
 from dliosim.execute.faults import NO_ROOM, truncated
 from dliosim.execute.opening import first_alone, refuse_link
+from dliosim.execute.world import wait
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, sample_heads
@@ -159,6 +160,10 @@ class CollectiveReader:
     that a step asks for twice (`last batch pad` wraps round) are read once and copied: ROMIO 4.1.3 ends the job over
     views that overlap. A rank without calls takes part with none. Every method but `granted` is collective over `comm`,
     which nobody may use on another thread.
+
+    Where a file ends too early, ROMIO's status tells it or not, depending on the hints: only the file's size does. It
+    is asked for when an epoch begins, and no read may reach beyond it; and again when the epoch ends, because the check
+    of what was read need not notice a file that was cut meanwhile: a buffer may hold the same samples from before.
     """
 
     def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
@@ -168,21 +173,22 @@ class CollectiveReader:
         self._each_epoch = access.open == "each epoch"
         self._comm = comm
         self._handle: MPI.File | None = None
+        self._size = 0
         self._granted: dict[str, str] = {}
         self._status = MPI.Status()
         self._file_type = _ReusedType()
         self._memory_type = _ReusedType()
 
     def begin_epoch(self) -> None:
-        """Open the file, unless it is open."""
-        self._opened()
+        """Open the file, unless it is open, and see how long it is."""
+        self._size = self._found_size(self._opened())
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`; a rank that fails has taken part first, so that the others do not wait for it."""
         handle = self._opened()
         began = perf_counter_ns()
         count, asked = len(calls.length), int(calls.length.sum())
-        moved = asked
+        moved, end = asked, 0
         copies: list[tuple[int, int, int]] = []
         try:
             if count:
@@ -191,6 +197,7 @@ class CollectiveReader:
                 if (offset[1:] < offset[:-1] + length[:-1]).any():
                     offset, length, start, copies = _without_repeats(offset, length, start)
                     moved = int(length.sum())
+                end = int(offset[-1] + length[-1])
                 file_type = self._file_type.of(offset - offset[0], length)
                 memory = self._memory(into, start, length, moved)
                 handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
@@ -207,8 +214,8 @@ class CollectiveReader:
         meter.stamps.extend([-viewed, ended])
         meter.calls += 1
         meter.moved += moved
-        if count:
-            self._check_end(handle, calls)
+        if end > self._size:
+            raise self._beyond(calls)
         for source, target, size in copies:
             into[target : target + size] = into[source : source + size]
         return asked
@@ -220,7 +227,13 @@ class CollectiveReader:
         return into, 1, self._memory_type.of(start, length)
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes."""
+        """See that the file was not cut meanwhile, and close what `open each epoch` closes. Raises ExecutionError."""
+        size = self._found_size(self._opened())
+        if size < self._size:
+            text = f"MPI_File_get_size of {self._path} gave {size} bytes, and {self._size} before"
+            failure = ExecutionError(f"{text}: the file was cut short while it was read", "R401")
+            failure.shared = self._comm.size > 1
+            raise failure
         if self._each_epoch:
             self._close_handle()
 
@@ -250,13 +263,25 @@ class CollectiveReader:
             self._handle = None
         self.meter.close_ns += perf_counter_ns() - before
 
-    def _check_end(self, handle: MPI.File, calls: Calls) -> None:
-        # Two-phase I/O reports the bytes asked as read even where the file ended before, so its size has to tell.
-        size = handle.Get_size()
-        beyond = np.flatnonzero(calls.offset + calls.length > size)
-        if len(beyond):
-            offset, length = int(calls.offset[beyond[0]]), int(calls.length[beyond[0]])
-            raise truncated("MPI_File_read_at_all", self._path, offset, length, max(0, size - offset))
+    def _found_size(self, handle: MPI.File) -> int:
+        """The file's size, which one rank asks for: on a parallel file system each asking goes to all servers."""
+        size = np.zeros(1, np.int64)
+
+        def ask() -> None:
+            try:
+                size[0] = handle.Get_size()
+            except MPI.Exception as error:
+                raise _failed("MPI_File_get_size", self._path, error) from error
+
+        first_alone(self._comm, ask)
+        wait(self._comm.Ibcast(size))
+        return int(size[0])
+
+    def _beyond(self, calls: Calls) -> ExecutionError:
+        """The error of calls that reach beyond the end of the file."""
+        row = int(np.argmax(calls.offset + calls.length > self._size))
+        offset, length = int(calls.offset[row]), int(calls.length[row])
+        return truncated("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
 
 
 class IndependentWriter:

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.checkpointing import save
-from dliosim.execute.compute import sleep_until
+from dliosim.execute.compute import sleep_until, wake_on_time
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.residency import drop_caches
@@ -34,6 +34,7 @@ class _Counters:
 
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
+    wake_on_time()
     for dataset in session.workload.datasets:
         session.prefixes[dataset.name] = shared_prefix(dataset, session.world)
     if not session.options.null:

@@ -17,11 +17,8 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Pieces, allocate, only_file
 from dliosim.execute.faults import failed, truncated
 from dliosim.measure.meter import Meter
-from dliosim.model import Access
+from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
-
-#: Alignment of offsets, lengths and memory with O_DIRECT (`cache off`).
-PAGE = 4096
 
 _BOUNCE = 1 << 20
 

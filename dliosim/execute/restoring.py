@@ -14,7 +14,6 @@ from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import Piece, account, part_keys, pieces
 from dliosim.execute.content import first_mismatch
-from dliosim.execute.posix import PAGE
 from dliosim.execute.residency import resident_before_reading
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_memory
@@ -71,6 +70,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
                 _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
                 record.bytes += own[step].length
                 progress.tick(perf_counter_ns(), 0, record.bytes)
+            reader.end_epoch()
     except DliosimError as failure:
         if access.api == "mpi-collective" and not failure.shared:
             world.abort(failure)
@@ -111,7 +111,7 @@ def _one_call_a_step(own: list[Piece], access: Access) -> Calls:
     columns = np.array([(piece.file, piece.offset, piece.length) for piece in own], np.int64).reshape(-1, 3)
     rows = np.arange(len(own) + 1)
     extents = Extents(rows[:-1], columns[:, 0], columns[:, 1], columns[:, 2], rows)
-    return calls(extents, None, PAGE if access.cache == "off" else 1)
+    return calls(extents, None, access.page)
 
 
 def _nothing(plan: Calls) -> Calls:

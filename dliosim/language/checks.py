@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
-from dliosim.model import Access, Checkpoint, Dataset, Loop
+from dliosim.model import PAGE, Access, Checkpoint, Dataset, Loop
 from dliosim.model.counting import shard_bounds, steps_of_epoch
 from dliosim.readable import count
-
-PAGE: Final = 4096  # bytes to which O_DIRECT wants offsets aligned
 
 
 def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:

@@ -1,6 +1,6 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import Access, Api
+from dliosim.model.access import PAGE, Access, Api
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset, Layout, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -25,6 +25,7 @@ from dliosim.model.verbs import (
 from dliosim.model.workload import Expectation, Workload
 
 __all__ = [
+    "PAGE",
     "Access",
     "Api",
     "Arrivals",

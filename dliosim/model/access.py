@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+#: Bytes to multiples of which O_DIRECT (`cache off`) wants offsets, lengths and memory aligned.
+PAGE: Final = 4096
 
 Api = Literal["posix", "mpi-independent", "mpi-collective"]
 
@@ -26,3 +29,8 @@ class Access:
     cache: Literal["page", "off", "memory"] = "page"
     memory: int = 0
     hints: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def page(self) -> int:
+        """Bytes to multiples of which reading calls are widened."""
+        return PAGE if self.cache == "off" else 1

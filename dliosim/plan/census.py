@@ -40,7 +40,6 @@ _ALL_RANKS = 2048  # planned all, if their samples are affordable
 _SOME_RANKS = 24
 _ALL_EPOCHS = 4096  # epochs of a rank planned, for all of a loop
 _SPAN_STEPS = 16
-DIRECT_PAGE = 4096
 _NONE = np.empty(0, np.int64)
 
 
@@ -203,7 +202,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
     if not placement.exact:
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
     stored = stored_rows(extents, access, kept)
-    made = calls(stored, access.transfer, DIRECT_PAGE if access.cache == "off" else 1)
+    made = calls(stored, access.transfer, access.page)
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(
         int(stored.length.sum()),

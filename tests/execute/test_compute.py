@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from mpi4py import MPI
 
 from dliosim.execute.compute import busy, sleep_until
+from dliosim.execute.phases import run_workload
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import make_world
+from dliosim.model import Job, Workload
+from dliosim.report.progress import Progress
 
 MS = 1_000_000
 
@@ -24,6 +31,29 @@ def test_a_sleep_ends_at_its_deadline_or_later_and_says_by_how_much(may_spin: bo
 
 def test_a_deadline_that_has_passed_costs_no_wait() -> None:
     assert sleep_until(time.perf_counter_ns() - MS, True) >= MS
+
+
+def test_the_threads_of_a_run_are_woken_on_time() -> None:
+    found: list[int] = []
+
+    def slack() -> None:
+        found.append(ctypes.CDLL(None).prctl(30, 0, 0, 0, 0))  # PR_GET_TIMERSLACK
+
+    def run() -> None:
+        world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+        workload = Workload("w", "", 1, Job(1), (), (), ())
+        run_workload(Session(workload, world, {}, Options(), Progress(None)))
+        reader = threading.Thread(target=slack)
+        reader.start()
+        reader.join()
+
+    slack()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    slack()
+    assert found[1] == 1000
+    assert found[0] == found[2] != 1000
 
 
 @pytest.mark.parametrize("length", [1, 100_000, 5 * MS])

@@ -36,6 +36,7 @@ class Slow:
     def __init__(self, clock: Clock) -> None:
         self.meters = Meters([Meter()])
         self.clock = clock
+        self.meters = Meters([Meter()])
 
     def start(self) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,6 +151,45 @@ def check_truncated(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
     assert "0.raw" in failure.message
 
 
+def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
+    """A file that is cut while a buffer holds the same bytes from before: all ranks hear of it when the epoch ends."""
+    path = directory / "cut" / name(0)
+    content = np.random.default_rng(5).bytes(SIZE)
+    if comm.rank == 0:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    comm.Barrier()
+    offset = SIZE - 100 * (comm.rank + 1)
+    calls = make_calls([[(0, offset, 100)]])
+    with opened(comm, access, path.parent, calls, True) as batches:
+        for cut in (False, True):
+            begin(comm, access, batches, calls)
+            comm.Barrier()
+            if cut and comm.rank == 0:
+                os.truncate(path, SIZE // 2)
+            comm.Barrier()
+            slot, got = batches.wait(0)
+            assert got == 100
+            assert cut or slot[:100] == content[offset : offset + 100]
+            try:
+                batches.end()
+            except ExecutionError as error:
+                assert cut
+                assert (error.code, error.shared) == ("R401", comm.size > 1)
+                assert f"MPI_File_get_size of {path} gave 20000 bytes, and 40000 before" in error.message
+            else:
+                assert not cut, "nobody noticed"
+        # What was cut before an epoch begins is found by the read that reaches beyond the end.
+        begin(comm, access, batches, calls)
+        try:
+            batches.wait(0)
+        except ExecutionError as error:
+            assert f"MPI_File_read_at_all of 100 bytes at offset {offset} returned 0 on {path}" in error.message
+        else:
+            raise AssertionError("nobody noticed")
+        batches.end()
+
+
 def check_missing(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
     (directory / "absent").mkdir(exist_ok=True)
     link = directory / "linked"
@@ -261,6 +301,8 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
         if access.api != "mpi-collective":
             check_reading(comm, asked, directory, contents)
             check_reading(comm, replace(asked, open="each sample"), directory, contents)
+    for access, form in product([COLLECTIVE, replace(COLLECTIVE, hints=TUNED)], FORMS[:2]):
+        check_cut_short(comm, replace(access, **form), directory)  # type: ignore[arg-type]
     for access in [Access(), Access(api="mpi-independent"), COLLECTIVE, replace(COLLECTIVE, readers=1, prefetch=2)]:
         check_missing(comm, access, directory)
         check_writing(comm, access, directory)
