@@ -9,7 +9,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.execute.backend import Reader, Writer
-from dliosim.execute.mpiio import CollectiveReader, CollectiveWriter, IndependentReader, IndependentWriter
+from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
+from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.null import NullReader
 from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter

@@ -16,7 +16,8 @@ from mpi4py import MPI
 
 from dliosim.cli import main
 from dliosim.errors import ExecutionError
-from dliosim.execute.mpiio import CollectiveReader, IndependentReader, IndependentWriter
+from dliosim.execute.mpiio import IndependentWriter
+from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.posix import PosixReader, PosixWriter
 
 CLASSES: dict[str, tuple[type, ...]] = {
