@@ -14,9 +14,10 @@ from dliosim.language import checks, nouns, overrides
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
-from dliosim.language.scope import MAX_SIZE, Scope, Value, as_float, literal
+from dliosim.language.scope import MAX_SIZE, Scope
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
+from dliosim.language.values import Value, as_float, literal
 from dliosim.language.verbs import Nouns, Verbs
 from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds

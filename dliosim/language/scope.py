@@ -1,4 +1,4 @@
-"""Names and values: parameters, built-ins, and expressions with dimensions, all in exact fractions."""
+"""Names and what they stand for: parameters, built-ins, and expressions with dimensions, all in exact fractions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean,
 from dliosim.language.document import MAX_CHAIN, Param, followed
 from dliosim.language.parser import DISTRIBUTIONS, Node, parse
 from dliosim.language.source import Span
+from dliosim.language.values import Value, as_written, combined, join, log2, show, unit_help, unlike, whole
 from dliosim.model import Distribution, Job, constant
 from dliosim.model.distributions import POISSON_MEAN_LIMIT
-from dliosim.units import COUNT, RATIO, SIZE, TIME, UNITS, Dimension, format_bytes, number
+from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, number
 
 T = TypeVar("T")
 
@@ -24,28 +25,6 @@ MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An exact value, in bytes or seconds or plain, and where it came from."""
-
-    amount: Fraction
-    dimension: Dimension
-    span: Span
-
-    def __str__(self) -> str:
-        return show(self.amount, self.dimension)
-
-
-def show(amount: Fraction, dimension: Dimension) -> str:
-    """A value as a person would write it."""
-    if dimension == SIZE and amount.denominator == 1 and amount >= 0:
-        return format_bytes(int(amount))
-    if dimension == RATIO:
-        return f"{as_float(amount * 100):g} %"
-    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{as_float(amount):g}"
-    return text + {SIZE: " B", TIME: " s"}.get(dimension, "")
 
 
 @dataclass(slots=True)
@@ -156,10 +135,10 @@ class Scope:
             term = self.value(operand)
             if term.dimension != total.dimension:
                 what = "add" if operator.kind == "PLUS" else "subtract"
-                raise _unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
+                raise unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
             sign = 1 if operator.kind == "PLUS" else -1
             total = self._bounded(
-                Value(total.amount + sign * term.amount, total.dimension, _join(total.span, term.span))
+                Value(total.amount + sign * term.amount, total.dimension, join(total.span, term.span))
             )
         return total
 
@@ -167,14 +146,14 @@ class Scope:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             factor = self.value(operand)
-            span = _join(total.span, factor.span)
+            span = join(total.span, factor.span)
             if operator.kind == "STAR":
                 amount, power = total.amount * factor.amount, 1
             elif factor.amount == 0:
                 raise mistake("E113", "division by zero", factor.span, "this is 0")
             else:
                 amount, power = total.amount / factor.amount, -1
-            total = self._bounded(Value(amount, _combined(total.dimension, factor.dimension, power), span))
+            total = self._bounded(Value(amount, combined(total.dimension, factor.dimension, power), span))
         return total
 
     def _bounded(self, value: Value) -> Value:
@@ -188,7 +167,7 @@ class Scope:
         if name in ("min", "max"):
             for operand in operands[1:]:
                 if operand.dimension != first.dimension:
-                    raise _unlike(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
+                    raise unlike(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
             amounts = [operand.amount for operand in operands]
             return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
         if len(operands) != 1:
@@ -198,7 +177,7 @@ class Scope:
                 raise mistake("E111", f"`log2` of {first.dimension}", first.span, "a count is needed here")
             if first.amount <= 0:
                 raise mistake("E113", f"`log2` of {first}", first.span, "must be above 0")
-            return Value(_log2(first.amount), COUNT, node.span)
+            return Value(log2(first.amount), COUNT, node.span)
         if first.dimension not in (COUNT, SIZE):
             raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
         return Value(
@@ -215,23 +194,23 @@ class Scope:
         if found.dimension != dimension:
             label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
             raise mistake(
-                "E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=_unit_help(dimension)
+                "E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=unit_help(dimension)
             )
         return found
 
     def count(self, node: Node, low: int = 1, high: int = MAX_COUNT) -> int:
         """A whole number in [low, high]; E111, E112, E113 otherwise."""
-        return _whole(self.of(node, COUNT), low, high)
+        return whole(self.of(node, COUNT), low, high)
 
     def size(self, node: Node, low: int = 0, high: int = MAX_SIZE) -> int:
         """Whole bytes in [low, high]."""
-        return _whole(self.of(node, SIZE), low, high)
+        return whole(self.of(node, SIZE), low, high)
 
     def seconds(self, node: Node, low: float = 0.0) -> float:
         """Seconds, at least `low`."""
         found = self.of(node, TIME)
         if not low <= found.amount <= MAX_SECONDS:
-            text = f"{_as_written(found)} is out of range"
+            text = f"{as_written(found)} is out of range"
             raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
         return float(found.amount)
 
@@ -261,9 +240,9 @@ class Scope:
         if node.kind != "distribution":
             value = self.of(node, dimension)
             if dimension == SIZE:
-                _whole(value, 1, MAX_SIZE)
+                whole(value, 1, MAX_SIZE)
             elif not 0 <= value.amount <= MAX_SECONDS:
-                raise mistake("E113", f"{_as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+                raise mistake("E113", f"{as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
             amount = float(value.amount)
             if low is not None and high is not None:
                 amount = max(low, min(high, amount))
@@ -337,7 +316,7 @@ class Scope:
         low, high = (self.value(child) for child in domain.children)
         found = self.value(parse("sum", param.value))
         if found.dimension != low.dimension or low.dimension != high.dimension:
-            raise _unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
+            raise unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
         if not low.amount <= found.amount <= high.amount:
             raise mistake(
                 "E113",
@@ -380,70 +359,3 @@ _OPERATIONS: Final[dict[str, Callable[[Scope, Node], Value]]] = {
     "product": Scope._product,
     "call": Scope._call,
 }
-
-
-def _combined(left: Dimension, right: Dimension, power: int) -> Dimension:
-    size, time = left.bytes + power * right.bytes, left.seconds + power * right.seconds
-    # A ratio of a ratio, or a part of one, is a ratio; a ratio of anything else is of that other kind.
-    ratio = left.ratio and right.ratio == (power == 1)
-    return Dimension(size, time, ratio and size == 0 and time == 0)
-
-
-def _whole(value: Value, low: int, high: int) -> int:
-    if value.amount.denominator != 1:
-        below, above = show(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
-        what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
-        nearest = (
-            f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
-        )
-        raise mistake("E112", f"{what}: {as_float(value.amount):.10g}", value.span, what, hint=nearest)
-    if not low <= value.amount <= high:
-        limit = ("at least", low) if value.amount < low else ("at most", high)
-        bounds = f"{limit[0]} {show(Fraction(limit[1]), value.dimension)}"
-        raise mistake("E113", f"{_as_written(value)} is out of range", value.span, bounds)
-    return int(value.amount)
-
-
-def _as_written(value: Value) -> str:
-    """The value in the user's own unit where it stands there as one number; else in bytes, seconds or plain."""
-    return literal(value) or str(value)
-
-
-def literal(value: Value) -> str:
-    """The text of a value that stands where it is used as one number with its unit; empty for any other expression."""
-    text = " ".join(value.span.text.split())
-    return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else ""
-
-
-def _unlike(message: str, here: Value, other: Value) -> Mistake:
-    more = [Label(other.span, f"this is {other.dimension}")]
-    return mistake("E111", message, here.span, f"this is {here.dimension}", more=more)
-
-
-def _unit_help(dimension: Dimension) -> str:
-    return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(
-        dimension, ""
-    )
-
-
-def _join(left: Span, right: Span) -> Span:
-    return (
-        Span(left.source, min(left.start, right.start), max(left.end, right.end))
-        if left.source is right.source
-        else left
-    )
-
-
-def _log2(amount: Fraction) -> Fraction:
-    above, below = amount.numerator.bit_length() - 1, amount.denominator.bit_length() - 1
-    if amount == Fraction(1 << above, 1 << below):
-        return Fraction(above - below)
-    return Fraction(math.log2(amount.numerator) - math.log2(amount.denominator))
-
-
-def as_float(amount: Fraction) -> float:
-    """The nearest float, infinite where there is none."""
-    try:
-        return float(amount)
-    except OverflowError:
-        return math.inf if amount > 0 else -math.inf
