@@ -132,19 +132,21 @@ class _Rendered(UsageError):
 def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started: datetime) -> int:
     """Write the results to the directory `given`, or a new one, and print them; the exit status."""
     loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
-    failure: OSError | None = None
+    failures: list[str] = []
     written = ""
     try:
         with results_directory(given, run.name, started) as output:
             write_results(output, run, loops)
         written = f"results: {output}\n"
     except OSError as error:
-        failure = error
-    finally:
+        failures.append(f"{failed_on('write the results', error)}\n")
+    try:
         # Whatever became of the files: what a long run has measured is shown.
         _print(run_report(run) + written)
-    if failure is not None:
-        sys.stderr.write(f"{failed_on('write the results', failure)}\n")
+    except OSError as error:
+        failures.append(f"{failed_on('print the tables', error)}\n{written}")
+    if failures:
+        sys.stderr.write("".join(failures))
         return ExecutionError.exit_code
     missed = [result for result in run.expectations if result.missed]
     if missed:
@@ -157,6 +159,8 @@ def _print(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the tables has seen enough; the files have all of it.
+    except OSError as error:
+        # What Python still holds back is not to fail a second time when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # whoever read the tables has seen enough; the files have all of it
+            raise

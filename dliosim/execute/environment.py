@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
+from dliosim.measure.figures import MEMORY_KINDS
 
 # The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
@@ -20,7 +21,6 @@ _MOST_CORES = 8192
 # the group with all below it.
 _UNIFIED = ("memory.max", "memory.current", "inactive_file")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class FileSystem:
     @property
     def in_memory(self) -> bool:
         """Whether what is written there takes memory."""
-        return self.kind in _MEMORY_KINDS
+        return self.kind in MEMORY_KINDS
 
 
 def launcher_size(environ: Mapping[str, str]) -> int | None:

@@ -73,11 +73,8 @@ class IndependentWriter:
         """Close. Collective."""
         before = perf_counter_ns()
         handle, self._handle = self._handle, None
-        try:
-            if handle is not None:
-                handle.Close()
-        except MPI.Exception as error:
-            raise failed_call("MPI_File_close", str(self.path), error) from error
+        if handle is not None:
+            close_file(handle, str(self.path))
         self.meter.close_ns += perf_counter_ns() - before
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
@@ -113,6 +110,14 @@ def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str,
     finally:
         if hints:
             info.Free()
+
+
+def close_file(handle: MPI.File, path: str) -> None:
+    """Close. Collective over the ranks that opened it; raises ExecutionError."""
+    try:
+        handle.Close()
+    except MPI.Exception as error:
+        raise failed_call("MPI_File_close", path, error) from error
 
 
 def hints_of(handle: MPI.File) -> dict[str, str]:

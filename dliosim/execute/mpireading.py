@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces
 from dliosim.execute.faults import truncated
-from dliosim.execute.mpiio import Spec, failed_call, hints_of, open_file
+from dliosim.execute.mpiio import Spec, close_file, failed_call, hints_of, open_file
 from dliosim.execute.opening import first_alone
 from dliosim.execute.world import wait
 from dliosim.measure.meter import Meter
@@ -140,7 +140,8 @@ class IndependentReader:
     def _close_table(self) -> None:
         before = perf_counter_ns()
         while self._table:
-            self._table.popitem()[1].Close()
+            file, handle = self._table.popitem()
+            close_file(handle, self._path(file))
         self.meter.close_ns += perf_counter_ns() - before
 
 
@@ -252,9 +253,9 @@ class CollectiveReader:
 
     def _close_handle(self) -> None:
         before = perf_counter_ns()
-        if self._handle is not None:
-            self._handle.Close()
-            self._handle = None
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            close_file(handle, self._path)
         self.meter.close_ns += perf_counter_ns() - before
 
     def _found_size(self, handle: MPI.File) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,13 @@ def remove_file(path: str) -> None:
 
 def refuse_link(path: str) -> None:
     """Raise ExecutionError if `path` is a link: MPI_File_open would follow it to wherever it leads."""
-    if Path(path).is_symlink():
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return  # MPI_File_open says so, or makes it
+    except OSError as error:
+        raise failed("lstat", path, error) from error
+    if stat.S_ISLNK(mode):
         raise ExecutionError(f"MPI_File_open refused on {path}: a symbolic link stands where a file should be", "R401")
 
 

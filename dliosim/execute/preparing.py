@@ -14,12 +14,11 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import finish
 from dliosim.execute.manifest import remove_manifest, sync_directory
-from dliosim.execute.opening import create_file
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.produce import chunk_count, chunks, largest_chunk
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
-from dliosim.execute.striping import ask_for_striping, with_striping
+from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
@@ -56,7 +55,8 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     doing = f"complete data set `{dataset.name}`"
     world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
-    return record, (refused,) if refused else ()
+    notes = (refused, hints_dropped(verb.access, dataset.stripe, record.hints))
+    return record, tuple(note for note in notes if note)
 
 
 def check_prepared(session: Session, dataset: Dataset) -> Path:
@@ -131,8 +131,9 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
         # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
         require_space(directory, needed - present_bytes(dataset, directory), what)
     if _made_before(dataset, verb, session.world.size):
+        access = with_striping(verb.access, dataset.stripe)
         for file in range(dataset.layout.files):
-            create_file(str(directory / dataset.file_name(file)))
+            open_writer(access, directory / dataset.file_name(file), MPI.COMM_SELF).close()
     return refused
 
 

@@ -104,7 +104,9 @@ def _damage_named(dataset: Dataset) -> Iterator[None]:
     try:
         yield
     except ExecutionError as error:
-        raise damaged(dataset, error.message) if error.code == "R401" else error from error
+        if error.code == "R401":
+            raise damaged(dataset, error.message) from error
+        raise
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

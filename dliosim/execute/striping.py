@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
+
+_FACTOR, _UNIT = "striping_factor", "striping_unit"
 
 
 def ask_for_striping(directory: Path, stripe: Stripe) -> str:
@@ -37,8 +40,16 @@ def with_striping(access: Access, stripe: Stripe | None) -> Access:
     """
     if stripe is None or access.api == "posix":
         return access
-    wanted = {"striping_factor": str(stripe.targets), "striping_unit": str(stripe.size)}
+    wanted = {_FACTOR: str(stripe.targets), _UNIT: str(stripe.size)}
     return replace(access, hints=tuple({**wanted, **dict(access.hints)}.items()))
+
+
+def hints_dropped(access: Access, stripe: Stripe | None, granted: Mapping[str, str] | None) -> str:
+    """Which of the hints for striping MPI did not take, of a file that was opened with them (None: of none), if any."""
+    if stripe is None or access.api == "posix" or granted is None:
+        return ""
+    dropped = [f'"{name}"' for name in (_FACTOR, _UNIT) if name not in granted]
+    return f"the MPI library dropped the striping hints {' and '.join(dropped)}" if dropped else ""
 
 
 def read_striping(path: Path) -> str:

@@ -79,6 +79,11 @@ class EpochSummary:
     null_seconds: float | None = None
 
     @property
+    def bytes_from_storage(self) -> int:
+        """Bytes of samples that read calls brought: without those that `cache memory` kept, and what is read beside."""
+        return min(self.bytes, self.bytes_moved)
+
+    @property
     def samples_per_second(self) -> float | None:
         """Samples of all ranks by the time of the slowest, blocking checkpoints taken out."""
         return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
@@ -185,6 +190,10 @@ class ExpectationResult:
         return not self.held and self.reported_only is None
 
 
+#: File systems on which what is written takes memory.
+MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
+
+
 @dataclass(frozen=True, slots=True)
 class FileSystem:
     """Where data lie: the root's name, its directory, the type of file system, its mount options and striping."""
@@ -261,7 +270,7 @@ class RunSummary:
         """
         if not self.verify:
             return 0
-        loops = sum(min(epoch.bytes, epoch.bytes_moved) for phase in self.phases for epoch in phase.epochs)
+        loops = sum(epoch.bytes_from_storage for phase in self.phases for epoch in phase.epochs)
         return loops + sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
 
 

@@ -138,6 +138,8 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     if checkpoint.access.api == "mpi-collective" and checkpoint.writers.kind == "shared file":
         made = same(made.maximum, ranks, made.estimated)
     opens, memory = over(files, ranks, False), _largest_piece(owned, checkpoint.access)
+    if len(writers) < ranks:  # a writer has what it sends itself beside what it receives
+        memory = Memory(buffers=2 * memory.buffers)
     return PhaseForecast(
         "save", checkpoint.name, times, 1, same(0, ranks), over(written, ranks, False), opens, opens, made, memory
     )

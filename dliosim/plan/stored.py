@@ -26,6 +26,8 @@ def stored_rows(extents: Extents, access: Access, kept: NDArray[np.int64]) -> Ex
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
     """Which rows of the first epoch `cache memory` takes: each sample once, up to the first that does not fit."""
+    if not memory:
+        return np.zeros(len(stored.sample), np.bool_)
     _, first = np.unique(stored.sample, return_index=True)
     rows = np.sort(first)
     keeps = np.zeros(len(stored.sample), np.bool_)

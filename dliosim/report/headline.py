@@ -31,7 +31,7 @@ def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSumm
 
 def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered."""
-    content = sum(epoch.bytes for epoch in epochs)
+    content = sum(epoch.bytes_from_storage for epoch in epochs)
     if over_epochs.utilization(epochs) is None or phase.api == "null" or not content:
         return ""
     compute = sum(epoch.compute_seconds.mean / (1 + (epoch.oversleep_share or 0.0)) for epoch in epochs)

@@ -6,14 +6,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.figures import MEMORY_KINDS, PhaseSummary, RunSummary
 from dliosim.measure.trust import oversleep, read_before
 from dliosim.readable import count, number, percent
 from dliosim.report.grid import WIDTH
 from dliosim.report.naming import alike, title_of
 
-#: File systems that are memory, and those on block devices of which the kernel counts what is read.
-_MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+#: File systems on block devices, of which the kernel counts what is read.
 _DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 
 #: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
@@ -41,7 +40,7 @@ def _of_the_machine(run: RunSummary) -> Iterator[str]:
     if environment.oversubscribed:
         ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
         yield f"{ranks} on {cores}: {_DOUBTFUL}, and every time holds the others' turns on the cores"
-    memories = [place.root for place in environment.file_systems if place.kind in _MEMORY_KINDS]
+    memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
         lie = "lies" if len(memories) == 1 else "lie"
         yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
@@ -104,7 +103,7 @@ def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
             "data than memory, `cache off`, or `drop caches` in a `repeat`"
         )
     share = phase.resident_share
-    in_memory = places and all(place.kind in _MEMORY_KINDS for place in places)
+    in_memory = places and all(place.kind in MEMORY_KINDS for place in places)
     if phase.kind == "restore" and share is not None and share > 0.5 and not in_memory:
         yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
 
@@ -114,7 +113,8 @@ def _epochs_from_cache(phase: PhaseSummary) -> str:
     some = [
         epoch.epoch + 1
         for epoch in phase.epochs
-        if epoch.storage_amplification is not None and epoch.storage_amplification < 0.5 and epoch.bytes_moved
+        if epoch.storage_amplification is not None
+        and epoch.storage_amplification * epoch.bytes < 0.5 * epoch.bytes_from_storage
     ]
     if len(some) < 2:
         return f"epoch {some[0]}" if some else ""

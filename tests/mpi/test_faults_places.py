@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -95,6 +96,19 @@ def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
         (disk / "others").unlink()
         place.write(LARGE, PREPARE, TRAIN.replace("epochs   2", "steps 3"))
         assert place.run(2, "--verify").returncode == 0
+
+
+def test_tables_that_cannot_be_printed_are_one_error_and_the_results_are_there(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, *place.arguments()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2:] == [
+        "error[R402]: rank 0 could not print the tables: No space left on device",
+        f"results: {place.output}",
+    ]
+    assert (place.output / "results.json").exists()
 
 
 def test_a_read_only_place(place: Place) -> None:

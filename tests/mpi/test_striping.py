@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.striping import with_striping
+from dliosim.execute.striping import hints_dropped, with_striping
 from dliosim.model import Access, Stripe
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
@@ -83,3 +83,14 @@ def test_the_hints_asked_stay_those_of_the_pattern(tmp_path: Path, api: str) -> 
     [phase] = phases(place.results(2, define={"prepare d.api": api}), "prepare")
     assert not phase["hints_asked"]
     assert phase["hints_granted"]["striping_unit"] == str(1 << 20)
+    dropped = 'the MPI library dropped the striping hints "striping_factor"'
+    assert phase["notes"] == ([] if "striping_factor" in phase["hints_granted"] else [dropped])
+
+
+def test_dropped_hints_are_named() -> None:
+    access, stripe = Access("mpi-independent"), Stripe(1 << 20, 8)
+    assert hints_dropped(access, stripe, {"striping_unit": "1048576", "striping_factor": "8"}) == ""
+    assert hints_dropped(access, stripe, {}).endswith('"striping_factor" and "striping_unit"')
+    assert hints_dropped(access, stripe, None) == ""
+    assert hints_dropped(Access(), stripe, {}) == ""
+    assert hints_dropped(access, None, {}) == ""

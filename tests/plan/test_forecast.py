@@ -37,6 +37,7 @@ from dliosim.model import (
 from dliosim.plan.extents import calls, file_sizes
 from dliosim.plan.figures import Spread
 from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
+from dliosim.plan.movement import forecast_save
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.writing import checkpoint_files, checkpoint_slices, prepare_parts
 from tests.plan.helpers import plans, prefix_of
@@ -323,6 +324,14 @@ def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
     assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
     assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 100 + 2 * 8
+
+
+def test_a_writer_for_others_has_a_buffer_to_receive_beside_its_own():
+    parts = (Part("p", 90_000, "total"),)
+    own = Checkpoint("c", 1, parts, Writers("file per rank"), Access(transfer=1000), "c")
+    for writers, buffers in [(own.writers, 1000), (Writers("rank", 0), 2000), (Writers("one per", 2), 2000)]:
+        assert forecast_save(replace(own, writers=writers), 3, 1).memory.buffers == buffers
+    assert forecast_save(replace(own, writers=Writers("rank", 0)), 1, 1).memory.buffers == 1000
 
 
 def test_a_large_job_is_sampled_and_says_so():

@@ -291,3 +291,12 @@ def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
     assert "to be 90 % busy it needs 1.02 GB/s; it got 791 MB/s\n" in beside
     alone = run_report(run(phases=(phase_of(epoch(0)),)))
     assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone
+
+
+def test_what_memory_kept_is_none_of_the_storage():
+    first = epoch(0, storage_amplification=1.0)
+    kept = [epoch(number, bytes_moved=0, storage_amplification=0.0) for number in (1, 2)]
+    assert warnings_of(phase_of(first, *kept), environment=ON_DISK) == []
+    assert "busy it needs" not in report_of(first, *kept)
+    half = [replace(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
+    assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
