@@ -35,7 +35,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     """
     world, record = session.world, VerbRecord()
     if session.options.null:
-        return record, ("not prepared: --null",)
+        return record, ("nothing written (--null)",)
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if not verb.afresh and world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory)) is None:
         world.agree(_first_fault(session, dataset, directory))
@@ -75,7 +75,9 @@ def _require(dataset: Dataset, directory: Path) -> None:
     if others:
         text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
-    raise ExecutionError(f"data set `{dataset.name}` {wrong} in {directory}: add `prepare {dataset.name}`", "R401")
+    raise ExecutionError(
+        f"data set `{dataset.name}` {wrong} in {directory}: put `prepare {dataset.name}` in front", "R401"
+    )
 
 
 def _first_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:

@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 from dliosim.execute.content import fill, fill_batch, sample_keys
 from dliosim.model import Dataset
 from dliosim.plan.extents import locate
-from dliosim.plan.writing import FilePart
-
-#: Samples whose offsets are held at a time: 2 MiB of columns, however many a part has.
-_GROUP = 65536
+from dliosim.plan.writing import SAMPLES_AT_ONCE, FilePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def chunk_count(dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePa
         return -(-part.length // (transfer or max(part.length, 1)))
     if transfer is None:
         return part.last_sample - part.first_sample
-    heads = np.arange(part.first_sample + _GROUP, part.last_sample, _GROUP)
+    heads = np.arange(part.first_sample + SAMPLES_AT_ONCE, part.last_sample, SAMPLES_AT_ONCE)
     edges = np.concatenate([[part.offset], locate(dataset, prefix, heads)[1], [part.offset + part.length]])
     return int((-(-np.diff(edges) // transfer)).sum())
 
@@ -77,8 +74,8 @@ def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int
 
 def _groups(dataset: Dataset, prefix: NDArray[np.int64] | None, part: FilePart) -> Iterator[_Rows]:
     begin = part.offset
-    for first in range(part.first_sample, part.last_sample, _GROUP):
-        last = min(first + _GROUP, part.last_sample)
+    for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
+        last = min(first + SAMPLES_AT_ONCE, part.last_sample)
         # One sample more than the group has, since padding reaches up to the next one's offset.
         samples = np.arange(first, min(last + 1, part.last_sample))
         _, offset, length = locate(dataset, prefix, samples)

@@ -36,7 +36,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
         return record, ()
     base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(written_by))
     number, directory, passed_over = world.on_rank_0(
-        f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base)
+        f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base, written_by)
     )
     count = checkpoint_file_count(checkpoint, written_by)
     record.resident_bytes, record.examined_bytes = world.together(
@@ -85,10 +85,10 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     return record, tuple(f"passed over {text}" for text in passed_over)
 
 
-def _newest(checkpoint: Checkpoint, base: Path) -> tuple[int, Path, list[str]]:
+def _newest(checkpoint: Checkpoint, base: Path, written_by: int) -> tuple[int, Path, list[str]]:
     """As `versions.newest_complete`, whose error also says what other jobs have saved."""
     try:
-        return versions.newest_complete(base, checkpoint.name)
+        return versions.newest_complete(base, checkpoint.name, written_by)
     except ExecutionError as error:
         found = list(versions.writers_beside(base, checkpoint.name))
         ranks = next((ranks for digest, ranks in found if digest == checkpoint.digest(ranks)), None)

@@ -81,7 +81,7 @@ def delete_old(base: Path, keep: int) -> None:
         shutil.rmtree(dying)
 
 
-def newest_complete(base: Path, name: str) -> tuple[int, Path, list[str]]:
+def newest_complete(base: Path, name: str, ranks: int) -> tuple[int, Path, list[str]]:
     """The newest complete checkpoint: number, directory, and what was found newer and why it does not count.
 
     Raises ExecutionError [R404] where there is none.
@@ -95,7 +95,7 @@ def newest_complete(base: Path, name: str) -> tuple[int, Path, list[str]]:
         passed_over.append(f"{directory.name}: {fault}")
     for entry in sorted(base.glob(f"*{_PARTIAL}")) if base.is_dir() else []:
         passed_over.append(f"{entry.name}: was never finished")
-    found = "; ".join(passed_over) or "nothing was ever saved there by this description and this many ranks"
+    found = "; ".join(passed_over) or f"nothing was ever saved there by {ranks} ranks and this description"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 

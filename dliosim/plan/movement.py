@@ -18,6 +18,7 @@ from dliosim.plan.layout import align_up, files_of, first_samples
 from dliosim.plan.placement import AFFORDABLE, Placement, expected
 from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
 from dliosim.plan.writing import (
+    SAMPLES_AT_ONCE,
     CheckpointSlice,
     checkpoint_files,
     checkpoint_slices,
@@ -32,24 +33,13 @@ _SAMPLED_FILES = 65_536
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
     """Writing a data set: whole files dealt over the ranks, or a share of the samples for each."""
     dataset = placement.dataset
-    if dataset.layout.files < ranks:
-        samples, written, files = _shared_files(placement, ranks)
-    elif dataset.layout.files <= AFFORDABLE:
-        samples, written, files = _whole_files(placement, ranks)
-    else:
-        samples, written, files = _many_files(dataset, ranks)
     transfer = verb.access.transfer
-    calls = samples
-    if transfer is not None:
-        least, mean, most = (
-            max(held, -(-size // transfer))
-            for held, size in (
-                (files.minimum, written.minimum),
-                (files.mean, written.mean),
-                (files.maximum, written.maximum),
-            )
-        )
-        calls = Spread(least, mean, most, mean * ranks, True)
+    if dataset.layout.files < ranks:
+        samples, written, files, calls = _shared_files(placement, ranks, transfer)
+    elif dataset.layout.files <= AFFORDABLE:
+        samples, written, files, calls = _whole_files(placement, ranks, transfer)
+    else:
+        samples, written, files, calls = _many_files(dataset, ranks, transfer)
     if verb.access.api == "mpi-collective":
         calls = same(calls.maximum, ranks, calls.estimated)
     largest = transfer or _largest_sample(dataset) + dataset.header + 2 * dataset.align
@@ -57,35 +47,41 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, files, calls, memory)
 
 
-def _whole_files(placement: Placement, ranks: int) -> tuple[Spread, Spread, Spread]:
-    """Samples, bytes and files of a rank that writes files rank, rank + R, ..."""
+def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """Samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
     dataset = placement.dataset
     files = np.arange(dataset.layout.files)
     owner = files % ranks
     starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
-    sizes = file_sizes(dataset, placement.prefix, files)
+    sizes, samples = file_sizes(dataset, placement.prefix, files), np.diff(starts)
+    # A file without samples still has its header to write.
+    calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
+    known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
     return (
-        over(np.bincount(owner, np.diff(starts)), ranks, False),
+        over(np.bincount(owner, samples), ranks, False),
         over(np.bincount(owner, sizes), ranks, not placement.exact),
         over(np.bincount(owner), ranks, False),
+        over(np.bincount(owner, calls), ranks, not known),
     )
 
 
-def _many_files(dataset: Dataset, ranks: int) -> tuple[Spread, Spread, Spread]:
+def _many_files(dataset: Dataset, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
     """The same for more files than are counted: by the mean of an even sample of them."""
     total, files = dataset.samples, dataset.layout.files
     some = np.arange(0, files, files // _SAMPLED_FILES)
-    mean = float(file_sizes(dataset, None, some).mean())
+    sizes = file_sizes(dataset, None, some)
     held = (files - np.arange(ranks) + ranks - 1) // ranks
     uneven = total % files != 0
+    calls = total / files if transfer is None else float((-(-sizes // transfer)).mean())
     return (
         over(held * (total / files), ranks, uneven),
-        over(held * mean, ranks, uneven or dataset.fixed_size is None),
+        over(held * float(sizes.mean()), ranks, uneven or dataset.fixed_size is None),
         over(held, ranks, False),
+        over(held * calls, ranks, uneven or (transfer is not None and dataset.fixed_size is None)),
     )
 
 
-def _shared_files(placement: Placement, ranks: int) -> tuple[Spread, Spread, Spread]:
+def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
     """The same for ranks that each write a contiguous share of the samples of few files."""
     dataset = placement.dataset
     total, files = dataset.samples, dataset.layout.files
@@ -104,10 +100,16 @@ def _shared_files(placement: Placement, ranks: int) -> tuple[Spread, Spread, Spr
     filled_before = np.append(0, np.cumsum(filled))
     first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
     held[busy] += filled_before[last + 1] - filled_before[first]
+    samples = np.diff(edges)
+    empty = np.bincount(owner[~filled], minlength=ranks) * (dataset.header > 0)
+    calls = samples + empty if transfer is None else np.maximum(held, -(-written // transfer))
+    # A share that lies in several files ends each with a shorter call.
+    known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (
-        over(np.diff(edges), ranks, False),
+        over(samples, ranks, False),
         over(written, ranks, not placement.exact),
         over(held, ranks, False),
+        over(calls, ranks, transfer is not None and not known),
     )
 
 

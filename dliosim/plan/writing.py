@@ -14,6 +14,9 @@ from dliosim.model.job import Job
 from dliosim.plan.extents import file_sizes, locate
 from dliosim.plan.layout import align_up, files_of, first_samples
 
+#: Samples of a part that are made at a time while preparing; no call goes across.
+SAMPLES_AT_ONCE = 65_536
+
 # Files placed at a time.
 _FILES_AT_ONCE = 16_384
 

@@ -41,4 +41,7 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     if compute <= 0 or time <= 0:
         return ""
     needed = f"{size(content / time_to_read(compute, overlapped), 3)}/s{'' if overlapped else ' while steps wait'}"
-    return f"to be {percent(UTILIZATION, 2)} busy it needs {needed}; it got {size(content / time, 3)}/s"
+    busy = over_epochs.utilization(epochs) or 0.0
+    enough = content / time >= content / time_to_read(compute, overlapped) and busy < UTILIZATION
+    elsewhere = ", so that the time went elsewhere (see below)" if enough else ""
+    return f"to be {percent(UTILIZATION, 2)} busy it needs {needed}; it got {size(content / time, 3)}/s{elsewhere}"

@@ -53,7 +53,8 @@ def expectation_line(result: ExpectationResult) -> str:
     else:
         measured = f"{number(result.measured)} {result.unit}"
     if result.reported_only is not None:
-        return f"reported only: expect {result.text} ({measured}, over {result.over}): {result.reported_only}"
+        outcome = "" if result.measured is None else ", held" if result.held else ", missed"
+        return f"reported only{outcome}: expect {result.text} ({measured}, over {result.over}): {result.reported_only}"
     return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
 
 

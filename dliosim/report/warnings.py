@@ -19,6 +19,9 @@ _DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 _AMPLIFIED = 2.0
 _SYNC_SHARE = 0.1
 
+#: With I/O an epoch takes no less than without, but for noise.
+_TOO_QUICK = 0.95
+
 _DOUBTFUL = "utilization (marked ?) is not to be trusted"
 
 
@@ -39,7 +42,8 @@ def _of_the_machine(run: RunSummary) -> Iterator[str]:
     environment = run.environment
     if environment.oversubscribed:
         ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
-        yield f"{ranks} on {cores}: {_DOUBTFUL}, and every time holds the others' turns on the cores"
+        doubtful = f"{_DOUBTFUL}, and " if any(phase.epochs for phase in run.phases) else ""
+        yield f"{ranks} on {cores}: {doubtful}every time holds the others' turns on the cores"
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
         lie = "lies" if len(memories) == 1 else "lie"
@@ -75,6 +79,12 @@ def _of_loop(runs: Sequence[PhaseSummary]) -> Iterator[str]:
         yield (
             f"{percent(least / wall, 2)} of the time is what even the last rank of each step waited in its sync: that "
             "is the sync itself, not storage"
+        )
+    quickest = min((epoch.slowdown for epoch in epochs if epoch.slowdown), default=1.0)
+    if quickest < _TOO_QUICK:
+        yield (
+            f"an epoch took {number(quickest, 3)} times as long with I/O as without: something else delayed the run "
+            "without, and no slowdown is to be trusted"
         )
     worst = max((epoch.amplification or 0.0 for epoch in epochs), default=0.0)
     if worst > _AMPLIFIED:

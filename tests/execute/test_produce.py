@@ -38,11 +38,11 @@ def small(dataset: Dataset) -> bool:
 
 
 @settings(deadline=None, max_examples=60)
-@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([7, produce._GROUP]))
+@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([7, produce.SAMPLES_AT_ONCE]))
 def test_chunks_of_all_ranks_make_the_files(dataset: Dataset, ranks: int, transfer: int | None, group: int) -> None:
     before = prefix_of(dataset)
     files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
-    with patch.object(produce, "_GROUP", group):
+    with patch.object(produce, "SAMPLES_AT_ONCE", group):
         for rank in range(ranks):
             for part in prepare_parts(dataset, before, Job(ranks), rank):
                 largest = largest_chunk(dataset, before, part, transfer)

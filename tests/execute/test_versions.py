@@ -100,13 +100,13 @@ def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) 
         (tmp_path / f"{number:06d}" / versions.file_name(0)).unlink()
     versions.delete_old(tmp_path, keep=2)
     assert versions.numbers(tmp_path) == [5, 4, 3]
-    assert versions.newest_complete(tmp_path, "c")[0] == 5
+    assert versions.newest_complete(tmp_path, "c", 2)[0] == 5
 
 
 def test_the_newest_complete_one_is_found(tmp_path: Path) -> None:
     for _ in range(2):
         saved(tmp_path)
-    assert versions.newest_complete(tmp_path, "c") == (2, tmp_path / "000002", [])
+    assert versions.newest_complete(tmp_path, "c", 2) == (2, tmp_path / "000002", [])
 
 
 def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
     (tmp_path / "000004" / NAME).write_text("{")
     (tmp_path / "000003" / "000001.ckpt").unlink()
     (tmp_path / "000002" / "000000.ckpt").write_bytes(b"x")
-    number, directory, passed_over = versions.newest_complete(tmp_path, "c")
+    number, directory, passed_over = versions.newest_complete(tmp_path, "c", 2)
     assert (number, directory.name) == (1, "000001")
     assert passed_over == [
         "000004: has no manifest that can be read",
@@ -129,19 +129,19 @@ def test_a_manifest_of_something_else_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     moved = made.rename(tmp_path / "two" / made.name)
     with pytest.raises(ExecutionError, match="has no manifest of such a checkpoint"):
-        versions.newest_complete(tmp_path / "two", "c")
+        versions.newest_complete(tmp_path / "two", "c", 2)
     assert not list(versions.writers_beside(tmp_path / "one", "c"))
     moved.rename(made)
-    assert versions.newest_complete(tmp_path / "one", "c")[0] == 1
+    assert versions.newest_complete(tmp_path / "one", "c", 2)[0] == 1
     assert list(versions.writers_beside(tmp_path / "two", "c")) == [("one", 3)]
     assert not list(versions.writers_beside(tmp_path / "two", "d"))
 
 
 def test_where_there_is_none_the_error_says_what_was_found(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="nothing was ever saved there") as caught:
-        versions.newest_complete(tmp_path / "nowhere", "c")
+        versions.newest_complete(tmp_path / "nowhere", "c", 2)
     assert caught.value.code == "R404"
     versions.begin(tmp_path)
     with pytest.raises(ExecutionError, match=r"`c` in .*: 000001\.partial: was never finished") as caught:
-        versions.newest_complete(tmp_path, "c")
+        versions.newest_complete(tmp_path, "c", 2)
     assert caught.value.code == "R404"

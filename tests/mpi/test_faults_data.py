@@ -30,7 +30,7 @@ def test_data_that_nobody_prepared(tmp_path: Path) -> None:
     place.write(DATASET, TRAIN)
     error = only_error(place.run(2))
     assert error.startswith("error[R401]: data set `d` has not been prepared in ")
-    assert error.endswith("add `prepare d`")
+    assert error.endswith("put `prepare d` in front")
 
 
 @pytest.mark.parametrize("api", APIS)

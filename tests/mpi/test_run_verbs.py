@@ -237,7 +237,8 @@ def test_an_expectation_that_is_missed_counts_where_there_are_cores(prepared: Pl
     prepared.write(DATASET, TRAIN, "expect throughput of train at least 100 TB/s\n")
     missed = prepared.run(1)
     assert missed.returncode == 3
-    assert "throughput of train" in missed.stderr
+    assert missed.stdout.count("MISSED: expect throughput of train") == 1
+    assert missed.stderr.endswith("error: 1 of 1 expect line missed\n")
     assert (prepared.output / "results.json").exists()
     assert prepared.run(5).returncode == 0
     prepared.write(DATASET, TRAIN, "expect throughput of train at least 1 B/s\n")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
+from dliosim.execute.produce import chunk_count
 from dliosim.model import (
     Access,
     Arrivals,
@@ -81,11 +82,15 @@ def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transf
     assert phase.memory.buffers == buffer_bytes(dataset, max(each.buffer_size for each in called))
 
 
-@given(datasets(), jobs)
-def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job):
+@given(datasets(), jobs, st.none() | st.integers(1, 500))
+def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
     parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
-    made = forecast(workload(Prepare("d", Access()), dataset=dataset, job=job))
+    made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
     (phase,) = made.phases
+    before = prefix_of(dataset)
+    calls = [sum(chunk_count(dataset, before, part, transfer) for part in own) for own in parts]
+    assert is_of(phase.calls, calls) or (phase.calls.estimated and phase.calls.maximum <= max(calls))
+    assert phase.calls.estimated <= (transfer is not None and max(len(own) for own in parts) > 1)
     assert is_of(phase.samples, [sum(part.last_sample - part.first_sample for part in own) for own in parts])
     assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
     assert is_of(phase.files, [len(own) for own in parts])

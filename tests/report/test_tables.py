@@ -164,7 +164,10 @@ def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
 @pytest.mark.parametrize("held", [True, False])
 def test_an_expectation_that_is_not_judged_says_why(held):
     result = ExpectationResult("it", 0.689, "ratio", held, "the only epoch", "it rains")
-    assert expectation_line(result) == "reported only: expect it (68.90 %, over the only epoch): it rains"
+    assert (
+        expectation_line(result)
+        == f"reported only, {'held' if held else 'missed'}: expect it (68.90 %, over the only epoch): it rains"
+    )
 
 
 @pytest.mark.parametrize(
@@ -300,3 +303,10 @@ def test_what_memory_kept_is_none_of_the_storage():
     assert "busy it needs" not in report_of(first, *kept)
     half = [replace(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
     assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
+
+
+def test_a_slowdown_that_cannot_be_is_told():
+    usual, odd = (epoch(1, null_seconds=times * epoch(1).seconds, storage_amplification=1.0) for times in (1.0, 2.0))
+    assert warnings_of(phase_of(usual), environment=ON_DISK) == []
+    (found,) = warnings_of(phase_of(usual, odd), environment=ON_DISK)
+    assert found.startswith("train: an epoch took 0.500 times as long with I/O as without")
