@@ -141,11 +141,11 @@ def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started
         written = f"results: {output}\n"
     except OSError as error:
         failures.append(f"{failed_on('write the results', error)}\n")
-    try:
-        # Whatever became of the files: what a long run has measured is shown.
-        _print(run_report(run) + written)
-    except OSError as error:
-        failures.append(f"{failed_on('print the tables', error)}\n{written}")
+    finally:
+        # Whatever became of the files, and why: what a long run has measured is shown.
+        unprinted = _print(run_report(run) + written)
+    if unprinted is not None:
+        failures.append(f"{failed_on('print the tables', unprinted)}\n{written}")
     if failures:
         sys.stderr.write("".join(failures))
         return ExecutionError.exit_code
@@ -156,12 +156,13 @@ def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started
     return 0
 
 
-def _print(text: str) -> None:
+def _print(text: str) -> OSError | None:
+    """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         # What Python still holds back is not to fail a second time when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # whoever read the tables has seen enough; the files have all of it
-            raise
+        return None if isinstance(error, BrokenPipeError) else error
+    return None

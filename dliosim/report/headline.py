@@ -32,7 +32,8 @@ def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSumm
 def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered."""
     content = sum(epoch.bytes_from_storage for epoch in epochs)
-    if over_epochs.utilization(epochs) is None or phase.api == "null" or not content:
+    busy = over_epochs.utilization(epochs)
+    if busy is None or phase.api == "null" or not content:
         return ""
     compute = sum(epoch.compute_seconds.mean / (1 + (epoch.oversleep_share or 0.0)) for epoch in epochs)
     # Beside readers the whole epoch is time to read; without them only what steps wait is.
@@ -40,8 +41,9 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     time = sum(epoch.loop_seconds if overlapped else epoch.data_wait_seconds.mean for epoch in epochs)
     if compute <= 0 or time <= 0:
         return ""
-    needed = f"{size(content / time_to_read(compute, overlapped), 3)}/s{'' if overlapped else ' while steps wait'}"
-    busy = over_epochs.utilization(epochs) or 0.0
-    enough = content / time >= content / time_to_read(compute, overlapped) and busy < UTILIZATION
-    elsewhere = ", so that the time went elsewhere (see below)" if enough else ""
-    return f"to be {percent(UTILIZATION, 2)} busy it needs {needed}; it got {size(content / time, 3)}/s{elsewhere}"
+    needed, got = content / time_to_read(compute, overlapped), content / time
+    when = "" if overlapped else " while steps wait"
+    elsewhere = ", so that the time went elsewhere (see below)" if got >= needed and busy < UTILIZATION else ""
+    return (
+        f"to be {percent(UTILIZATION, 2)} busy it needs {size(needed, 3)}/s{when}; it got {size(got, 3)}/s{elsewhere}"
+    )
