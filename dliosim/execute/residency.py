@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns
@@ -15,7 +15,8 @@ from dliosim.execute.prepared import damaged, what_is_wrong
 from dliosim.execute.session import Session
 from dliosim.execute.versions import saved_files
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Dataset, Repeat, Restore, Verb
+from dliosim.model import Dataset, Restore
+from dliosim.plan.saves import flat
 
 #: Files that a node looks at after it has dropped all of them, to say how much is still resident.
 _MOST_DROPPED = 1024
@@ -37,9 +38,10 @@ def drop_caches(session: Session) -> VerbRecord:
     def drop_own() -> None:
         with session.progress.during("drop caches", lambda: 0):
             for dataset in datasets:
+                path_of = _path(session, dataset)
                 with _damage_named(dataset):
                     for file in range(world.node.rank, dataset.layout.files, world.node.size):
-                        drop_one(_path(session, dataset)(file))
+                        drop_one(path_of(file))
             for path in checkpoints[world.node.rank :: world.node.size]:
                 drop_one(path)
 
@@ -129,17 +131,10 @@ def _checkpoint_files(session: Session) -> list[Path]:
     """Files of all checkpoints that this job writes, or restores whoever wrote them; listed by rank 0 alone."""
     workload, ranks = session.workload, session.world.size
     writers = {(checkpoint.name, ranks) for checkpoint in workload.checkpoints}
-    writers |= {(verb.checkpoint, verb.written_by or ranks) for verb in _restores(workload.verbs)}
+    restores = (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore))
+    writers |= {(verb.checkpoint, verb.written_by or ranks) for verb in restores}
     described = [(workload.checkpoint(name), by) for name, by in sorted(writers)]
     bases = [session.directory(found.root, found.path, found.digest(by)) for found, by in described]
     if not bases:
         return []
     return session.world.on_rank_0("list checkpoints", lambda: [path for base in bases for path in saved_files(base)])
-
-
-def _restores(verbs: Sequence[Verb]) -> Iterator[Restore]:
-    for verb in verbs:
-        if isinstance(verb, Restore):
-            yield verb
-        elif isinstance(verb, Repeat):
-            yield from _restores(verb.body)
