@@ -320,5 +320,6 @@ def _phase(session: Session, running: _Running) -> Phase:
         prefetch=access.prefetch if access.readers else 0,
         hints_asked=asked,
         hints_granted=granted_ones,
+        hint_set=access.hint_set,
     )
     return Phase(summary, gather_ranks(running.records, session.world) if running.records else None)

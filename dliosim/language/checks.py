@@ -97,16 +97,16 @@ def _driver_can(settings: Settings, access: Access) -> bool:
 
 
 def _hints(settings: Settings, access: Access) -> None:
-    """W305 for each `hint` that nothing reads."""
+    """W305 for each `hint`, and for `hints`, that nothing reads."""
     if access.api != "posix":
         return
-    for line in settings.all("hint"):
+    for line in [*(settings.all("hints") if access.hint_set != "library" else []), *settings.all("hint")]:
         labels = [
             Label(line.phrase, "for the MPI library"),
             *settings.labels("api", "not asked to do I/O", "which `api posix` (the default) does not use"),
         ]
         hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
-        settings.context.found.append(find("W305", "`hint` has no effect with `api posix`", labels, hint))
+        settings.context.found.append(find("W305", f"`{line.head}` has no effect with `api posix`", labels, hint))
 
 
 def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:

@@ -9,6 +9,7 @@ from typing import Final, Literal, cast
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
 from dliosim.language.document import Block
+from dliosim.language.hintsets import Hints, hint_set, with_hints
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
@@ -191,6 +192,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     prefetch = 0 if readers == 0 else ahead or 2
     per_sample = reads is not None and reads.kind == "file per sample"
     opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
+    hints = settings.read("hints", lambda node: hint_set(node, scope), Hints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     return Access(
         api=settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), "posix"),
@@ -207,7 +209,8 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         ),
         cache=cast(Literal["page", "off", "memory"], cache),
         memory=memory,
-        hints=tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint")),
+        hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
+        hint_set=hints.name,
     )
 
 

@@ -97,7 +97,9 @@ class _Writer:
                 continue
             sub = next(iter(re.findall(r'^(?:"[^"]*"|\S+)', value)), "")
             lines = settings.all(head)
-            line = next((line for line in lines if line.sub[:1] == (sub,)), lines[0] if lines else None)
+            # A pair that no `hint` line gives comes from the set of `hints`.
+            other = settings.given("hints") if head == "hint" else next(iter(lines), None)
+            line = next((line for line in lines if line.sub[:1] == (sub,)), other)
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _Line(f"{self._indent}    {head:<10} {value}", origin)
 
@@ -230,7 +232,7 @@ def _writing(access: Access) -> list[tuple[str, str | None]]:
 
 
 def _hints(access: Access) -> list[tuple[str, str | None]]:
-    return [("hint", f'"{key}" = "{value}"') for key, value in access.hints]
+    return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
 
 
 def _sync(sync: Sync) -> str:

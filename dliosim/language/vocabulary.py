@@ -12,8 +12,9 @@ ACCESS: Final = {
     "open": "open",
     "cache": "cache",
     "hint": "hint",
+    "hints": "hints",
 }
-WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint")}
+WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {
     "read": "read",
     "batch": "batch",

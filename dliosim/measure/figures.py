@@ -161,6 +161,7 @@ class PhaseSummary:
     prefetch: int = 0
     hints_asked: tuple[tuple[str, str], ...] = ()
     hints_granted: tuple[tuple[str, str], ...] = ()
+    hint_set: str = "library"
     notes: tuple[str, ...] = ()
 
     @property

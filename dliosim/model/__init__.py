@@ -1,6 +1,6 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api
+from dliosim.model.access import PAGE, Access, Api, HintSet
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset, Layout, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -38,6 +38,7 @@ __all__ = [
     "DropCaches",
     "Evaluation",
     "Expectation",
+    "HintSet",
     "Job",
     "Layout",
     "Loop",

@@ -9,6 +9,7 @@ from typing import Final, Literal
 PAGE: Final = 4096
 
 Api = Literal["posix", "mpi-independent", "mpi-collective"]
+HintSet = Literal["library", "two-phase", "no-aggregation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Access:
 
     `transfer` is the largest single call in bytes; None is a call a sample. `readers` threads keep `prefetch` batches
     ahead; 0 readers read inside the step. `open` is the lifetime of a handle. `memory` is the bytes that each rank
-    keeps in RAM with `cache memory`, and 0 otherwise. `hints` are MPI_Info pairs, untouched.
+    keeps in RAM with `cache memory`, and 0 otherwise. `hints` are MPI_Info pairs, untouched, with those of `hint_set`
+    among them.
     """
 
     api: Api = "posix"
@@ -29,6 +31,7 @@ class Access:
     cache: Literal["page", "off", "memory"] = "page"
     memory: int = 0
     hints: tuple[tuple[str, str], ...] = ()
+    hint_set: HintSet = "library"
 
     @property
     def page(self) -> int:

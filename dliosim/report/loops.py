@@ -43,7 +43,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
-    title += f", {runs[0].api}" if runs[0].api else ""
+    title += f", {_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
@@ -55,6 +55,14 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
         _unnamed_wait(name, epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
+
+
+def _method(phase: PhaseSummary) -> str:
+    """How a loop reads, by its api and its set of hints."""
+    if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
+        return "mpi-collective without aggregation: independent reads in a collective call"
+    named = phase.hint_set != "library" and phase.api in ("mpi-collective", "mpi-independent")
+    return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
 
 
 def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:

@@ -121,6 +121,50 @@ def test_a_hint_may_be_a_parameter(patterns: Patterns) -> None:
     assert patterns.loop(lines, *overrides, more=more).access.hints == (("e", "f"), ("c", "g"))
 
 
+BUFFERING = (("romio_cb_read", "enable"), ("romio_cb_write", "enable"))
+NO_BUFFERING = (("romio_cb_read", "disable"), ("romio_cb_write", "disable"))
+NO_SIEVING = (("romio_ds_read", "disable"), ("romio_ds_write", "disable"))
+
+
+@pytest.mark.parametrize(
+    ("phrase", "name", "hints"),
+    [
+        ("library", "library", ()),
+        ("two-phase", "two-phase", BUFFERING + NO_SIEVING),
+        ("no-aggregation", "no-aggregation", NO_BUFFERING + NO_SIEVING),
+        (
+            "two-phase 3 aggregators",
+            "two-phase",
+            (*BUFFERING, *NO_SIEVING, ("cb_nodes", "3"), ("cb_config_list", "*:2")),
+        ),
+        ("two-phase buffer 1 MiB", "two-phase", (*BUFFERING, *NO_SIEVING, ("cb_buffer_size", "1048576"))),
+    ],
+)
+def test_a_set_of_hints_is_its_pairs(
+    phrase: str, name: str, hints: tuple[tuple[str, str], ...], patterns: Patterns
+) -> None:
+    text = DATA + "train {\n    read universe\n    api mpi-independent\n    hints " + phrase + "\n}\n"
+    (loop,) = patterns.workload(text, nodes=2).verbs
+    assert isinstance(loop, Loop)
+    assert (loop.access.hint_set, loop.access.hints) == (name, hints)
+
+
+def test_a_hint_takes_the_place_of_that_of_a_set(patterns: Patterns) -> None:
+    lines = 'api mpi-independent\nhint "romio_ds_read" = "enable"\nhint "x" = "y"\nhints no-aggregation'
+    hints = patterns.loop(lines).access.hints
+    assert dict(hints) == {**dict(NO_BUFFERING), "romio_ds_read": "enable", "romio_ds_write": "disable", "x": "y"}
+    assert hints[-1] == ("x", "y")
+
+
+def test_what_writes_takes_a_set_of_hints(patterns: Patterns) -> None:
+    text = DATA + "prepare universe {\n    api mpi-independent\n    hints two-phase\n}\n"
+    text += 'checkpoint c {\n part w 1 MB total\n path "c"\n api mpi-independent\n hints no-aggregation\n}\nsave c\n'
+    made = patterns.workload(text)
+    assert isinstance(made.verbs[0], Prepare)
+    assert made.verbs[0].access.hints == BUFFERING + NO_SIEVING
+    assert made.checkpoint("c").access.hints == NO_BUFFERING + NO_SIEVING
+
+
 @pytest.mark.parametrize(
     ("lines", "shuffle"),
     [
