@@ -1,4 +1,4 @@
-"""Named ways of doing I/O do what they are called: what was asked and granted, who reads, and that all read the same."""
+"""Named ways of doing I/O do what they are called: what was asked and granted, who reads, and what is read."""
 
 from __future__ import annotations
 
