@@ -11,6 +11,7 @@ ACCESS: Final = {
     "prefetch": "prefetch",
     "open": "open",
     "cache": "cache",
+    "engine": "engine",
     "hint": "hint",
 }
 WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint")}
