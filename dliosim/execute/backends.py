@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+from dliosim.errors import ExecutionError
 from dliosim.execute.backend import Reader, Writer
 from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
 from dliosim.execute.mpireading import CollectiveReader, IndependentReader
@@ -53,6 +54,8 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
 
     Collective calls come from one thread, so mpi-collective has one reader however many are asked for.
     """
+    if access.api == "posix" and access.engine != "preadv" and not null:
+        raise ExecutionError(f"`engine {access.engine}` is not available yet", "R403")
     count = 1 if access.api == "mpi-collective" else max(1, access.readers)
     make = _READERS["null" if null else access.api]
     return [make(access, files) for _ in range(count)]

@@ -188,7 +188,8 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     session.progress.end()
     _account(source, record, before, _Counts.of(batches))
     if io_before is not None and io_after is not None:
-        record.rchar = io_after.called_read - io_before.called_read
+        if loop.access.counts_reads:
+            record.rchar = io_after.called_read - io_before.called_read
         record.read_bytes = io_after.storage_read - io_before.storage_read
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
     record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)

@@ -40,6 +40,7 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
     found.extend(_collective(settings, loop, dataset, data))
     found.extend(_direct(settings, loop, dataset, data))
     found.extend(_contradictions(settings, loop))
+    found.extend(_engine(settings, loop.access))
     _hints(settings, loop.access)
     steps = _shards(settings, loop, dataset, data)
     if steps:
@@ -149,6 +150,36 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
         message = "collective access cannot open the file for each sample"
         return [find("E205", message, labels, "use `open once` or `open each epoch`")]
     return []
+
+
+def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
+    """What an `engine` cannot be asked: E211, E206 beside `cache off`, R403 where it is yet to be made."""
+    if settings.given("engine") is None:
+        return []
+    api, mapped = access.api, access.engine == "mmap"
+    if api == "mpi-collective":
+        hint = "leave `engine` out, or use `api posix`"
+        refused = "E211", f"api {api}", "one collective call reads the whole batch, however MPI does it", hint
+    elif api == "mpi-independent" and mapped:
+        refused = "E211", f"api {api}", "MPI-IO makes a call for each piece", "`api posix` can; or `engine preadv`"
+    elif api == "mpi-independent" and access.engine == "queued":
+        refused = "R403", f"api {api}", "not available yet for this api", "use `api posix`, or `engine preadv`"
+    elif mapped and access.cache == "off":
+        hint = "use `engine queued` or `engine preadv`; or `cache page`"
+        refused = "E206", "cache off", "O_DIRECT goes past that cache", hint
+    elif mapped and access.transfer is not None:
+        hint = "leave `transfer` out, or use `engine preadv`"
+        refused = "E211", "transfer", "there are no calls that this could cut", hint
+    else:
+        return []
+    code, beside, reason, hint = refused
+    what = {
+        "preadv": "one call after the other",
+        "mmap": "a batch is copied out of a mapping of the page cache",
+        "queued": "each rank keeps calls of its own in flight",
+    }[access.engine]
+    labels = [*settings.labels("engine", what), *settings.labels(beside.split()[0], reason)]
+    return [find(code, f"`engine {access.engine}` does not work with `{beside}`", labels, hint)]
 
 
 def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:

@@ -14,7 +14,7 @@ from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.language.source import Span
-from dliosim.model import Access, Api, Checkpoint, Dataset, Layout, Part, Stripe, Writers, constant
+from dliosim.model import Access, Api, Checkpoint, Dataset, Engine, Layout, Part, Stripe, Writers, constant
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
@@ -22,6 +22,8 @@ MAX_CHAIN: Final = 32  # data sets made from each other
 MAX_TOTAL: Final = 2**62  # bytes of a data set or checkpoint: offsets have 63 bits
 WRITE_TRANSFER: Final = 4 << 20
 """The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
+DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that wants several wants at least
+MAX_DEPTH: Final = 32768  # entries of the largest ring that the kernel gives
 
 
 # ---- data sets ----------------------------------------------------------------------------------------------------
@@ -194,6 +196,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
     hints = settings.read("hints", lambda node: hint_set(node, scope), Hints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
+    engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
     return Access(
         api=settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), "posix"),
         transfer=settings.read(
@@ -211,6 +214,8 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         memory=memory,
         hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
         hint_set=hints.name,
+        engine=cast(Engine, engine),
+        depth=depth,
     )
 
 
@@ -235,6 +240,12 @@ def _cache(settings: Settings, node: Node) -> tuple[str, int]:
             )
         return "memory", settings.context.scope.size(node.only, 1)
     return node.kind, 0
+
+
+def _engine(settings: Settings, node: Node) -> tuple[str, int]:
+    if node.kind != "queued":
+        return node.kind, 0
+    return "queued", settings.context.scope.count(node.only, 1, MAX_DEPTH) if node.children else DEPTH
 
 
 def _hint(node: Node) -> tuple[str, str]:

@@ -196,6 +196,7 @@ class _Writer:
                 ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
                 ("open", access.open),
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
+                ("engine", _engine(access) if access.api != "mpi-collective" else None),
                 *_hints(access),
                 ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
                 ("sync", _sync(loop.sync)),
@@ -233,6 +234,10 @@ def _writing(access: Access) -> list[tuple[str, str | None]]:
 
 def _hints(access: Access) -> list[tuple[str, str | None]]:
     return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
+
+
+def _engine(access: Access) -> str:
+    return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
 
 
 def _sync(sync: Sync) -> str:

@@ -11,6 +11,7 @@ ACCESS: Final = {
     "prefetch": "prefetch",
     "open": "open",
     "cache": "cache",
+    "engine": "engine",
     "hint": "hint",
     "hints": "hints",
 }

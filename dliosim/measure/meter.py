@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
+
+T = TypeVar("T")
 
 
 class Meter:
@@ -15,16 +18,18 @@ class Meter:
 
     `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
     read calls, in runs made back to back: clock readings, the first of each run, negated, before it and one after each
-    call.
+    call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter has either
+    the one or the other.
     `moved` is the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked
     otherwise.
     """
 
-    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "stamps", "sync_ns", "view_ns")
+    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "spans", "stamps", "sync_ns", "view_ns")
 
     def __init__(self) -> None:
         self.call_ns: list[int] = []
         self.stamps: list[int] = []
+        self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
         self.calls = 0
         self.moved = 0
         self.opens = 0
@@ -33,26 +38,45 @@ class Meter:
         self.view_ns = 0
         self.sync_ns = 0
 
+    def overlapped(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
+        """Record calls by the clock readings at which each began and ended, in any order; at least one.
+
+        `since` is when the first of the calls began that are still in flight: none that is recorded later may have
+        begun before it, or, where none is in flight (None), before the last of these ended.
+        """
+        self.spans.append((begin, end, int(end.max()) if since is None else since))
+
     def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""
         single = np.array(_taken(self.call_ns), np.int64)
-        spans, _ = self.take_runs()
-        return np.concatenate([single, spans]) if len(single) else spans
+        latencies, _, _ = self.take_intervals()
+        return np.concatenate([single, latencies]) if len(single) else latencies
 
-    def take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of the calls in `stamps` since the last time: the latencies, and begin and end of each run (2, runs)."""
+    def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Of the calls in `stamps` and `spans` since the last time: the latencies, and intervals (2, n) of all calls.
+
+        Then the time before which no later one has begun; 0 where there are none.
+        """
+        spans = _taken(self.spans)
+        if not spans:
+            return self._take_runs()
+        begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
+        return end - begin, np.stack([begin, end]), spans[-1][2]
+
+    def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """See `take_intervals`: an interval for each run of calls made back to back."""
         stamps = _taken(self.stamps)
         if not stamps:
-            return np.empty(0, np.int64), np.empty((2, 0), np.int64)
+            return np.empty(0, np.int64), np.empty((2, 0), np.int64), 0
         edges = np.fromiter(stamps, np.int64, len(stamps))
         begins = edges < 0
         np.abs(edges, out=edges)
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(edges)) - 1
-        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]])
+        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]]), int(edges[-1])
 
 
-def _taken(values: list[int]) -> list[int]:
+def _taken(values: list[T]) -> list[T]:
     # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
     taken = values[:]
     del values[: len(taken)]
@@ -74,10 +98,10 @@ class Meters:
         """
         runs = [self._open]
         for number, meter in enumerate(self._meters):
-            spans, made = meter.take_runs()
-            latencies.add(spans)
+            taken, made, reached = meter.take_intervals()
+            latencies.add(taken)
             if made.size:
-                self._reached[number] = int(made[1, -1])
+                self._reached[number] = reached
                 runs.append(made)
         begin, end = np.concatenate(runs, axis=1)
         until = min(self._reached)

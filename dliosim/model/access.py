@@ -9,6 +9,7 @@ from typing import Final, Literal
 PAGE: Final = 4096
 
 Api = Literal["posix", "mpi-independent", "mpi-collective"]
+Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
 
 
@@ -18,8 +19,9 @@ class Access:
 
     `transfer` is the largest single call in bytes; None is a call a sample. `readers` threads keep `prefetch` batches
     ahead; 0 readers read inside the step. `open` is the lifetime of a handle. `memory` is the bytes that each rank
-    keeps in RAM with `cache memory`, and 0 otherwise. `hints` are MPI_Info pairs, untouched, with those of `hint_set`
-    among them.
+    keeps in RAM with `cache memory`, and 0 otherwise. `engine` is how each reader issues its calls: one after the other
+    (`preadv`, which with mpi-independent means MPI_File_read_at), out of a mapping, or with up to `depth` of them in
+    flight (`queued`; 0 otherwise). `hints` are MPI_Info pairs, untouched, with those of `hint_set` among them.
     """
 
     api: Api = "posix"
@@ -31,9 +33,16 @@ class Access:
     cache: Literal["page", "off", "memory"] = "page"
     memory: int = 0
     hints: tuple[tuple[str, str], ...] = ()
+    engine: Engine = "preadv"
+    depth: int = 0
     hint_set: HintSet = "library"
 
     @property
     def page(self) -> int:
         """Bytes to multiples of which reading calls are widened."""
         return PAGE if self.cache == "off" else 1
+
+    @property
+    def counts_reads(self) -> bool:
+        """Whether the kernel counts what is read as bytes of read calls: not out of a mapping or a queue."""
+        return self.api != "posix" or self.engine == "preadv"

@@ -21,6 +21,9 @@ MOST_EPOCHS = 12
 #: The share of the time from which on waiting for data is worth a word.
 _WAIT_WORTH_A_WORD = 0.05
 
+#: Calls in flight may differ by so much from 1 before they have a column.
+_DEPTH_WORTH_A_COLUMN = 0.01
+
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
 
@@ -51,7 +54,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
         _figures(title, [_rates(doubtful), _TIMES], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
-        _figures(causes, [_CAUSES, _CHECKS, _DLIO], epochs),
+        _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
         _unnamed_wait(name, epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
@@ -123,6 +126,12 @@ def _share(ratio: float | None) -> str:
 
 def _rank(rank: float | None) -> str:
     return ABSENT if rank is None else str(int(rank))
+
+
+def _depth(epochs: Sequence[EpochSummary]) -> list[_Column]:
+    """The calls in flight, where these ever were more than one at a time."""
+    several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
+    return [_Column("calls in\nflight", lambda one: one.depth)] if several else []
 
 
 def _late_for(cause: str) -> Callable[[EpochSummary], float | None]:

@@ -58,6 +58,7 @@ _EPOCH_FIGURES = (
     "oversleep_share",
     "amplification",
     "storage_amplification",
+    "depth",
     "dlio_au",
     "dlio_samples_per_second",
 )

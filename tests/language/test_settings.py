@@ -113,6 +113,27 @@ def test_every_access_setting_is_taken(patterns: Patterns) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "engine", "depth"),
+    [
+        ("", "preadv", 0),
+        ("engine preadv", "preadv", 0),
+        ("engine mmap", "mmap", 0),
+        ("engine queued", "queued", 32),
+        ("engine queued depth 2 * $ranks", "queued", 8),
+    ],
+)
+def test_only_a_queue_has_a_depth(patterns: Patterns, line: str, engine: str, depth: int) -> None:
+    access = patterns.loop(line).access
+    assert (access.engine, access.depth) == (engine, depth)
+
+
+def test_a_queue_holds_a_call_and_no_more_than_the_kernel_has_room_for(patterns: Patterns) -> None:
+    for depth in (0, 32_769):
+        text = f"{DATA}\ntrain {{\n read universe\n engine queued depth {depth}\n}}\n"
+        assert patterns.codes(text) == ["E113"]
+
+
 def test_a_hint_may_be_a_parameter(patterns: Patterns) -> None:
     more = 'param h = "a" = "b" "what it does"\nparam i = "c"="d"\n'
     lines = "api mpi-independent\nhint $h\nhint $i"
