@@ -126,6 +126,13 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         ]
         message = f"ranks of `{loop.name}` cannot agree on the last step"
         found.append(find("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
+    if loop.access.api == "mpi-collective" and loop.access.order == "as planned":
+        labels = [
+            *settings.labels("order", "samples are shuffled, or may be"),
+            *settings.labels("api", "but one view reads the batch, and must go forward in the file"),
+        ]
+        message = "`order as planned` does not work with `api mpi-collective`"
+        found.append(find("E211", message, labels, "leave `order` out, or use `api mpi-independent`"))
     if loop.arrivals is not None and loop.access.readers:
         head = "readers" if settings.given("readers") is not None else "prefetch"
         labels = [

@@ -14,7 +14,7 @@ from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.language.source import Span
-from dliosim.model import Access, Api, Checkpoint, Dataset, Engine, Layout, Part, Stripe, Writers, constant
+from dliosim.model import Access, Api, Checkpoint, Dataset, Engine, Layout, Order, Part, Stripe, Writers, constant
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
@@ -197,8 +197,11 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     hints = settings.read("hints", lambda node: hint_set(node, scope), Hints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
+    posix: Api = "posix"
+    api = settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), posix)
+    usual: Order = "by offset" if api == "mpi-collective" else "as planned"
     return Access(
-        api=settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), "posix"),
+        api=api,
         transfer=settings.read(
             "transfer",
             lambda node: None if node.kind == "whole_sample" else scope.size(node.only, 1, (1 << 31) - 1),
@@ -214,6 +217,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         memory=memory,
         hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
         hint_set=hints.name,
+        order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
         engine=cast(Engine, engine),
         depth=depth,
     )

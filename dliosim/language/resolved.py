@@ -198,6 +198,7 @@ class _Writer:
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
                 ("engine", _engine(access) if access.api != "mpi-collective" else None),
                 *_hints(access),
+                ("order", access.order),
                 ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
                 ("sync", _sync(loop.sync)),
                 *(

@@ -14,6 +14,7 @@ ACCESS: Final = {
     "engine": "engine",
     "hint": "hint",
     "hints": "hints",
+    "order": "order",
 }
 WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {

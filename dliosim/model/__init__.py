@@ -1,6 +1,6 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api, Engine, HintSet
+from dliosim.model.access import PAGE, Access, Api, Engine, HintSet, Order
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset, Layout, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -43,6 +43,7 @@ __all__ = [
     "Job",
     "Layout",
     "Loop",
+    "Order",
     "Part",
     "Pause",
     "Prepare",

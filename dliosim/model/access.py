@@ -11,6 +11,7 @@ PAGE: Final = 4096
 Api = Literal["posix", "mpi-independent", "mpi-collective"]
 Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
+Order = Literal["as planned", "by offset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Access:
     keeps in RAM with `cache memory`, and 0 otherwise. `engine` is how each reader issues its calls: one after the other
     (`preadv`, which with mpi-independent means MPI_File_read_at), out of a mapping, or with up to `depth` of them in
     flight (`queued`; 0 otherwise). `hints` are MPI_Info pairs, untouched, with those of `hint_set` among them.
+    `order` is how the samples of a step follow each other in calls and in memory; by offset with mpi-collective,
+    whatever it says.
     """
 
     api: Api = "posix"
@@ -36,6 +39,12 @@ class Access:
     engine: Engine = "preadv"
     depth: int = 0
     hint_set: HintSet = "library"
+    order: Order = "as planned"
+
+    @property
+    def in_file_order(self) -> bool:
+        """Whether the samples of a step are read in the order of the files, and not of the plan."""
+        return self.order == "by offset" or self.api == "mpi-collective"
 
     @property
     def page(self) -> int:

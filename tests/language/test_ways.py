@@ -18,6 +18,8 @@ SHARED = DATA.replace("path", "layout shared file\n    path")
     [
         'api mpi-collective\n    hints two-phase 2 aggregators buffer 1 MiB\n    hint "romio_ds_read" = "enable"',
         "api mpi-collective\n    hints no-aggregation",
+        "order by offset",
+        "api mpi-independent\n    order as planned",
     ],
 )
 def test_a_way_as_explained_is_the_same_way(lines: str, tmp_path: Path) -> None:

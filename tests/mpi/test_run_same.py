@@ -53,6 +53,8 @@ def plain(place: Place) -> Same:
         COLLECTIVE,
         {**COLLECTIVE, "train.readers": "1", "train.prefetch": "2 batches"},
         {**COLLECTIVE, "train.transfer": "7 kB"},
+        {"train.order": "by offset", "train.readers": "1"},
+        {**INDEPENDENT, "train.order": "by offset"},
         {"train.sync": "off"},
         {"train.sync": "allreduce 10 kB every 2 steps"},
     ],
