@@ -111,7 +111,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "phases": [_phase(phase) for phase in run.phases],
         "expectations": [asdict(result) for result in run.expectations],
     }
-    return {name: _finite(value) for name, value in content.items()}
+    return {name: finite(value) for name, value in content.items()}
 
 
 def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
@@ -142,8 +142,8 @@ def write_results(directory: Path, run: RunSummary, phases: Sequence[tuple[Phase
     So where there is a results.json, everything else is there too. Raises OSError with the file's name.
     """
     text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
-    _write(directory / RANKS, ranks_of(phases))
-    _write(directory / RESULTS, text.encode())
+    write_whole(directory / RANKS, ranks_of(phases))
+    write_whole(directory / RESULTS, text.encode())
 
 
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
@@ -191,14 +191,14 @@ def _verb(verb: VerbSummary) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with None for every number that JSON does not know."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value
 
 
@@ -208,7 +208,7 @@ def _unit(column: str) -> str:
     return "bytes" if column in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-def _write(path: Path, content: bytes | memoryview) -> None:
+def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Write a file under another name, make it durable, and give it its own."""
     aside = path.with_name(f"{path.name}.partial")
     try:
