@@ -26,7 +26,7 @@ CAP: Final = 5.0
 
 # The standard deviation of a normal distribution by the median of its absolute deviations.
 _MAD_TO_SIGMA = 1.4826
-_POLISHINGS = 20
+_POLISHINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ def capped(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.b
     sizes = np.abs(left)
     deviation = _MAD_TO_SIGMA * float(np.median(sizes[sizes > 1e-12])) if (sizes > 1e-12).any() else 0.0
     limit = CAP * deviation * fitted**0.25
-    return logs - left + np.clip(left, -limit, limit), sizes > limit
+    far = sizes > limit
+    return np.where(far, logs - left + np.sign(left) * limit, logs), far
 
 
 def holm(p: Sequence[float]) -> tuple[list[float], list[float]]:

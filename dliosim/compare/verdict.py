@@ -152,8 +152,9 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
         )
     yield from _residency(outcome)
     if outcome.drawn_in:
-        drawn = f"{len(outcome.drawn_in)} of {outcome.repetitions * len(outcome.measured)} passes"
-        yield f"{drawn} were disturbed by something else and drawn in (rows.csv marks them)."
+        passes = outcome.repetitions * len(outcome.measured)
+        drawn = f"{len(outcome.drawn_in)} of {passes} (rows.csv marks them)"
+        yield f"Passes far off what all others suggest, and drawn in so that they hide nothing: {drawn}."
     environment = outcome.environment
     if environment.oversubscribed:
         ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
