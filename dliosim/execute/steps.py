@@ -95,14 +95,15 @@ def run_steps(
     try:
         source.start()
         for step in range(course.steps):
-            begun = before
+            # Not the end of the step before: the bookkeeping and the progress line in between are the tool's own time.
+            begun = clock()
             idle = 0
             if course.arrival:
                 due = started + course.arrival[step]
-                if due > before:
+                if due > begun:
                     sleep_until(due, course.may_spin)
-                    begun = clock()
-                    idle = begun - before
+                    idle = clock() - begun
+                    begun += idle
                     arrival_ns += idle
             moved += wait(step)
             ready = clock()
