@@ -9,6 +9,7 @@ from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter, Meters
 from dliosim.measure.records import EpochRecord
+from dliosim.measure.series import EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
 from tests.execute.test_syncing import Meeting, Threads
@@ -35,8 +36,8 @@ class Slow:
 
     def __init__(self, clock: Clock) -> None:
         self.meters = Meters([Meter()])
+        self.reading: list[int] = []
         self.clock = clock
-        self.meters = Meters([Meter()])
 
     def start(self) -> None:
         pass
@@ -68,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int], slowe
     syncer = Syncer(Threads(Meeting(1), 0), Sync("off", 0, 1), False)
     course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
     record = EpochRecord(0, 0)
-    run_steps(course, Slow(clock), [1] * 3, record, Slowed(clock) if slowed else Progress(None))
+    run_steps(course, Slow(clock), [1] * 3, record, EpochSeries(), Slowed(clock) if slowed else Progress(None))
     return record
 
 
