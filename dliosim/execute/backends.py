@@ -22,8 +22,8 @@ from dliosim.model import Access
 class Files:
     """The files that a reader reads: paths below `directory` and planned bytes, both by number.
 
-    `shared` is whether there is one file only, which all ranks of `comm` read. With mpi-collective nobody may use
-    `comm` on another thread than the one that reads.
+    `shared` is whether there is one file only, which all ranks of `comm` open together. With mpi-collective nobody may
+    use `comm` on another thread than the one that reads.
     """
 
     directory: Path

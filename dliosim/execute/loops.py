@@ -17,6 +17,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
+from dliosim.execute.groups import free_group, group_of
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.readahead import Batches, make_batches, slot_count
@@ -95,7 +96,7 @@ def run_loop(session: Session, loop: Loop, ordinal: int) -> Iterator[Phase]:
         gc.enable()
         session.progress.end()
         for each in everyone:
-            _stop(each, failed)
+            _stop(session, each, failed)
     for each in everyone:
         yield _phase(session, each)
     for name, record in zip(running.saved, running.saves, strict=True):
@@ -119,7 +120,7 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     def size(file: int) -> int:
         return int(file_sizes(dataset, prefix, np.array([file]))[0])
 
-    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, world.comm)
+    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, group_of(world, access))
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
@@ -135,9 +136,11 @@ def _everywhere(error: DliosimError) -> DliosimError:
     return error
 
 
-def _stop(running: _Running, failed: bool) -> None:
+def _stop(session: Session, running: _Running, failed: bool) -> None:
     if running.batches is not None:
         running.batches.close(failed)
+    if not failed:
+        free_group(session.world, running.files.comm)
 
 
 def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
@@ -192,7 +195,8 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
     stop = running.syncer.end_epoch(stop or over)
-    batches.end()
+    # It is the ranks of one communicator that find a file too short, and not always all there are.
+    world.together(batches.end)
     io_after = process_io()
     session.progress.end()
     _account(source, record, series, before, _Counts.of(batches))

@@ -42,6 +42,7 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
     found.extend(_contradictions(settings, loop))
     found.extend(_engine(settings, loop.access))
     _hints(settings, loop.access)
+    _nothing_together(settings, loop.access, dataset, data)
     steps = _shards(settings, loop, dataset, data)
     if steps:
         found.extend(_cadences(settings, loop, dataset))
@@ -108,6 +109,27 @@ def _hints(settings: Settings, access: Access) -> None:
         ]
         hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
         settings.context.found.append(find("W305", f"`{line.head}` has no effect with `api posix`", labels, hint))
+
+
+def _nothing_together(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """W305 for a `communicator` where ranks open no file together."""
+    if access.communicator == "world":
+        return
+    hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
+    alone = ("api", f"`api {access.api}`", "each rank opens files for itself")
+    if access.api != "posix":
+        hint = "leave it out"
+        if not _is_shared(dataset):
+            alone = ("layout", f"`layout {dataset.layout.kind}`", "each rank opens the files that it reads for itself")
+        elif access.open == "each sample":
+            alone = ("open", "`open each sample`", "each rank opens the file for itself")
+        else:
+            return
+    head, beside, reason = alone
+    place = data if head == "layout" else settings
+    labels = [*settings.labels("communicator", "who open the file together"), *place.labels(head, reason)]
+    message = f"`communicator` has no effect with {beside}"
+    settings.context.found.append(find("W305", message, labels, hint))
 
 
 def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:

@@ -8,6 +8,7 @@ from dliosim.language.diagnostics import mistake
 from dliosim.language.parser import Node
 from dliosim.language.scope import Scope
 from dliosim.model import HintSet
+from dliosim.readable import count
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -20,8 +21,11 @@ class Hints:
     pairs: Pairs = ()
 
 
-def hint_set(node: Node, scope: Scope) -> Hints:
-    """The set that a phrase of `hints` names; E113 for more aggregators than ranks."""
+def hint_set(node: Node, scope: Scope, together: int) -> Hints:
+    """The set that a phrase of `hints` names, for files that so many ranks open together.
+
+    E113 for more aggregators than ranks.
+    """
     if node.kind == "library":
         return Hints()
     if node.kind == "no_aggregation":
@@ -29,12 +33,14 @@ def hint_set(node: Node, scope: Scope) -> Hints:
     pairs = [*_aggregation("enable"), *_SIEVING_OFF]
     aggregators, buffer = node.find("aggregators"), node.find("collective_buffer")
     if aggregators is not None:
-        ranks, nodes = scope.job.ranks, scope.job.nodes
         wanted = scope.count(aggregators.only)
-        if wanted > ranks:
-            there = "the job has one rank" if ranks == 1 else f"the job has {ranks} ranks"
-            hint = f"write `min({wanted}, $ranks) aggregators`"
-            raise mistake("E113", f"{wanted} aggregators of {ranks} ranks", aggregators.span, there, hint=hint)
+        if wanted > together:
+            owner = "the job has" if together == scope.job.ranks else "who open the file together are"
+            there = f"{owner} {count(together, 'rank')}"
+            hint = f"write `min({wanted}, $ranks) aggregators`" if together == scope.job.ranks else ""
+            message = f"{count(wanted, 'aggregator')} of {count(together, 'rank')}"
+            raise mistake("E113", message, aggregators.span, there, hint=hint)
+        nodes = -(-together // scope.job.ranks_per_node)
         # ROMIO takes one rank of a node, however large cb_nodes is, unless its list of hosts allows more.
         pairs += [("cb_nodes", str(wanted)), ("cb_config_list", f"*:{-(-wanted // nodes)}")]
     if buffer is not None:

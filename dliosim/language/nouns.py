@@ -14,7 +14,22 @@ from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.language.source import Span
-from dliosim.model import Access, Api, Checkpoint, Dataset, Engine, Layout, Order, Part, Stripe, Writers, constant
+from dliosim.model import (
+    Access,
+    Api,
+    Checkpoint,
+    Communicator,
+    Dataset,
+    Engine,
+    Layout,
+    Order,
+    Part,
+    Stripe,
+    Writers,
+    constant,
+    ranks_together,
+)
+from dliosim.model.job import MAX_RANKS
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
@@ -194,7 +209,10 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     prefetch = 0 if readers == 0 else ahead or 2
     per_sample = reads is not None and reads.kind == "file per sample"
     opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
-    hints = settings.read("hints", lambda node: hint_set(node, scope), Hints())
+    world: Communicator = "world"
+    communicator = settings.read("communicator", lambda node: _communicator(settings, node), world)
+    together = ranks_together(communicator, scope.job)
+    hints = settings.read("hints", lambda node: hint_set(node, scope, together), Hints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
     posix: Api = "posix"
@@ -218,6 +236,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
         hint_set=hints.name,
         order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
+        communicator=communicator,
         engine=cast(Engine, engine),
         depth=depth,
     )
@@ -244,6 +263,12 @@ def _cache(settings: Settings, node: Node) -> tuple[str, int]:
             )
         return "memory", settings.context.scope.size(node.only, 1)
     return node.kind, 0
+
+
+def _communicator(settings: Settings, node: Node) -> Communicator:
+    if node.kind == "neighbours":
+        return settings.context.scope.count(node.only, 1, MAX_RANKS)
+    return "node" if node.kind == "node" else "world"
 
 
 def _engine(settings: Settings, node: Node) -> tuple[str, int]:

@@ -170,6 +170,7 @@ _TIME_WORDS: Final = {
 #: Rules in which a number is a count, and how a phrase that ends behind one goes on.
 _GOES_ON: Final = {
     "batch": ("batch {} per rank", "batch {} total"),
+    "communicator": ("communicator {} ranks",),
     "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
     "evaluate": ("evaluate {} epochs",),
     "layout": ("layout {} files",),

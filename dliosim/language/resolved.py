@@ -199,6 +199,7 @@ class _Writer:
                 ("engine", _engine(access) if access.api != "mpi-collective" else None),
                 *_hints(access),
                 ("order", access.order),
+                ("communicator", _communicator(access)),
                 ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
                 ("sync", _sync(loop.sync)),
                 *(
@@ -235,6 +236,11 @@ def _writing(access: Access) -> list[tuple[str, str | None]]:
 
 def _hints(access: Access) -> list[tuple[str, str | None]]:
     return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
+
+
+def _communicator(access: Access) -> str:
+    together = access.communicator
+    return count(together, "rank") if isinstance(together, int) else together
 
 
 def _engine(access: Access) -> str:

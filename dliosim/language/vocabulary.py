@@ -15,6 +15,7 @@ ACCESS: Final = {
     "hint": "hint",
     "hints": "hints",
     "order": "order",
+    "communicator": "communicator",
 }
 WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {

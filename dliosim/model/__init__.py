@@ -1,6 +1,6 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api, Engine, HintSet, Order
+from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, ranks_together
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset, Layout, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -32,6 +32,7 @@ __all__ = [
     "Barrier",
     "Cadence",
     "Checkpoint",
+    "Communicator",
     "Compute",
     "Dataset",
     "Distribution",
@@ -57,4 +58,5 @@ __all__ = [
     "Workload",
     "Writers",
     "constant",
+    "ranks_together",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
+
+from dliosim.model.job import Job
 
 #: Bytes to multiples of which O_DIRECT (`cache off`) wants offsets, lengths and memory aligned.
 PAGE: Final = 4096
@@ -12,6 +14,7 @@ Api = Literal["posix", "mpi-independent", "mpi-collective"]
 Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
 Order = Literal["as planned", "by offset"]
+Communicator: TypeAlias = Literal["world", "node"] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class Access:
     (`preadv`, which with mpi-independent means MPI_File_read_at), out of a mapping, or with up to `depth` of them in
     flight (`queued`; 0 otherwise). `hints` are MPI_Info pairs, untouched, with those of `hint_set` among them.
     `order` is how the samples of a step follow each other in calls and in memory; by offset with mpi-collective,
-    whatever it says.
+    whatever it says. `communicator` is which ranks open a shared file together, and read it together where that is
+    collective: all, those of a node, or as many neighbours.
     """
 
     api: Api = "posix"
@@ -40,6 +44,7 @@ class Access:
     depth: int = 0
     hint_set: HintSet = "library"
     order: Order = "as planned"
+    communicator: Communicator = "world"
 
     @property
     def in_file_order(self) -> bool:
@@ -55,3 +60,10 @@ class Access:
     def counts_reads(self) -> bool:
         """Whether the kernel counts what is read as bytes of read calls: not out of a mapping or a queue."""
         return self.api != "posix" or self.engine == "preadv"
+
+
+def ranks_together(communicator: Communicator, job: Job) -> int:
+    """How many ranks open a shared file together: neighbours, of whom the last may be fewer."""
+    if communicator == "world":
+        return job.ranks
+    return job.ranks_per_node if communicator == "node" else min(communicator, job.ranks)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.model.access import ranks_together
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
@@ -142,6 +143,7 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
+    together = ranks_together(loop.access.communicator, job)
     tally = Tally(
         loop,
         case.dataset,
@@ -153,6 +155,8 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         epoch == 0 or case.stream or not loop.access.memory,
         opening,
         [len(files) for files in fresh],
+        np.array(ranks) // together,
+        -(-job.ranks // together),
     )
     samples = count_samples(tally)
     asked = sum(one.bytes for one in found)

@@ -38,7 +38,8 @@ class Tally:
 
     `scale` is steps asked for each step planned; `whole` if nothing was left out, of this epoch or of those that it
     stands for. `reads_all` is whether every sample is read from storage, `opening` whether what all ranks open together
-    is opened, `fresh` how many of each planned rank's files were not open before.
+    is opened, `fresh` how many of each planned rank's files were not open before. `group` says for
+    each planned rank which of all `groups` that open a shared file together it is in.
     """
 
     loop: Loop
@@ -51,6 +52,8 @@ class Tally:
     reads_all: bool
     opening: bool
     fresh: list[int]
+    group: NDArray[np.int64]
+    groups: int
 
     def over(self, values: list[float], exact: bool = True) -> Spread:
         """The spread of a figure of the planned ranks."""
@@ -145,7 +148,9 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
 def span_ratio(tally: Tally) -> float | None:
     """Span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
     spans = np.array([one.span for one in tally.found])
-    span = spans[:, 1].max(axis=0) - spans[:, 0].min(axis=0)
     asked = spans[:, 2].sum(axis=0) * (tally.ranks / len(tally.found))
+    planned = [spans[tally.group == group] for group in np.unique(tally.group)]
+    found = [np.maximum(members[:, 1].max(axis=0) - members[:, 0].min(axis=0), 0) for members in planned]
+    span = np.sum(found, axis=0) * (tally.groups / len(planned))
     used = asked > 0
     return float((span[used] / asked[used]).mean()) if used.any() else None

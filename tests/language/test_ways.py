@@ -18,6 +18,8 @@ SHARED = DATA.replace("path", "layout shared file\n    path")
     [
         'api mpi-collective\n    hints two-phase 2 aggregators buffer 1 MiB\n    hint "romio_ds_read" = "enable"',
         "api mpi-collective\n    hints no-aggregation",
+        "api mpi-collective\n    communicator 3 ranks\n    hints two-phase 2 aggregators",
+        "api mpi-independent\n    communicator node",
         "order by offset",
         "api mpi-independent\n    order as planned",
     ],

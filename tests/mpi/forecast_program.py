@@ -49,6 +49,7 @@ FEW = (3, 4, 8)
 # Large enough for several samples of a batch to be one call, small enough to cut some.
 TRANSFERS = (None, 700, 2500)
 MEMORY = (0, 6000)
+COMMUNICATORS = ("world", 2, "node")
 ORDERS = ("by offset", "as planned")
 READERS = ((0, "batch"), (0, "batch"), (1, "batch"), (2, "batch"), (2, "sample"))
 # Samples kept in memory are bytes of a run, and not asked of storage.
@@ -87,6 +88,7 @@ def random_workload(number: int, ranks: int) -> Workload:
             "memory" if memory else "page",
             memory,
             order=ORDERS[turn // 2 % 2],
+            communicator=COMMUNICATORS[turn // 3 % 3],
         )
 
     def shuffle() -> Shuffle:

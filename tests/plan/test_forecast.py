@@ -234,6 +234,16 @@ def test_what_a_two_phase_read_spans_is_told():
     assert only(LOOP_OF_FILES, dataset=FILES).span_ratio is None
 
 
+def test_a_two_phase_read_of_fewer_ranks_spans_less():
+    blocks = replace(LOOP, epochs=1, shard="by block")
+    world = only(replace(blocks, access=Access(api="mpi-collective"))).span_ratio
+    each = only(replace(blocks, access=Access(api="mpi-collective", communicator=1))).span_ratio
+    pairs = only(replace(blocks, access=Access(api="mpi-collective", communicator=2))).span_ratio
+    assert each == pytest.approx(1)
+    assert world == pytest.approx((750 + 5) / 20)  # from the first of four blocks of 250 samples into the last
+    assert pairs == pytest.approx((250 + 5) / 10)
+
+
 FILES = replace(DATASET, layout=Layout("file per sample", 1000), size=constant(5000))
 LOOP_OF_FILES = replace(LOOP, epochs=1)
 
