@@ -1,4 +1,4 @@
-"""The command line: `dliosim run`, `check`, `plan` and `explain`; the one place that names COMM_WORLD."""
+"""The command line: `dliosim run`, `check`, `plan`, `report` and `explain`; the one place that names COMM_WORLD."""
 
 from __future__ import annotations
 
@@ -27,10 +27,23 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim plan patterns/cosmoflow.dlio --ranks 512             what would 512 ranks do?
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio             do it, with real I/O
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
+  dliosim report dliosim-results-* --html report.html          what came out, as tables and pictures
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
 Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
+"""
+
+_REPORT_DESCRIPTION = """\
+Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
+
+  dliosim report my-results                                    rates, utilization, latencies, where the time went
+  dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
+  dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
+
+Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
+offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
+matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -56,6 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from dliosim.commands.run import run_command
 
             return run_command(world, parsed, given)
+        if parsed.command == "report":
+            from dliosim.commands.report import report_command
+
+            return report_command(parsed)
         from dliosim.commands.look import check_command, explain_command, plan_command
 
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
@@ -136,6 +153,21 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
     plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
+
+    report = commands.add_parser(
+        "report",
+        help="show results: a table, a page, or pictures; several side by side",
+        description=_REPORT_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    report.add_argument(
+        "results", metavar="RESULTS", nargs="+", help="directories that `dliosim run` or `dliosim compare` wrote"
+    )
+    report.add_argument(
+        "--html", metavar="FILE", help="write one page with all tables and pictures, complete in itself"
+    )
+    report.add_argument("--png", metavar="DIR", help="write each picture into DIR, as PNG and as SVG")
 
     explain = commands.add_parser(
         "explain",

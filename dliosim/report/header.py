@@ -12,7 +12,12 @@ from dliosim.report.naming import title_of
 
 
 def header(run: RunSummary) -> str:
-    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache."""
+    """The conditions of a run as text."""
+    return _aligned(conditions(run))
+
+
+def conditions(run: RunSummary) -> list[tuple[str, str]]:
+    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache: names and values."""
     environment = run.environment
     load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
     rows = [
@@ -31,7 +36,7 @@ def header(run: RunSummary) -> str:
     rows += [*environment.details, *_hints(run.phases), *_caches(run.phases)]
     if run.verify:
         rows.append(("verified", f"{run.verified_bytes:_} bytes, all as prepared".replace("_", " ")))
-    return _aligned(rows)
+    return rows
 
 
 def notes_of(phases: Sequence[PhaseSummary]) -> str:
