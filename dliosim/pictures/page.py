@@ -16,8 +16,8 @@ from dliosim.report.warnings import warnings_of
 from dliosim.saved.load import SavedComparison, SavedRun, loop_titles
 
 _HOW = (
-    "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) where "
-    "nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every formula."
+    "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) "
+    "where nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every formula."
 )
 
 

@@ -123,7 +123,7 @@ def write_run(
     timeline: bool = True,
     **changed: object,
 ) -> RunSummary:
-    """A whole directory of results: one loop `train` of so many epochs, of which the first 3 and the last are recorded."""
+    """A whole directory of results: one loop `train`, of whose epochs the first 3 and the last are recorded."""
     directory.mkdir(parents=True, exist_ok=True)
     happened = [events(ranks, steps, index == 0, seed=index) for index in range(epochs)]
     rows = np.stack([_rank_rows(index, found) for index, found in enumerate(happened)], axis=1)
