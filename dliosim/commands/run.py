@@ -137,7 +137,7 @@ def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started
     written = ""
     try:
         with results_directory(given, run.name, started) as output:
-            write_results(output, run, loops)
+            write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
         written = f"results: {output}\n"
     except OSError as error:
         failures.append(f"{failed_on('write the results', error)}\n")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,9 +24,14 @@ PATIENCE = 5.0
 
 
 class Batches(Protocol):
-    """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
+    """The batches of one loop on one rank, epoch by epoch and in the order of steps.
+
+    Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
+    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it.
+    """
 
     readers: Sequence[Reader]
+    reading: list[int]
 
     def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch with the calls of its steps: open what all ranks open together.
@@ -77,6 +83,7 @@ class InlineBatches:
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
+        self.reading: list[int] = []
         self._reader = readers[0]
         self._slot = slots[0]
 
@@ -119,6 +126,7 @@ class ReadAhead:
         self, readers: Sequence[Reader], slots: Sequence[memoryview], by_sample: bool, collective: bool
     ) -> None:
         self.readers = readers
+        self.reading: list[int] = []
         self._slots = slots
         self._ahead = len(slots) - 1
         self._groups = len(readers) if by_sample else 1
@@ -150,6 +158,7 @@ class ReadAhead:
         tasks = self._pending.pop(step)
         for task in tasks:
             task.wait()
+        self.reading += _span(tasks)
         # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
         if self._ahead and step + self._ahead < self._epoch.steps:
             self._submit(step + self._ahead)
@@ -233,10 +242,20 @@ def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
     return sum([reader.read(part, slot) for part in parts])
 
 
-class _Task(Generic[T]):
-    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it."""
+def _span(tasks: list[_Task[int]]) -> tuple[int, int]:
+    """When the first of a step's tasks began and the last was over; zeros where there are none."""
+    if len(tasks) == 1:
+        return tasks[0].begun, tasks[0].ended
+    return min([task.begun for task in tasks], default=0), max([task.ended for task in tasks], default=0)
 
-    __slots__ = ("_action", "_done", "_error", "_value")
+
+class _Task(Generic[T]):
+    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it.
+
+    `begun` and `ended` are when it was done, for the pictures of a run: no figure is made of them.
+    """
+
+    __slots__ = ("_action", "_done", "_error", "_value", "begun", "ended")
 
     def __init__(self, action: Callable[[Reader], T]) -> None:
         self._action = action
@@ -247,11 +266,13 @@ class _Task(Generic[T]):
 
     def perform(self, reader: Reader) -> None:
         """Do it, keep what comes of it, and wake whoever waits."""
+        self.begun = perf_counter_ns()
         try:
             self._value = self._action(reader)
         except BaseException as error:  # whatever it is, it is the main thread's to raise
             self._error = error
         finally:
+            self.ended = perf_counter_ns()
             self._done.release()
 
     def wait(self) -> None:

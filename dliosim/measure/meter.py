@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.series import EpochSeries
 
 
 class Meter:
@@ -67,10 +68,11 @@ class Meters:
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
-    def take(self, latencies: Histogram) -> int:
+    def take(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
         """Move latencies into a histogram; returns the nanoseconds in which at least one reader was in a call.
 
         Each is counted once over all takes: what another reader's calls may yet overlap is left for the next one.
+        `series` is told when the calls were.
         """
         runs = [self._open]
         for number, meter in enumerate(self._meters):
@@ -79,23 +81,29 @@ class Meters:
             if made.size:
                 self._reached[number] = int(made[1, -1])
                 runs.append(made)
+                if series is not None:
+                    series.add_reads(number, made)
         begin, end = np.concatenate(runs, axis=1)
         until = min(self._reached)
         done, left = begin < until, end > until
         self._open = np.stack([np.maximum(begin[left], until), end[left]])
-        return _covered(begin[done], np.minimum(end[done], until))
+        return _covered(begin[done], np.minimum(end[done], until), series)
 
-    def rest(self) -> int:
+    def rest(self, series: EpochSeries | None = None) -> int:
         """What the last `take` has left, when no reader makes calls any more."""
         begin, end = self._open
         self._open = np.empty((2, 0), np.int64)
-        return _covered(begin, end)
+        return _covered(begin, end, series)
 
 
-def _covered(begin: NDArray[np.int64], end: NDArray[np.int64]) -> int:
-    """The length of the union of intervals."""
+def _covered(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
+    """The length of the union of intervals, which `series` is told of."""
     if not len(begin):
         return 0
     order = np.argsort(begin)
     begin, reached = begin[order], np.maximum.accumulate(end[order])
-    return int(reached[-1] - begin[0] - np.maximum(begin[1:] - reached[:-1], 0).sum())
+    apart = begin[1:] > reached[:-1]
+    union = np.stack([begin[np.append(True, apart)], reached[np.append(apart, True)]])
+    if series is not None:
+        series.add_busy(union)
+    return int((union[1] - union[0]).sum())

@@ -1,4 +1,4 @@
-"""The results of a run as files: ranks.h5 for the figures of every rank, and results.json, written last."""
+"""The results of a run as files: ranks.h5 (the figures of every rank), timeline.h5, and results.json, written last."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ import dliosim
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.timeline import Timeline
+from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
 RANKS = "ranks.h5"
+TIMELINE = "timeline.h5"
 
 _EPOCH_SPREADS = (
     "data_wait_seconds",
@@ -135,13 +138,20 @@ def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memory
     return content.getbuffer()
 
 
-def write_results(directory: Path, run: RunSummary, phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> None:
-    """Write ranks.h5 (see `ranks_of`), then results.json, into an existing directory, each whole or not at all.
+def write_results(
+    directory: Path,
+    run: RunSummary,
+    phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]],
+    timelines: Sequence[Timeline | None],
+) -> None:
+    """Write ranks.h5 (see `ranks_of`), timeline.h5, then results.json, into an existing directory.
 
-    So where there is a results.json, everything else is there too. Raises OSError with the file's name.
+    `timelines` has one for each of `phases`. Each file is there whole or not at all, so that where there is a
+    results.json, everything else is there too. Raises OSError with the file's name.
     """
     text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
     _write(directory / RANKS, ranks_of(phases))
+    _write(directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)]))
     _write(directory / RESULTS, text.encode())
 
 

@@ -68,6 +68,16 @@ def check_gathering(world: World) -> None:
             assert (rows == np.arange(world.size)[:, None, None]).all()
 
 
+def check_parts(world: World) -> None:
+    """Rank r has r vectors' worth of elements, but for the second, which has none like rank 0."""
+    for size in SIZES:
+        lengths = [size * rank * (rank != 1) for rank in range(world.size)]
+        parts = world.gather_parts(np.full(lengths[world.rank], world.rank, np.int64), lengths)
+        assert (parts is None) == (world.rank > 0)
+        if parts is not None:
+            assert [part.tolist() for part in parts] == [[rank] * length for rank, length in enumerate(lengths)]
+
+
 def check_sharing(world: World) -> None:
     for source in range(world.size):
         for value in (None, ("text", source), b"x" * (LARGE + 1)):
@@ -141,7 +151,7 @@ def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
     assert (world.node.size, world.leaders != MPI.COMM_NULL) == (comm.size, comm.rank == 0)
     check_waiting(world, place)
     check_turns(world, place)
-    for check in (check_reductions, check_gathering, check_sharing, check_agreeing, check_rank_0):
+    for check in (check_reductions, check_gathering, check_parts, check_sharing, check_agreeing, check_rank_0):
         check(world)
         world.barrier()
 
