@@ -1,4 +1,4 @@
-"""The command line: `dliosim run`, `compare`, `check`, `plan` and `explain`; the one place that names COMM_WORLD."""
+"""The command line: `dliosim run`, `compare`, `check`, `plan`, `report` and `explain`, which names COMM_WORLD."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
   mpiexec -n 4 dliosim compare patterns/resnet50.dlio --vary api=posix,mpi-independent,mpi-collective
                                                                which way is fastest, and is the difference real?
+  dliosim report dliosim-results-* --html report.html          what came out, as tables and pictures
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
@@ -43,6 +44,18 @@ same state of the caches. Ratios are paired by block, with intervals and Holm's 
   dliosim compare F --vary api=posix,mpi-independent,mpi-collective
   dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
   dliosim compare F --vary "layout=file per sample,shared file" --vary "transfer=64 KiB,1 MiB,whole sample"
+"""
+
+_REPORT_DESCRIPTION = """\
+Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
+
+  dliosim report my-results                                    rates, utilization, latencies, where the time went
+  dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
+  dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
+
+Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
+offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
+matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -72,6 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from dliosim.commands.run import run_command
 
             return run_command(world, parsed, given)
+        if parsed.command == "report":
+            from dliosim.commands.report import report_command
+
+            return report_command(parsed)
         from dliosim.commands.look import check_command, explain_command, plan_command
 
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
@@ -154,6 +171,21 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
     plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
+
+    report = commands.add_parser(
+        "report",
+        help="show results: a table, a page, or pictures; several side by side",
+        description=_REPORT_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    report.add_argument(
+        "results", metavar="RESULTS", nargs="+", help="directories that `dliosim run` or `dliosim compare` wrote"
+    )
+    report.add_argument(
+        "--html", metavar="FILE", help="write one page with all tables and pictures, complete in itself"
+    )
+    report.add_argument("--png", metavar="DIR", help="write each picture into DIR, as PNG and as SVG")
 
     explain = commands.add_parser(
         "explain",

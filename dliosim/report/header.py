@@ -12,7 +12,12 @@ from dliosim.report.naming import title_of
 
 
 def header(run: RunSummary) -> str:
-    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache."""
+    """The conditions of a run as text."""
+    return aligned(conditions(run))
+
+
+def conditions(run: RunSummary) -> list[tuple[str, str]]:
+    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache: names and values."""
     rows = [
         ("workload", f"{run.name}: {run.title}" if run.title else run.name),
         ("digest", run.digest),
@@ -23,7 +28,7 @@ def header(run: RunSummary) -> str:
     ]
     if run.verify:
         rows.append(("verified", f"{run.verified_bytes:_} bytes, all as prepared".replace("_", " ")))
-    return aligned(rows)
+    return rows
 
 
 def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[tuple[str, str]]:

@@ -70,14 +70,14 @@ def _method(phase: PhaseSummary) -> str:
 
 def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
-    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in _parts(epochs).items() if share)
+    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
     if not said:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
     return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
 
 
-def _parts(epochs: Sequence[EpochSummary]) -> dict[str, float]:
+def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
     """The share of each part in the time of all ranks, over the epochs after the first, if there are any."""
     some = epochs[1:] or epochs
     parts = {
@@ -94,7 +94,7 @@ def _parts(epochs: Sequence[EpochSummary]) -> dict[str, float]:
 def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
     """That ranks waited for data where no step is put down to storage, because something else took longer still."""
     bounds = [one.bound_by for one in epochs[1:] or epochs]
-    waited = _parts(epochs).get("data wait", 0.0)
+    waited = time_shares(epochs).get("data wait", 0.0)
     if waited <= _WAIT_WORTH_A_WORD or any(bound is None or bound.storage > 0 for bound in bounds):
         return ""
     text = f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each one"

@@ -152,7 +152,9 @@ def write_results(
     """
     text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
     write_whole(directory / RANKS, ranks_of(phases))
-    write_whole(directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)]))
+    write_whole(
+        directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
+    )
     write_whole(directory / RESULTS, text.encode())
 
 
