@@ -54,6 +54,13 @@ class OpenFiles:
         self._meter.opens += 1
         return descriptor
 
+    def close(self, descriptors: Iterable[int]) -> None:
+        """Close descriptors that `open` gave."""
+        before = perf_counter_ns()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._meter.close_ns += perf_counter_ns() - before
+
     def keep(self, files: Iterable[int]) -> None:
         """Open those of the files that are not open; they stay so."""
         kept = self.kept
@@ -63,10 +70,8 @@ class OpenFiles:
 
     def close_kept(self) -> None:
         """Close all that are kept open."""
-        before = perf_counter_ns()
-        while self.kept:
-            os.close(self.kept.popitem()[1])
-        self._meter.close_ns += perf_counter_ns() - before
+        self.close(self.kept.values())
+        self.kept.clear()
 
     def rest(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
         """Go on by preadv where a call returned `got` bytes, less than it was asked; return the bytes of all calls.

@@ -9,10 +9,8 @@ from operator import length_hint
 from pathlib import Path
 from time import perf_counter_ns
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Pieces, allocate, only_file
+from dliosim.execute.buffers import Pieces, address_of, allocate, only_file
 from dliosim.execute.faults import failed
 from dliosim.execute.openfiles import OpenFiles, direct_hint
 from dliosim.measure.meter import Meter
@@ -219,7 +217,7 @@ class PosixWriter:
                 )
 
     def _write_direct(self, offset: int, data: memoryview) -> None:
-        if np.frombuffer(data, np.uint8).__array_interface__["data"][0] % PAGE == 0:
+        if address_of(data) % PAGE == 0:
             self._write(self._direct, offset, data)
             return
         bounce = self._bounce
