@@ -19,6 +19,9 @@ _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 #: Depths in flight that differ by more than this are not the same, and bytes read for each asked are worth a word.
 _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 
+#: Shares of the bytes in the page cache that differ by more are not alike.
+_UNLIKE = 0.05
+
 
 def verdict(outcome: Outcome) -> list[str]:
     """Sentences, the most important first; they call variants by their labels."""
@@ -68,13 +71,14 @@ def _fastest(outcome: Outcome) -> Iterator[str]:
         return
     by = " (the first one)"
     if against is not None and against.low is not None and against.high is not None:
-        interval = f"{number(against.low, 3)} to {number(against.high, 3)}"
-        by = f": {number(against.ratio, 3)} times as fast as {reference} ({interval}), {against.verdict}"
-    yield f"Fastest: {best.label}{by}."
+        by = f": {number(against.ratio, 3)} times as fast as {reference}, {number(against.low, 3)} to "
+        by += number(against.high, 3)
     if tied:
-        others = ", ".join(measured[one].label for one in tied)
-        yield f"Not shown to be slower than it: {others}."
-    elif len(measured) > 2:
+        others = "; ".join(measured[one].label for one in tied)
+        yield f"Highest rate: {best.label}{by}. Not shown to be slower than it: {others}."
+    else:
+        yield f"Fastest: {best.label}{by}."
+    if not tied and len(measured) > 2:
         rest = compare(times[:, [fastest, *(one for one in range(len(measured)) if one != fastest)]])[0]
         closest = max(one.ratio for one in rest)
         yield f"Every other one is slower; the closest is {number(1 / closest, 3)} times slower."
@@ -198,5 +202,6 @@ def _residency(outcome: Outcome) -> Iterator[str]:
         return
     low, high = min(shares.values()), max(shares.values())
     span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
-    unlike = "; CACHES WERE NOT ALIKE" if high - low > 0.05 else ""
-    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{unlike}."
+    unlike = "; CACHES WERE NOT ALIKE" if high - low > _UNLIKE else ""
+    vain = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
+    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."

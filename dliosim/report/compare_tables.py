@@ -164,9 +164,12 @@ def _sweep(outcome: Outcome) -> str:
         rates = [None if one is None else one.median(lambda each: each.samples_per_second) for one in cells]
         rows.append([first, *(number(rate) for rate in rates)])
     title = f"{outcome.loop}: samples/s by {down.name} (down) and {across.name} (across)"
-    return grid(title, [down.name, *across.values], rows)
+    return grid(title, [down.name, *across.values], rows, [1] * len(across.values))
 
 
 def _not_run(outcome: Outcome) -> str:
-    lines = [f"not run: {one.label}: {one.reason}" for one in outcome.not_run]
+    reasons: dict[str, list[str]] = {}
+    for one in outcome.not_run:
+        reasons.setdefault(one.reason, []).append(one.label)
+    lines = [f"not run: {reason}: {'; '.join(labels)}" for reason, labels in reasons.items()]
     return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)

@@ -27,7 +27,9 @@ def test_the_first_one_may_be_the_fastest() -> None:
 
 
 def test_who_is_not_shown_to_be_slower_is_named() -> None:
-    assert said("Not shown to be slower", 1.0, 0.7, 0.7).startswith("Not shown to be slower than it: api=")
+    sentence = said("Not shown to be slower", 1.0, 0.7, 0.7)
+    assert sentence.startswith("Highest rate: api=") and " than it: api=" in sentence
+    assert not said("Fastest", 1.0, 0.7, 0.7)
 
 
 def test_nothing_is_called_fastest_where_nothing_differs() -> None:
@@ -60,6 +62,8 @@ def test_unequal_depth_and_unlike_caches_are_told() -> None:
     assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
     assert said("CACHES WERE NOT ALIKE", 1.0, 2.0, resident_share=0.5)
     assert not said("CACHES WERE NOT ALIKE", 1.0, 2.0)
+    cold = outcome(measured((1.0, 2.0)), caches="cold")
+    assert any("dropping them had no effect" in sentence for sentence in verdict(cold))
 
 
 def test_hints_that_were_not_granted_are_told() -> None:
