@@ -77,7 +77,7 @@ def slower(place: Path, pattern: Path) -> None:
         found, _, _ = compare(place, place / f"slower-{number}", pattern, "--vary", compute)
         one = found["variants"][1]
         interval = f"{one['ratio_low']:.3f} to {one['ratio_high']:.3f}"
-        row(f"{percent} %", f"{one['ratio']:.3f}", interval, f"{one['smallest_difference']:.3f}", one["verdict"])
+        row(f"{percent} %", f"{one['ratio']:.3f}", interval, f"{1 + one['smallest_difference']:.3f}", one["verdict"])
     print(flush=True)
 
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dliosim.pictures.style import FAINT, INK, brief, figure, grid_lines
 from dliosim.readable import number, size
-from dliosim.saved.comparison import ALIKE, FASTER, SLOWER, UNJUDGED, Comparison, Variant
+from dliosim.saved.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
@@ -30,8 +30,8 @@ GRID_CAPTION = (
     "Formula: rate of the variant / rate of the reference."
 )
 
-_COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F"}
-_MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D"}
+_COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
+_MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D", REFERENCE: "D"}
 
 # Factors that people think in; the same ones stand below 1.
 _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)

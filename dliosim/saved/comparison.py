@@ -13,7 +13,13 @@ from dliosim.saved.results import environment_of, quantiles_of
 _VERSION = 1
 
 #: What may be said of a variant against the reference.
-FASTER, SLOWER, ALIKE, UNJUDGED = VERDICTS = ("faster", "slower", "no difference shown", "not judged")
+FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
+    "faster",
+    "slower",
+    "no difference shown",
+    "not judged",
+    "reference",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ def _variant(found: Fields) -> Variant:
         sync_wait_share=found.number_or_none("sync_wait_share"),
         tool_share=found.number_or_none("tool_share"),
         amplification=found.number_or_none("amplification"),
-        batch_latency=quantiles_of(found.one_or_none("batch_latency")),
+        batch_latency=quantiles_of(found.one_or_none("batch_latency_seconds")),
         two_phase=found.text_or_none("two_phase"),
         order_hash=found.text("order_hash"),
     )

@@ -239,7 +239,7 @@ def comparison(**changed: object) -> dict[str, Any]:
                 "tool_share": 0.05,
                 "amplification": 1.0,
                 "depth": 2.5,
-                "batch_latency": {"p50": 0.0012, "p90": 0.002, "p99": 0.0081, "p999": 0.011, "max": 0.02},
+                "batch_latency_seconds": {"p50": 0.0012, "p90": 0.002, "p99": 0.0081, "p999": 0.011, "max": 0.02},
                 "hints_granted": {},
                 "two_phase": "engaged" if api == "mpi-collective" else None,
                 "order_hash": "0123456789abcdef",
