@@ -85,9 +85,11 @@ def _reaches(one: Variant) -> Sequence[float]:
 
 def _ratio_axis(axis: Axis, reach: float) -> None:
     """Ticks at the same factors on both sides of 1, no more than find room."""
-    above = [tick for tick in _TICKS if tick <= reach]
-    if len(above) > 4:
-        above = above[len(above) % 2 :: 2][-5:]
+    above: list[float] = []
+    for tick in _TICKS:
+        # A fifth of the half axis is room for a label.
+        if tick <= reach and tick >= (above[-1] if above else 1.0) * reach**0.2:
+            above.append(tick)
     ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
