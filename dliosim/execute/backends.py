@@ -1,4 +1,4 @@
-"""Which backend reads or writes: one entry an api, and for reading that of the null backend."""
+"""Which backend reads or writes: one entry an api, and for reading those of posix's engines and the null backend."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.errors import ExecutionError
 from dliosim.execute.backend import Reader, Writer
+from dliosim.execute.mapped import MappedReader
 from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
 from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.null import NullReader
 from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
-from dliosim.model import Access
+from dliosim.execute.queued import QueuedReader
+from dliosim.model import Access, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,14 @@ class Files:
     comm: MPI.Intracomm
 
 
+_ENGINES: dict[Engine, Callable[[Access, Path, Callable[[int], str], Callable[[int], int]], Reader]] = {
+    "preadv": PosixReader,
+    "mmap": MappedReader,
+    "queued": QueuedReader,
+}
+
 _READERS: dict[str, Callable[[Access, Files], Reader]] = {
-    "posix": lambda access, files: PosixReader(access, files.directory, files.name, files.size),
+    "posix": lambda access, files: _ENGINES[access.engine](access, files.directory, files.name, files.size),
     "mpi-independent": lambda access, files: IndependentReader(
         access, files.directory, files.name, files.shared, files.comm
     ),
@@ -54,8 +61,6 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
 
     Collective calls come from one thread, so mpi-collective has one reader however many are asked for.
     """
-    if access.api == "posix" and access.engine != "preadv" and not null:
-        raise ExecutionError(f"`engine {access.engine}` is not available yet", "R403")
     count = 1 if access.api == "mpi-collective" else max(1, access.readers)
     make = _READERS["null" if null else access.api]
     return [make(access, files) for _ in range(count)]

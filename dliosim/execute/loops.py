@@ -315,6 +315,7 @@ def _phase(session: Session, running: _Running) -> Phase:
     readers = running.batches.readers if running.batches is not None else ()
     granted = next((reader.granted() for reader in readers if reader.meter.opens), None)
     asked, granted_ones = asked_and_granted(session.world, access, granted)
+    how = next((reader.meter.how for reader in readers if reader.meter.how), "")
     wall = np.array([sum(record.wall_ns for record in running.records)], np.int64)
     session.world.allreduce(wall, "max")
     summary = PhaseSummary(
@@ -329,5 +330,6 @@ def _phase(session: Session, running: _Running) -> Phase:
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
+        notes=(how,) if how else (),
     )
     return Phase(summary, gather_ranks(running.records, session.world) if running.records else None)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.backend import Reader
+from dliosim.execute.backend import OverlappingReader, Reader
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, Rounds, share_bounds
 
@@ -196,14 +197,46 @@ class ReadAhead:
             shares = [[share] for share in self._epoch.shares(step, self._groups)]
         else:
             shares = [self._epoch.parts(step)]
-        tasks = self._pending[step] = [_Task(partial(_read, share, slot)) for share in shares]
+        tasks = self._pending[step] = [_Reading(share, slot) for share in shares]
         for task in tasks:
             self._tasks.put(task)
 
     def _work(self, reader: Reader) -> None:
+        if isinstance(reader, OverlappingReader):
+            self._work_overlapping(reader)
+            return
         while (task := self._tasks.get()) is not None:
             if not self._cancelled:
                 task.perform(reader)
+
+    def _work_overlapping(self, reader: OverlappingReader) -> None:
+        """As `_work`, but with the next batch begun while the last calls of the one before are in flight."""
+        begun: deque[_Reading] = deque()
+        while True:
+            if not begun or (reader.has_room and not self._tasks.empty()):
+                # Another thread may have been faster: then this one has others to go on with, or waits.
+                try:
+                    task = self._tasks.get(block=not begun)
+                except Empty:
+                    continue
+                if task is None:
+                    return
+                if self._cancelled:
+                    continue
+                if isinstance(task, _Reading):
+                    task.begin(reader)
+                    begun.append(task)
+                else:
+                    task.perform(reader)
+                continue
+            try:
+                complete = reader.advance()
+            except BaseException as error:  # whatever it is, it is the main thread's to raise
+                while begun:
+                    begun.popleft().fail(error)
+                continue
+            if complete:
+                begun.popleft().finish(reader.complete)
 
 
 class _Epoch:
@@ -247,12 +280,21 @@ class _Task(Generic[T]):
 
     def perform(self, reader: Reader) -> None:
         """Do it, keep what comes of it, and wake whoever waits."""
+        self.finish(partial(self._action, reader))
+
+    def finish(self, action: Callable[[], T]) -> None:
+        """Do what is left of it instead."""
         try:
-            self._value = self._action(reader)
+            self._value = action()
         except BaseException as error:  # whatever it is, it is the main thread's to raise
             self._error = error
         finally:
             self._done.release()
+
+    def fail(self, error: BaseException) -> None:
+        """Give up, and wake whoever waits."""
+        self._error = error
+        self._done.release()
 
     def wait(self) -> None:
         """Wait until it is done; only once."""
@@ -263,3 +305,19 @@ class _Task(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value
+
+
+class _Reading(_Task[int]):
+    """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later."""
+
+    __slots__ = ("_parts", "_slot")
+
+    def __init__(self, parts: list[Calls], slot: memoryview) -> None:
+        super().__init__(partial(_read, parts, slot))
+        self._parts = parts
+        self._slot = slot
+
+    def begin(self, reader: OverlappingReader) -> None:
+        """Begin it; there is one part, as only collective reads have several."""
+        for part in self._parts:
+            reader.begin(part, self._slot)

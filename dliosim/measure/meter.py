@@ -20,16 +20,29 @@ class Meter:
     read calls, in runs made back to back: clock readings, the first of each run, negated, before it and one after each
     call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter has either
     the one or the other.
-    `moved` is the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked
-    otherwise.
+    `how` says by which means the calls are made, where a reader chooses. `moved` is the bytes that the calls really
+    moved, alignment and all, where the backend can tell, and what was asked otherwise.
     """
 
-    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "spans", "stamps", "sync_ns", "view_ns")
+    __slots__ = (
+        "call_ns",
+        "calls",
+        "close_ns",
+        "how",
+        "moved",
+        "open_ns",
+        "opens",
+        "spans",
+        "stamps",
+        "sync_ns",
+        "view_ns",
+    )
 
     def __init__(self) -> None:
         self.call_ns: list[int] = []
         self.stamps: list[int] = []
         self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        self.how = ""
         self.calls = 0
         self.moved = 0
         self.opens = 0

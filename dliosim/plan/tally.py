@@ -19,12 +19,16 @@ _COUNTED_RANKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """Figures of one planned rank; `span` is of some steps, `kept` what `cache memory` takes of a first epoch."""
+    """Figures of one planned rank. Of `calls` as planned so many are `issued`: a copy out of mappings is of many.
+
+    `span` is of some steps, `kept` what `cache memory` takes of a first epoch.
+    """
 
     bytes: int
     files: NDArray[np.int64]
     heads: int
     calls: int
+    issued: int
     moved: int
     largest_step: int
     plan_bytes: int
@@ -180,9 +184,9 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
             return same(tally.steps, tally.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)
         return same(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
-    if access.transfer is None and tally.reads_all:
+    if access.transfer is None and tally.reads_all and access.engine != "mmap":
         return tally.of_readers(samples)
-    return tally.of_readers(tally.over([one.calls * tally.scale for one in tally.found]))
+    return tally.of_readers(tally.over([one.issued * tally.scale for one in tally.found]))
 
 
 def span_ratio(tally: Tally) -> float | None:

@@ -43,6 +43,7 @@ from dliosim.plan.forecast import forecast
 from dliosim.report.progress import Progress
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
+ENGINES = ("preadv", "mmap", "queued")
 OPENS = ("once", "each epoch", "each sample")
 WORKLOADS = 12
 FEW = (3, 4, 8)
@@ -78,9 +79,12 @@ def random_workload(number: int, ranks: int) -> Workload:
         # The shares of readers by sample may cut what would have been read through one handle.
         readers, by = one_of((0, "batch"), (2, "sample")) if lifetime == "each sample" else one_of(*READERS)
         memory = MEMORY[turn // 2 % 2]
+        transfer = TRANSFERS[(turn // 3 + turn) % 3]
+        engine = ENGINES[turn // 3 % 3] if APIS[number % 3] == "posix" else "preadv"
+        engine = "preadv" if engine == "mmap" and transfer is not None else engine
         return Access(
             APIS[number % 3],
-            TRANSFERS[(turn // 3 + turn) % 3],
+            transfer,
             readers,
             by,
             one_of(1, 2) if readers else 0,
@@ -89,6 +93,8 @@ def random_workload(number: int, ranks: int) -> Workload:
             memory,
             order=ORDERS[turn // 2 % 2],
             communicator=COMMUNICATORS[turn // 3 % 3],
+            engine=engine,
+            depth=4 if engine == "queued" else 0,
         )
 
     def shuffle() -> Shuffle:

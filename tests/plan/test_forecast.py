@@ -195,6 +195,21 @@ def test_each_step_opens_anew_where_each_sample_does():
     assert only(replace(loop, access=two)).opens.total == 1000
 
 
+@pytest.mark.parametrize(
+    ("access", "calls"),
+    [
+        (Access(engine="mmap"), 200),
+        (Access(engine="mmap", readers=3, prefetch=1, by="sample"), 600),
+        (Access(engine="mmap", readers=3, prefetch=1), 200),
+        (Access(engine="mmap", open="each sample"), 1000),
+        (Access(engine="queued", depth=4), 1000),
+    ],
+)
+def test_a_copy_out_of_mappings_is_one_call_for_each_reader_of_a_step(access, calls):
+    phase = only(replace(LOOP, epochs=1, access=access))
+    assert (phase.calls.total, phase.calls.estimated) == (calls, False)
+
+
 def test_repeats_multiply():
     phases = forecast(workload(Repeat(3, (LOOP, Barrier(), Repeat(2, (Save("c"),)))))).phases
     assert [phase.times for phase in phases] == [3, 6, 6]
