@@ -22,6 +22,7 @@ from dliosim.execute.kept import KeptSamples
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
+from dliosim.execute.scattering import make_scattered
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.space import require_memory
 from dliosim.execute.steps import Course, run_steps
@@ -122,7 +123,7 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
 
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, group_of(world, access))
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
-    syncer = Syncer(world, loop.sync, access.api == "mpi-collective")
+    syncer = Syncer(world, loop.sync, access.api == "mpi-collective" or access.scatter)
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
     found = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(found, "sum")
@@ -242,11 +243,13 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
         batches = running.batches = None  # and with it the buffers, before larger ones are asked for
     size = buffer_bytes(running.dataset, needed)
     size, world = 0 if session.options.null else size, session.world
-    asked = size * slot_count(access) + kept
+    asked = size * access.batches + kept
     # All ranks look before any takes, or the last would find what the first have left.
     world.together(lambda: require_memory(asked, world.node.size, "read buffers"))
 
     def make() -> Batches:
+        if access.scatter and not session.options.null:
+            return make_scattered(world, access, running.files, size)
         slots = [allocate(size) for _ in range(slot_count(access))]
         return make_batches(access, open_readers(access, running.files, session.options.null), slots)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from collections.abc import Callable
@@ -17,22 +18,31 @@ from dliosim.execute.buffers import only_file
 from dliosim.execute.faults import failed, truncated
 from dliosim.execute.openfiles import OpenFiles
 from dliosim.measure.meter import Meter
-from dliosim.model import Access
+from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls
 
 Bytes = NDArray[np.uint8]
 
-# Below this many samples to looking at how they lie costs more than it saves.
-_FEW = 8
+# Unlike that of Python's mappings it leaves the interpreter to others while the kernel asks storage for the pages.
+_C = ctypes.CDLL(None)
+_C.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+# For fewer samples than this, looking at how they lie costs more than it saves.
+_FEW = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Mapping:
-    """A file in memory: what keeps it there, its bytes, and how many there were when it was mapped."""
+    """A file in memory: what keeps it there (None for an empty one), and its bytes when it was mapped.
+
+    `advice` is how the kernel was told to read ahead, and `reached` where the last batch ended.
+    """
 
     held: mmap.mmap | None
     data: Bytes
-    size: int
+    address: int
+    advice: int = mmap.MADV_NORMAL
+    reached: int = 0
 
 
 class MappedReader:
@@ -88,18 +98,20 @@ class MappedReader:
         file = only_file(calls)
         if file is not None:
             mapping = self._mapping(file)
-            self._within(calls, mapping.size)
-            source = mapping.data
+            self._within(calls, len(mapping.data))
             began = perf_counter_ns()
-            if not _take(source, calls, out):
-                _copy([source] * len(calls.file), calls, out)
+            if not _advise_in_order(mapping, calls):
+                _advise_at_random([mapping] * len(calls.file), calls)
+            if not _take(mapping.data, calls, out):
+                _copy([mapping.data] * len(calls.file), calls, out)
         else:
             numbers = calls.file.tolist()
-            mappings = {number: self._mapping(number) for number in dict.fromkeys(numbers)}
-            self._within(calls, np.array([mappings[number].size for number in numbers]))
-            sources = [mappings[number].data for number in numbers]
+            mapped = {number: self._mapping(number) for number in dict.fromkeys(numbers)}
+            mappings = [mapped[number] for number in numbers]
+            self._within(calls, np.array([len(mapping.data) for mapping in mappings]))
             began = perf_counter_ns()
-            _copy(sources, calls, out)
+            _advise_at_random(mappings, calls)
+            _copy([mapping.data for mapping in mappings], calls, out)
         self.meter.stamps.extend([-began, perf_counter_ns()])
         self.meter.calls += 1
 
@@ -125,15 +137,15 @@ class MappedReader:
             finally:
                 os.close(descriptor)
             data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
-            mapping = self._mapped[file] = _Mapping(held, data, size)
+            mapping = self._mapped[file] = _Mapping(held, data, data.__array_interface__["data"][0])
             self.meter.open_ns += perf_counter_ns() - before
         return mapping
 
     def _look_again(self) -> None:
         for file, mapping in self._mapped.items():
             size = mapping.held.size() if mapping.held is not None else 0
-            if size < mapping.size:
-                text = f"{self._files.path(file)} has {size} bytes, and had {mapping.size} when it was mapped"
+            if size < len(mapping.data):
+                text = f"{self._files.path(file)} has {size} bytes, and had {len(mapping.data)} when it was mapped"
                 raise ExecutionError(f"{text}: the file was cut short while it was read", "R401")
 
     def _unmap(self) -> None:
@@ -141,6 +153,33 @@ class MappedReader:
         before = perf_counter_ns()
         self._mapped.clear()
         self.meter.close_ns += perf_counter_ns() - before
+
+
+def _advise_in_order(mapping: _Mapping, calls: Calls) -> bool:
+    """Let the kernel read ahead where samples follow each other in the file; whether they do."""
+    first, before_last = int(calls.offset[0]), int(calls.length[:-1].sum())
+    in_order = int(calls.offset[-1]) - first == before_last if len(calls.file) > 1 else first == mapping.reached
+    mapping.reached = int(calls.offset[-1] + calls.length[-1])
+    _advise(mapping, mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
+    return in_order
+
+
+def _advise_at_random(mappings: list[_Mapping], calls: Calls) -> None:
+    """Let the kernel read what is asked for and nothing else: a page alone by the fault, more of them all at once."""
+    for mapping in mappings:
+        _advise(mapping, mmap.MADV_RANDOM)
+    if int(calls.length.max()) > PAGE:
+        first = calls.offset // PAGE * PAGE
+        for mapping, at, size in zip(
+            mappings, first.tolist(), (calls.offset + calls.length - first).tolist(), strict=True
+        ):
+            _C.madvise(mapping.address + at, size, mmap.MADV_WILLNEED)
+
+
+def _advise(mapping: _Mapping, advice: int) -> None:
+    if mapping.advice != advice and mapping.held is not None:
+        mapping.held.madvise(advice)
+        mapping.advice = advice
 
 
 def _take(source: Bytes, calls: Calls, out: Bytes) -> bool:

@@ -137,6 +137,14 @@ class World:
                 self.give_turn(later, _TAG)
         return parts
 
+    def gather_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
+        """Gatherv to the first rank of another communicator of this job; `size` bytes meet there, as all know."""
+        self._move(comm, size, lambda: comm.Igatherv(send, receive), lambda: comm.Gatherv(send, receive))
+
+    def scatter_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
+        """Scatterv from the first rank of another communicator of this job, of up to `size` bytes, as all know."""
+        self._move(comm, size, lambda: comm.Iscatterv(send, receive), lambda: comm.Scatterv(send, receive))
+
     def share(self, value: T | None, source: int = 0) -> T:
         """The object that rank `source` has, on every rank (what is sent was made by this very program)."""
         data = pickle.dumps(value) if self.rank == source else b""

@@ -137,14 +137,17 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
     found = []
     cadences = zip(settings.all("checkpoint"), loop.checkpoints, strict=True)
     in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
-    if loop.seconds is not None and loop.sync.kind == "off" and (loop.access.api == "mpi-collective" or in_step):
-        together = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
+    together = loop.access.api == "mpi-collective" or loop.access.scatter
+    if loop.seconds is not None and loop.sync.kind == "off" and (together or in_step):
+        others = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
         if loop.access.api == "mpi-collective":
-            together += settings.labels("api", "but all ranks read each step together")
+            others += settings.labels("api", "but all ranks read each step together")
+        if loop.access.scatter:
+            others += settings.labels("scatter", "but one rank reads each step for all of its node")
         labels = [
             *settings.labels("for", "each rank looks at its own clock"),
             *settings.labels("sync", "nothing lets ranks agree on the last step"),
-            *together,
+            *others,
         ]
         message = f"ranks of `{loop.name}` cannot agree on the last step"
         found.append(find("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
@@ -155,6 +158,7 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         ]
         message = "`order as planned` does not work with `api mpi-collective`"
         found.append(find("E211", message, labels, "leave `order` out, or use `api mpi-independent`"))
+    found.extend(_scatter(settings, loop))
     if loop.arrivals is not None and loop.access.readers:
         head = "readers" if settings.given("readers") is not None else "prefetch"
         labels = [
@@ -163,6 +167,27 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         ]
         message = f"`{head}` beside `requests`: data would be read before they are asked for"
         found.append(find("E211", message, labels, f"leave out `{head}`"))
+    return found
+
+
+def _scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
+    """E211 for what `scatter by node` cannot stand beside."""
+    if not loop.access.scatter:
+        return []
+    ahead = "readers" if settings.given("readers") is not None else "prefetch"
+    refused = [
+        (loop.access.api == "mpi-collective", "api", "all ranks read each step together", "use another api"),
+        (loop.access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
+        (loop.arrivals is not None, "requests", "each rank's come when they come", "leave `scatter` out"),
+    ]
+    found = []
+    for is_wrong, head, reason, hint in refused:
+        if is_wrong:
+            labels = [
+                *settings.labels("scatter", "one rank reads each step for all of its node, in the step itself"),
+                *settings.labels(head, reason),
+            ]
+            found.append(find("E211", f"`scatter by node` does not work beside this `{head}`", labels, hint))
     return found
 
 

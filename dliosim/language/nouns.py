@@ -237,6 +237,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         hint_set=hints.name,
         order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
         communicator=communicator,
+        scatter=settings.read("scatter", lambda node: node.kind == "by_node", False),
         engine=cast(Engine, engine),
         depth=depth,
     )

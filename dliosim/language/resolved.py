@@ -200,6 +200,7 @@ class _Writer:
                 *_hints(access),
                 ("order", access.order),
                 ("communicator", _communicator(access)),
+                ("scatter", "by node" if access.scatter else "off"),
                 ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
                 ("sync", _sync(loop.sync)),
                 *(

@@ -16,6 +16,7 @@ ACCESS: Final = {
     "hints": "hints",
     "order": "order",
     "communicator": "communicator",
+    "scatter": "scatter",
 }
 WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {

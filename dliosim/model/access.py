@@ -28,7 +28,8 @@ class Access:
     flight (`queued`; 0 otherwise). `hints` are MPI_Info pairs, untouched, with those of `hint_set` among them.
     `order` is how the samples of a step follow each other in calls and in memory; by offset with mpi-collective,
     whatever it says. `communicator` is which ranks open a shared file together, and read it together where that is
-    collective: all, those of a node, or as many neighbours.
+    collective: all, those of a node, or as many neighbours. With `scatter` the first rank of each node reads for all of
+    its ranks.
     """
 
     api: Api = "posix"
@@ -45,6 +46,12 @@ class Access:
     hint_set: HintSet = "library"
     order: Order = "as planned"
     communicator: Communicator = "world"
+    scatter: bool = False
+
+    @property
+    def batches(self) -> int:
+        """Batches that each rank needs memory for: one in use, those ahead, and its share of who reads for it."""
+        return 1 + (self.prefetch if self.readers else 0) + self.scatter
 
     @property
     def in_file_order(self) -> bool:

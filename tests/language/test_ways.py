@@ -20,6 +20,7 @@ SHARED = DATA.replace("path", "layout shared file\n    path")
         "api mpi-collective\n    hints no-aggregation",
         "api mpi-collective\n    communicator 3 ranks\n    hints two-phase 2 aggregators",
         "api mpi-independent\n    communicator node",
+        "api mpi-independent\n    scatter by node",
         "order by offset",
         "api mpi-independent\n    order as planned",
     ],

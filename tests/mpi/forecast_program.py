@@ -103,6 +103,8 @@ def random_workload(number: int, ranks: int) -> Workload:
 
     def loop(kind: str, name: str, turn: int) -> Loop:
         how = access(turn)
+        if kind != "infer" and not collective and not how.readers:
+            how = replace(how, scatter=bool(turn // 3 % 2))
         # In the order of the file, calls go on where those before them ended.
         order = Shuffle() if how.open == "each sample" else shuffle()
         shard = one_of("by sample", "by block", "off", "by file" if files >= ranks else "by block")

@@ -56,6 +56,8 @@ def plain(place: Place) -> Same:
         {"train.order": "by offset", "train.readers": "1"},
         {**INDEPENDENT, "train.order": "by offset"},
         {**COLLECTIVE, "train.communicator": "1 rank", "train.open": "each epoch"},
+        {"train.scatter": "by node"},
+        {"train.scatter": "by node", "train.transfer": "2000 B", "train.open": "each epoch"},
         {"train.sync": "off"},
         {"train.sync": "allreduce 10 kB every 2 steps"},
     ],
@@ -73,6 +75,7 @@ def test_however_they_are_read(place: Place, plain: Same, define: dict[str, str]
         COLLECTIVE,
         {**COLLECTIVE, "train.communicator": "2 ranks", "train.transfer": "7 kB", "train.readers": "1"},
         {**INDEPENDENT, "train.communicator": "node"},
+        {**INDEPENDENT, "train.scatter": "by node", "train.order": "by offset"},
     ],
     ids=str,
 )

@@ -249,6 +249,27 @@ def test_what_a_two_phase_read_spans_is_told():
     assert only(LOOP_OF_FILES, dataset=FILES).span_ratio is None
 
 
+def test_who_reads_for_a_node_makes_the_calls_of_all_its_ranks():
+    loop = replace(LOOP, epochs=1, access=Access(scatter=True))
+    shared = only(loop)
+    assert is_of(shared.samples, [250] * 4)
+    assert is_of(shared.calls, [500, 0, 500, 0])
+    assert is_of(shared.bytes, [500 * 4096, 0, 500 * 4096, 0])
+    assert is_of(shared.opens, [1, 0, 1, 0])
+    assert is_of(shared.files, [1, 0, 1, 0])
+    assert shared.memory.buffers == 2 * 5 * 4096
+    each = replace(loop, access=Access(scatter=True, open="each sample"))
+    assert is_of(only(each, dataset=FILES).opens, [500, 0, 500, 0])
+    assert is_of(only(loop, dataset=FILES, job=Job(4)).files, [1000, 0, 0, 0])
+
+
+def test_who_reads_for_uneven_nodes_is_estimated_with_sums_that_hold():
+    loop = replace(LOOP, epochs=1, last_batch="keep", access=Access(scatter=True))
+    plan = only(loop, job=Job(3, 2))
+    assert plan.calls.estimated
+    assert (plan.calls.minimum, plan.calls.total) == (0, 1000)
+
+
 def test_a_two_phase_read_of_fewer_ranks_spans_less():
     blocks = replace(LOOP, epochs=1, shard="by block")
     world = only(replace(blocks, access=Access(api="mpi-collective"))).span_ratio
