@@ -38,10 +38,11 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """All tables and warnings of results as text, at most 120 columns wide."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = [_text(table) for table in tables_of_runs(runs)]
-    sections += [
+    warned = [
         textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
         for label, line in warnings_of_runs(runs)
     ]
+    sections += ["\n".join(warned)] if warned else []
     for one in results:
         if isinstance(one, SavedComparison):
             sections += [_text(table) for table in tables_of_comparison(one)]
@@ -74,12 +75,12 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
         f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
         f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {found.reference}"
     )
-    headings = ("", *(heading for heading, _ in _VARIANT_COLUMNS), "verdict")
+    headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
     rows = [
         (
             _brief(one.label, _LONGEST_VARIANT),
-            *(show(one) for _, show in _VARIANT_COLUMNS),
             "reference" if one.label == found.reference else one.verdict,
+            *(show(one) for _, show in _VARIANT_COLUMNS),
         )
         for one in found.variants
     ]

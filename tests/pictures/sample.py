@@ -148,8 +148,9 @@ _SPANS = {
 
 def _summary(index: int, ranks: int, found: Events, rows: NDArray[np.int64]) -> EpochSummary:
     by_name = dict(zip(RANK_COLUMNS, rows.T, strict=True))
-    busy = by_name["nominal_ns"] / by_name["steady_ns"]
     steps = found.marks.shape[1]
+    busy = by_name["nominal_ns"] / np.maximum(by_name["steady_ns"], 1)
+    known = {"utilization": busy.mean(), "utilization_min": busy.min(), "utilization_max": busy.max()}
     content = ranks * steps * BATCH * SAMPLE
     seconds = {name: replace(spread(0.0), **_three(by_name[f"{name}_ns"] * 1e-9)) for name in _PARTS}
     return epoch(
@@ -164,9 +165,7 @@ def _summary(index: int, ranks: int, found: Events, rows: NDArray[np.int64]) -> 
         opens=ranks * steps * BATCH,
         seconds=float(by_name["wall_ns"].max()) * 1e-9,
         loop_seconds=float(by_name["loop_ns"].max()) * 1e-9,
-        utilization=float(busy.mean()),
-        utilization_min=float(busy.min()),
-        utilization_max=float(busy.max()),
+        **{name: float(value) if steps > 1 else None for name, value in known.items()},
         data_wait_seconds=seconds["data_wait"],
         compute_seconds=seconds["compute"],
         sync_wait_seconds=seconds["sync_wait"],
