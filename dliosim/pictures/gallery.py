@@ -14,9 +14,9 @@ from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, 
 from dliosim.pictures.epochs import bins_said
 from dliosim.pictures.style import drawing
 from dliosim.report.loops import time_shares
-from dliosim.saved.comparison import Comparison
-from dliosim.saved.load import Loop, SavedRun
-from dliosim.saved.loops import RecordedEpoch
+from dliosim.report.saved.comparison import Comparison
+from dliosim.report.saved.load import Loop, SavedRun
+from dliosim.report.saved.loops import RecordedEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_
 from dliosim.pictures.style import rendered
 from dliosim.readable import count
 from dliosim.report.header import conditions
+from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.side_by_side import not_run_lines, tables_of_comparison, tables_of_runs, warnings_of_runs
 from dliosim.report.tables import expectation_line
 from dliosim.report.warnings import warnings_of
-from dliosim.saved.load import SavedComparison, SavedRun, loop_titles
 
 _HOW = (
     "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) "

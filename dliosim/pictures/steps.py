@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
-from dliosim.saved.arrays import Floats, Ints
-from dliosim.saved.loops import RecordedEpoch
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
 
 #: At most so many ranks have a row, and so many steps are shown of each.
 MOST_ROWS, MOST_STEPS = 32, 24

@@ -16,9 +16,9 @@ from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.naming import alike, title_of
+from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.warnings import warnings_of
-from dliosim.saved.comparison import Comparison, Variant
-from dliosim.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 
 # Longer cells are cut.
 _BRIEF = 26

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
 from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered
-from dliosim.saved.comparison import Comparison
-from dliosim.saved.load import Loop, SavedComparison, SavedRun, load
+from dliosim.report.saved.comparison import Comparison
+from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, load
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.pictures.page import page
-from dliosim.saved.load import load
+from dliosim.report.saved.load import load
 from tests.pictures.sample import comparison, write_comparison, write_run
 
 HOSTILE = '<script>alert("x")</script> $\\frac{1}{2}$ & ]]> --> \x1b[31m 試'

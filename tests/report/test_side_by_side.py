@@ -13,8 +13,8 @@ import pytest
 from dliosim.cli import main
 from dliosim.errors import UsageError
 from dliosim.report.grid import WIDTH
+from dliosim.report.saved.load import load
 from dliosim.report.side_by_side import side_by_side
-from dliosim.saved.load import load
 from tests.pictures.sample import write_comparison, write_run
 from tests.report.sample import run
 

@@ -12,10 +12,10 @@ import pytest
 
 from dliosim.errors import UsageError
 from dliosim.report.results import results_of
-from dliosim.saved.comparison import comparison_of
-from dliosim.saved.fields import MAX_JSON_BYTES, read_json
-from dliosim.saved.load import SavedComparison, SavedRun, load
-from dliosim.saved.results import run_of
+from dliosim.report.saved.comparison import comparison_of
+from dliosim.report.saved.fields import MAX_JSON_BYTES, read_json
+from dliosim.report.saved.load import SavedComparison, SavedRun, load
+from dliosim.report.saved.results import run_of
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
 

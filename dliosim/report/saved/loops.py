@@ -10,8 +10,8 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.figures import PhaseSummary
+from dliosim.report.saved.arrays import Group, Ints, opened
 from dliosim.report.timeline import SCHEMA_VERSION
-from dliosim.saved.arrays import Group, Ints, opened
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time, which add up to it.
 TIME_COLUMNS = (

@@ -14,11 +14,11 @@ from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
 from dliosim.report.naming import title_of
 from dliosim.report.results import RANKS, RESULTS, TIMELINE
-from dliosim.saved.arrays import Ints
-from dliosim.saved.comparison import Comparison, comparison_of
-from dliosim.saved.fields import printable, read_json
-from dliosim.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
-from dliosim.saved.results import Latencies, run_of
+from dliosim.report.saved.arrays import Ints
+from dliosim.report.saved.comparison import Comparison, comparison_of
+from dliosim.report.saved.fields import printable, read_json
+from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
+from dliosim.report.saved.results import Latencies, run_of
 
 COMPARE = "compare.json"
 
