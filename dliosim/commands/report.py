@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count
+from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.side_by_side import side_by_side
-from dliosim.saved.load import SavedComparison, SavedRun, load
 
 
 def report_command(parsed: argparse.Namespace) -> int:

@@ -7,32 +7,36 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from dliosim.pictures.epochs import added, laid_out, mark_epochs, name_rows, ranks_said
+from dliosim.pictures.epochs import laid_out, mark_epochs, name_rows, ranks_said
 from dliosim.pictures.style import INK, SERIES, figure, grid_lines, rate_axis, whole_axis
 from dliosim.readable import size
-from dliosim.saved.loops import EpochTimeline
+from dliosim.report.saved.loops import RecordedEpoch
 
 MAP_CAPTION = (
-    "How to read it: a line across is a rank, and light is much. A dark line is a rank that gets less than the "
-    "others, a dark column a time in which nobody gets anything (a checkpoint, or storage that stalls). "
-    "Formula: bytes of the samples whose batch was complete in a column / its length."
+    "How to read it: a row is a rank, and light is much. A dark row is a rank that gets less than the others, a "
+    "dark column a time in which nobody gets anything: a checkpoint, steps that have all they need, or storage that "
+    "stalls. "
+    "Formula: bytes of a rank in a bin / the bin's length, the bytes of a step spread evenly over the time in which "
+    "it was read."
 )
 
 SUM_CAPTION = (
     "How to read it: the curve is what all ranks get together; the broken line is each epoch's mean over the time "
-    "shown, checkpoints included. A first epoch below the later ones is a cold cache. "
-    "Formula: bytes of all ranks in a column / its length; the last of an epoch is cut short."
+    "shown, checkpoints included. A first epoch below the later ones is a cold cache; gaps are checkpoints, or "
+    "steps that have all they need. "
+    "Formula: bytes of all ranks in a bin / the bin's length, the bytes of a step spread evenly over the time in "
+    "which it was read."
 )
 
 
-def bandwidth_map(epochs: Sequence[EpochTimeline]) -> Figure:
+def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
     """Bandwidth by rank and time."""
     places = laid_out(epochs)
     rows = max(len(place.epoch.ranks) for place in places)
     drawn = figure(height=min(5.6, 2.2 + 0.1 * rows))
     axes = drawn.add_subplot()
     unit = mark_epochs(axes, places)
-    rates = [added(place.epoch.bytes, place) / np.diff(place.edges) for place in places]
+    rates = [place.epoch.bytes[:, : place.epoch.used_bins] / (place.epoch.bin_ns * 1e-9) for place in places]
     greatest = max(float(one.max()) for one in rates) or 1.0
     mesh = None
     for place, rate in zip(places, rates, strict=True):
@@ -50,7 +54,7 @@ def bandwidth_map(epochs: Sequence[EpochTimeline]) -> Figure:
     return drawn
 
 
-def bandwidth_over_time(epochs: Sequence[EpochTimeline], ranks: int) -> Figure:
+def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
     """Bandwidth of all ranks together over time, with each epoch's mean."""
     places = laid_out(epochs)
     drawn = figure(height=2.9)
@@ -58,7 +62,7 @@ def bandwidth_over_time(epochs: Sequence[EpochTimeline], ranks: int) -> Figure:
     unit = mark_epochs(axes, places)
     for place in places:
         epoch = place.epoch
-        rate = added(epoch.bytes, place).sum(axis=0) / np.diff(place.edges)
+        rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0) / (epoch.bin_ns * 1e-9)
         axes.stairs(rate, place.edges * unit, fill=True, color=SERIES[0], alpha=0.25, linewidth=0)
         axes.stairs(rate, place.edges * unit, color=SERIES[0], linewidth=1.0)
         mean = float(epoch.bytes.sum()) / epoch.seconds

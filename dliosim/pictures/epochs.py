@@ -12,30 +12,17 @@ from matplotlib.ticker import FuncFormatter
 
 from dliosim.pictures.style import FAINT, time_axis
 from dliosim.readable import seconds
-from dliosim.saved.arrays import Floats, Ints
-from dliosim.saved.loops import EpochTimeline
-
-# Batches are complete once a step: finer columns than two steps would be empty in between, and say nothing.
-_STEPS_A_COLUMN = 2
-_FEWEST_COLUMNS = 12
+from dliosim.report.saved.arrays import Floats
+from dliosim.report.saved.loops import RecordedEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an epoch lies on the common axis: from `begin` on, its columns' `edges`, all in seconds.
+    """Where an epoch lies on the common axis: from `begin` on, its bins' `edges`, all in seconds."""
 
-    A column is `together` bins, the last one perhaps fewer.
-    """
-
-    epoch: EpochTimeline
+    epoch: RecordedEpoch
     begin: float
     edges: Floats
-    together: int
-
-    @property
-    def firsts(self) -> Ints:
-        """The first bin of each column."""
-        return np.arange(0, self.epoch.used_bins, self.together)
 
     @property
     def end(self) -> float:
@@ -43,30 +30,21 @@ class Place:
         return float(self.edges[-1])
 
 
-def laid_out(epochs: Sequence[EpochTimeline]) -> list[Place]:
+def laid_out(epochs: Sequence[RecordedEpoch]) -> list[Place]:
     """The epochs that have anything, one after the other."""
     places: list[Place] = []
     begin = 0.0
     for epoch in epochs:
         if epoch.used_bins and len(epoch.ranks):
-            bins = epoch.used_bins
-            together = min(-(-_STEPS_A_COLUMN * bins // max(epoch.steps, 1)), max(bins // _FEWEST_COLUMNS, 1))
-            ends = [*range(0, bins, together), bins]
-            places.append(Place(epoch, begin, begin + np.array(ends) * (epoch.bin_ns * 1e-9), together))
+            places.append(Place(epoch, begin, begin + np.arange(epoch.used_bins + 1) * (epoch.bin_ns * 1e-9)))
             begin = places[-1].end
     return places
 
 
-def added(values: Ints, place: Place) -> Ints:
-    """(rows, bins) added up to (rows, columns)."""
-    sums: Ints = np.add.reduceat(values[:, : place.epoch.used_bins], place.firsts, axis=1)
-    return sums
-
-
-def columns_said(places: Sequence[Place]) -> str:
-    """How long the columns are."""
-    lengths = dict.fromkeys(seconds(place.together * place.epoch.bin_ns * 1e-9, 3) for place in places)
-    return f"A column is {' or '.join(lengths)}."
+def bins_said(epochs: Sequence[RecordedEpoch]) -> str:
+    """How long bins are."""
+    lengths = dict.fromkeys(seconds(epoch.bin_ns * 1e-9, 3) for epoch in epochs)
+    return f"A bin is {' or '.join(lengths)} long."
 
 
 def mark_epochs(axes: Axes, places: Sequence[Place]) -> float:
@@ -93,7 +71,7 @@ def mark_epochs(axes: Axes, places: Sequence[Place]) -> float:
     return unit
 
 
-def name_rows(axis: Axis, epoch: EpochTimeline) -> None:
+def name_rows(axis: Axis, epoch: RecordedEpoch) -> None:
     """Label whole positions with the ranks that have these rows."""
 
     def name(value: float, _: object) -> str:
@@ -103,7 +81,7 @@ def name_rows(axis: Axis, epoch: EpochTimeline) -> None:
     axis.set_major_formatter(FuncFormatter(name))
 
 
-def ranks_said(epoch: EpochTimeline, ranks: int) -> str:
+def ranks_said(epoch: RecordedEpoch, ranks: int) -> str:
     """`4 ranks`, or of how many the ranks with rows are."""
     rows = len(epoch.ranks)
     if rows == ranks:

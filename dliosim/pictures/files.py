@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_runs
 from dliosim.pictures.style import rendered
-from dliosim.saved.load import SavedComparison, SavedRun, loop_titles
+from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 
 _LONGEST_PART = 40
 

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from dliosim.measure import over_epochs
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
-from dliosim.pictures.epochs import columns_said, laid_out
+from dliosim.pictures.epochs import bins_said
 from dliosim.pictures.style import drawing
 from dliosim.report.loops import time_shares
-from dliosim.saved.comparison import Comparison
-from dliosim.saved.load import Loop, SavedRun
-from dliosim.saved.loops import EpochTimeline
+from dliosim.report.saved.comparison import Comparison
+from dliosim.report.saved.load import Loop, SavedRun
+from dliosim.report.saved.loops import RecordedEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ def _by_epoch(saved: SavedRun, loop: Loop) -> Picture:
     return Picture("rate-by-epoch", "Rate by epoch", shares.RATE_CAPTION, partial(shares.rate_by_epoch, loop.epochs))
 
 
-def _of_timeline(saved: SavedRun, recorded: Sequence[EpochTimeline]) -> Iterator[Picture]:
-    ranks, columns = saved.run.ranks, columns_said(laid_out(recorded))
-    with_steps = [epoch for epoch in recorded if epoch.window_ns.shape[1]]
+def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
+    ranks, bins = saved.run.ranks, bins_said(recorded)
+    with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
         yield Picture(
             f"timeline-epoch-{epoch.epoch + 1}",
@@ -129,11 +129,11 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[EpochTimeline]) -> Iterator
         )
     if any(epoch.bytes.any() for epoch in recorded):
         over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
-        sum_caption = f"{columns} {bandwidth.SUM_CAPTION}"
+        sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
         yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
         if ranks > 1:
             by_rank = partial(bandwidth.bandwidth_map, recorded)
-            map_caption = f"{columns} {bandwidth.MAP_CAPTION}"
+            map_caption = f"{bins} {bandwidth.MAP_CAPTION}"
             yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
     counted = [epoch for epoch in recorded if epoch.batch_latency[:, 1].any() or epoch.call_latency[:, 1].any()]
     if counted:
@@ -147,7 +147,7 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[EpochTimeline]) -> Iterator
         yield Picture(
             "latency-over-time",
             "Batch latency over time",
-            f"{latency.longest_said(recorded, ranks)} {columns} {latency.OVER_TIME_CAPTION}",
+            f"{latency.longest_said(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
             partial(latency.latency_over_time, recorded),
         )
     if offsets.shown_epochs(recorded):

@@ -8,31 +8,31 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dliosim.pictures.epochs import laid_out, mark_epochs, ranks_said
+from dliosim.pictures.epochs import Place, laid_out, mark_epochs, ranks_said
 from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
-from dliosim.saved.arrays import Floats, Ints
-from dliosim.saved.loops import EpochTimeline
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
 
 DISTRIBUTION_CAPTION = (
     "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "
-    "the right is late. Dots are p50 and p99. A long flat stretch is a second kind of latency, such as storage "
-    "beside a cache. "
-    "Formula: share of latencies above the upper edge of each bucket (1 % wide or less). A batch's latency is a "
-    "step's data wait; a call's is one read call."
+    "the right is late. Dots are p50 and p99. A long flat stretch divides two kinds of latency, such as a cache and "
+    "the storage behind it. "
+    "Formula: share of latencies above the upper edge of each bucket, which are 1.6 % wide at most. A batch's "
+    "latency is a step's data wait; a call's is one read call."
 )
 
 OVER_TIME_CAPTION = (
-    "How to read it: of each column of time the longest data wait of any step; the line is the median rank's, the "
-    "band spans the least and the greatest rank's. A high band over a low line is one rank that is late, a high "
-    "line all of them. "
-    "Formula: greatest (batch in memory - begin of waiting) of the steps whose batch was complete in the column."
+    "How to read it: of each stretch of about two steps the longest data wait; the line is the median rank's, the "
+    "band spans the least and the greatest rank's. A high band over a low line is a rank that is late, a high line "
+    "all of them. "
+    "Formula: greatest (batch in memory - begin of waiting) of the steps that ended in the stretch."
 )
 
 _STYLES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (1, 1)))
 
 
-def latency_distribution(epochs: Sequence[EpochTimeline]) -> Figure:
+def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
     """What share of batch and of call latencies is longer than so much, a curve an epoch."""
     kinds = [(name, [getattr(epoch, key) for epoch in epochs]) for name, key in _KINDS]
     kinds = [(name, found) for name, found in kinds if any(one[:, 1].sum() for one in found)]
@@ -108,7 +108,7 @@ def _share(value: float) -> str:
     return f"{100 * value:.10f}".rstrip("0").rstrip(".") + " %"
 
 
-def latency_over_time(epochs: Sequence[EpochTimeline]) -> Figure:
+def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
     """The longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
     places = laid_out(epochs)
     drawn = figure(height=2.9)
@@ -116,15 +116,10 @@ def latency_over_time(epochs: Sequence[EpochTimeline]) -> Figure:
     unit = mark_epochs(axes, places)
     several = any(len(place.epoch.ranks) > 1 for place in places)
     for i, place in enumerate(places):
-        longest = place.epoch.batch_latency_max_ns[:, : place.epoch.used_bins]
-        waits = np.maximum.reduceat(longest, place.firsts, axis=1).astype(np.float64)
-        # A column without the end of a step has no latency, and is no zero.
-        waits[waits == 0] = np.nan
-        known = np.flatnonzero(~np.isnan(waits).all(axis=0))
-        if not len(known):
+        middles, some = _longest(place)
+        if not len(middles):
             continue
-        middles = (place.edges[:-1] + place.edges[1:])[known] / 2 * unit
-        some = waits[:, known] * 1e-9
+        middles = middles * unit
         if several:
             low, high = np.nanmin(some, axis=0), np.nanmax(some, axis=0)
             axes.fill_between(
@@ -143,7 +138,7 @@ def latency_over_time(epochs: Sequence[EpochTimeline]) -> Figure:
             np.nanmedian(some, axis=0),
             color=SERIES[1],
             linewidth=1.0,
-            marker="." if len(known) < 60 else "",
+            marker="." if len(middles) < 60 else "",
             label=None if i else label,
         )
     axes.set_yscale("log")
@@ -158,7 +153,23 @@ def latency_over_time(epochs: Sequence[EpochTimeline]) -> Figure:
     return drawn
 
 
-def longest_said(epochs: Sequence[EpochTimeline], ranks: int) -> str:
+def _longest(place: Place) -> tuple[Floats, Floats]:
+    """Middles of columns, and (ranks, columns) the longest latency in each, nan for a rank without; all in seconds.
+
+    A column is as many bins as two steps take: in finer ones hardly any rank would have the end of a step.
+    """
+    bins = place.epoch.used_bins
+    together = max(min(-(-2 * bins // max(place.epoch.steps, 1)), bins // 8), 1)
+    firsts = np.arange(0, bins, together)
+    waits = np.maximum.reduceat(place.epoch.batch_latency_max_ns[:, :bins], firsts, axis=1).astype(np.float64)
+    # Where no step ended there is no latency, rather than one of 0.
+    waits[waits == 0] = np.nan
+    known = np.flatnonzero(~np.isnan(waits).all(axis=0))
+    ends = np.append(firsts[1:], bins)
+    return (place.edges[firsts] + place.edges[ends])[known] / 2, waits[:, known] * 1e-9
+
+
+def longest_said(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     """Which epoch and rank had the longest data wait."""
     places = laid_out(epochs)
     epoch = max((place.epoch for place in places), key=lambda one: int(one.batch_latency_max_ns.max()))

@@ -21,11 +21,11 @@ a { color: #0b5394; }
 nav ul { list-style: none; padding: 0; margin: .8rem 0; columns: 2; }
 nav li li { padding-left: 1.2rem; font-size: .92rem; }
 nav ul ul { margin: 0; columns: 1; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll { overflow-x: auto; margin: .4rem 0 1rem; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: #555; padding-bottom: .4rem; font-size: .9rem; }
-th, td { padding: .18rem .7rem .18rem 0; text-align: right; vertical-align: bottom; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+.title { color: #555; font-size: .9rem; margin: 1.4rem 0 0; }
+th, td { padding: .18rem .2rem .18rem 1.2rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
 thead th { border-bottom: 1.5px solid #222; white-space: pre-line; }
 tr.apart td { border-top: 1px solid #bbb; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .88rem; margin: .6rem 0; }
@@ -110,9 +110,9 @@ def table(content: Table) -> str:
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
             body.append(f"<tr{_class('apart' if is_apart else '')}>{cells}</tr>")
         is_apart = not row
-    caption = f"<caption>{escape(content.title)}</caption>"
     rows = "\n".join(body)
-    return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+    title = paragraph(content.title, "title")
+    return f'{title}<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
 
 
 def picture(title: str, caption: str, svg: bytes) -> str:

@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dliosim.pictures.style import HEAT, MOST_SHAPES, SERIES, brief_size, figure, whole_axis
-from dliosim.saved.arrays import Floats, Ints
-from dliosim.saved.loops import EpochTimeline
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
 
 CAPTION = (
-    "How to read it: a dot is a sample that was read, its height the place in the data, its colour the rank; within "
-    "a step ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading "
-    "in order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a "
-    "shuffle within a buffer only. The same picture in two epochs means that they were not shuffled anew. "
+    "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "
+    "ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading in "
+    "order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a shuffle "
+    "within a buffer only. The same picture in two epochs means that they were not shuffled anew. "
     "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
 )
 
@@ -29,7 +29,7 @@ _MOST_DOTS = 40_000
 _FEW_RANKS = 8
 
 
-def offsets_over_steps(epochs: Sequence[EpochTimeline]) -> Figure:
+def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
     """Place in the data over the step: the first and the last recorded epoch beside each other."""
     some = shown_epochs(epochs)
     files = max(int(epoch.offsets[:, 2].max()) for epoch in some) + 1
@@ -70,18 +70,17 @@ def offsets_over_steps(epochs: Sequence[EpochTimeline]) -> Figure:
     return drawn
 
 
-def shown_epochs(epochs: Sequence[EpochTimeline]) -> list[EpochTimeline]:
+def shown_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
     """The first and the last epoch of which reads were recorded."""
     some = [epoch for epoch in epochs if len(epoch.offsets)]
     return some[:1] + some[1:][-1:]
 
 
-def offsets_said(epochs: Sequence[EpochTimeline]) -> str:
-    """How many of the reads are shown."""
-    some = shown_epochs(epochs)
-    if all(len(epoch.offsets) <= _MOST_DOTS for epoch in some):
-        return ""
-    return f"Of more than {_MOST_DOTS} reads in an epoch that many are shown, chosen evenly."
+def offsets_said(epochs: Sequence[RecordedEpoch]) -> str:
+    """Of which ranks the reads are."""
+    ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in shown_epochs(epochs)]))
+    names = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"Reads of rank {names}." if len(ranks) == 1 else f"Reads of ranks {names}."
 
 
 def _thinned(dots: Ints) -> Ints:

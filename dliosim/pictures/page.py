@@ -10,14 +10,15 @@ from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_
 from dliosim.pictures.style import rendered
 from dliosim.readable import count
 from dliosim.report.header import conditions
+from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.side_by_side import not_run_lines, tables_of_comparison, tables_of_runs, warnings_of_runs
 from dliosim.report.tables import expectation_line
 from dliosim.report.warnings import warnings_of
-from dliosim.saved.load import SavedComparison, SavedRun, loop_titles
 
 _HOW = (
     "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) "
-    "where nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every formula."
+    "where nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every "
+    "formula."
 )
 
 
@@ -69,9 +70,10 @@ def _beside(runs: Sequence[SavedRun]) -> _Section:
 
 def _run(saved: SavedRun, anchor: str) -> _Section:
     run = saved.run
+    command = [("command", f"dliosim {' '.join(run.arguments)}")] if run.arguments else []
     section = _Section(saved.label, anchor)
     section.pieces += [
-        markup.definitions([*conditions(run), ("started", run.started), ("command", " ".join(run.arguments))]),
+        markup.definitions([*conditions(run), ("started", run.started), *command]),
         markup.items([f"Warning: {line}" for line in warnings_of(run)], "warnings"),
         markup.items([expectation_line(one) for one in run.expectations]),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.pictures.style import (
     FAINT,
@@ -26,7 +26,7 @@ from dliosim.readable import number, percent, size
 SIDE_CAPTION = (
     "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
     "spans its slowest and fastest epoch; right, where the time of all its ranks went. What differs on the right is "
-    "why the left does. Spans of epochs are no proof: `dliosim compare` repeats and judges. "
+    "why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
     "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
     "left out."
 )
@@ -129,6 +129,8 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     if high < 20 * low:
         axes.set_ylim(low / 2.5, high * 2.5)
     log_axis(axes.yaxis, lambda value: f"{size(value, 1)}/s" if in_bytes else number(value, 1))
+    if high < 100 * low:
+        axes.yaxis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0)))
     axes.set_xlabel("ranks")
     axes.set_ylabel("bytes per second" if in_bytes else "samples per second")
     grid_lines(axes, "both")

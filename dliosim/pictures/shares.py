@@ -22,7 +22,7 @@ from dliosim.pictures.style import (
     whole_axis,
 )
 from dliosim.readable import number
-from dliosim.saved.arrays import Ints
+from dliosim.report.saved.arrays import Ints
 
 TIME_CAPTION = (
     "How to read it: a column is a rank, all of it the wall time of the epochs after the first (of the only one). "

@@ -9,31 +9,32 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
-from dliosim.saved.arrays import Floats, Ints
-from dliosim.saved.loops import EpochTimeline
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
 
 #: At most so many ranks have a row, and so many steps are shown of each.
 MOST_ROWS, MOST_STEPS = 32, 24
 
 CAPTION = (
-    "How to read it: a row is a rank, in each the steps above and the read calls of its readers below, a line a "
-    "reader. Wide gaps in green are time without compute; where orange is the cause, storage is late. Yellow is "
-    "waiting for the others: the rank without yellow is the one that all wait for. "
-    "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait the end of "
-    "the sync - the end of compute, checkpoint from there until it is saved. Times count from the epoch's start on "
-    "each rank's own clock; no clocks of two ranks are compared."
+    "How to read it: a row is a rank; in it are its steps, and below them the read calls of its readers, a line a "
+    "reader. Where green is interrupted by orange, storage is late. Yellow is waiting for the others: the rank with "
+    "hardly any is the one that all wait for. White between steps is the tool's own time, or waiting for a request. "
+    "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait end of the "
+    "sync - end of compute, checkpoint from there until it is saved. Times count from the epoch's start on each "
+    "rank's own clock; no clocks of two ranks are compared."
 )
 
 # Marks of a step, and the parts that lie between them.
 _SPANS = (("data wait", 0, 1), ("tool", 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
 
 
-def rank_timeline(epoch: EpochTimeline) -> Figure:
+def rank_timeline(epoch: RecordedEpoch) -> Figure:
     """The first steps of an epoch, a row a rank."""
     rows = chosen_rows(epoch)
     steps = min(MOST_STEPS, epoch.window_ns.shape[1])
     window = epoch.window_ns[rows][:, :steps]
-    begin, end = int(window[:, 0, 0].min()) * 1e-9, int(window.max()) * 1e-9
+    done = window[window >= 0]
+    begin, end = int(done.min()) * 1e-9, int(done.max()) * 1e-9
     drawn = figure(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
     axes = drawn.add_subplot()
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
@@ -45,7 +46,7 @@ def rank_timeline(epoch: EpochTimeline) -> Figure:
     if shapes > MOST_SHAPES:
         for collection in axes.collections:
             collection.set_rasterized(True)
-    axes.set_xlim(min(begin, 0.0) * unit if begin < 0.2 * end else begin * unit, end * unit)
+    axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin + 1e-9) * unit)
     axes.set_ylim(len(rows), 0)
     axes.set_yticks(np.arange(len(rows)) + 0.5, _names(epoch, rows))
     axes.tick_params(axis="y", length=0)
@@ -56,19 +57,21 @@ def rank_timeline(epoch: EpochTimeline) -> Figure:
     return drawn
 
 
-def steps_said(epoch: EpochTimeline) -> str:
+def steps_said(epoch: RecordedEpoch) -> str:
     """Which ranks and steps `rank_timeline` shows of an epoch."""
-    rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.window_ns.shape[1])
+    rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
     said = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
     if rows <= MOST_ROWS:
         return said
+    known = len(np.unique(epoch.reads_ns[:, 0]))
+    some = f" Read calls are known of {known} ranks only." if 0 < known < rows else ""
     return (
-        f"{said} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps to the "
-        "end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
+        f"{said}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps to "
+        "the end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
     )
 
 
-def chosen_rows(epoch: EpochTimeline) -> Ints:
+def chosen_rows(epoch: RecordedEpoch) -> Ints:
     """Rows of the ranks to show, at most `MOST_ROWS`, in order: the slowest, the fastest, and even ones between."""
     rows = len(epoch.ranks)
     if rows <= MOST_ROWS:
@@ -80,14 +83,14 @@ def chosen_rows(epoch: EpochTimeline) -> Ints:
     return np.sort(np.concatenate([order[:quarter], even, order[-quarter:]]))
 
 
-def _own_time(epoch: EpochTimeline) -> Ints:
+def _own_time(epoch: RecordedEpoch) -> Ints:
     """What each rank spent on its own steps: without the waiting for others."""
     window = epoch.window_ns[:, :MOST_STEPS]
     times: Ints = (window[:, :, 3] - window[:, :, 0]).sum(axis=1)
     return times
 
 
-def _names(epoch: EpochTimeline, rows: Ints) -> list[str]:
+def _names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
     names = [str(epoch.ranks[row]) for row in rows]
     if len(epoch.ranks) <= MOST_ROWS:
         return names
@@ -110,7 +113,7 @@ def _boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str) ->
     return len(corners)
 
 
-def _reads(axes: Axes, epoch: EpochTimeline, rank: int, row: int, until: int, unit: float) -> int:
+def _reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
     """The read calls of a rank that begin before `until`, a line for each of its readers."""
     reads = epoch.reads_ns[(epoch.reads_ns[:, 0] == rank) & (epoch.reads_ns[:, 2] < until)]
     readers, lines = np.unique(reads[:, 1], return_inverse=True)

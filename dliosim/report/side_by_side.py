@@ -16,9 +16,9 @@ from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.naming import alike, title_of
+from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.warnings import warnings_of
-from dliosim.saved.comparison import Comparison, Variant
-from dliosim.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 
 # Longer cells are cut.
 _BRIEF = 26
@@ -38,10 +38,11 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """All tables and warnings of results as text, at most 120 columns wide."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = [_text(table) for table in tables_of_runs(runs)]
-    sections += [
+    warned = [
         textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
         for label, line in warnings_of_runs(runs)
     ]
+    sections += ["\n".join(warned)] if warned else []
     for one in results:
         if isinstance(one, SavedComparison):
             sections += [_text(table) for table in tables_of_comparison(one)]
@@ -74,12 +75,12 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
         f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
         f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {found.reference}"
     )
-    headings = ("", *(heading for heading, _ in _VARIANT_COLUMNS), "verdict")
+    headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
     rows = [
         (
             _brief(one.label, _LONGEST_VARIANT),
-            *(show(one) for _, show in _VARIANT_COLUMNS),
             "reference" if one.label == found.reference else one.verdict,
+            *(show(one) for _, show in _VARIANT_COLUMNS),
         )
         for one in found.variants
     ]

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.series import WINDOW_STEPS
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.timeline import EpochTimeline, Timeline
 from dliosim.report.results import write_results
 from tests.report.sample import epoch, run, spread
 
 BATCH, SAMPLE = 4, 1_000_000
 READERS = 2
-BINS = 200
-WINDOW = 64
+BINS = 100
 SAMPLES = 4096
 
 
@@ -55,9 +55,8 @@ def events(ranks: int, steps: int, cold: bool, seed: int, save_every: int = 16) 
         saved = synced + (40_000_000 if (step + 1) % save_every == 0 else 0)
         marks[:, step] = np.stack([now, ready, begun, ended, synced, saved], axis=1)
         for reader in range(READERS):
-            reads.append(
-                np.stack([np.arange(ranks), np.full(ranks, reader), np.maximum(ready - read, 0), ready], axis=1)
-            )
+            row = [np.arange(ranks), np.full(ranks, reader), np.maximum(ready - read, 0), ready]
+            reads.append(np.stack(row, axis=1))
         for sample in range(BATCH):
             chosen = order[(step * ranks * BATCH + np.arange(ranks) * BATCH + sample) % SAMPLES]
             rows = [np.arange(ranks), np.full(ranks, step), np.zeros(ranks, np.int64), chosen * SAMPLE]
@@ -66,38 +65,25 @@ def events(ranks: int, steps: int, cold: bool, seed: int, save_every: int = 16) 
     return Events(marks, np.concatenate(reads), np.concatenate(offsets))
 
 
-def write_timeline(path: Path, loops: list[tuple[str, str, dict[int, Events]]]) -> None:
-    """timeline.h5 of loops (name, kind, recorded epochs)."""
-    with h5py.File(path, "w", libver="v108") as file:
-        file.attrs["schema_version"] = 1
-        for index, (name, kind, epochs) in enumerate(loops):
-            group = file.create_group(f"{index:04d}")
-            group.attrs["name"], group.attrs["kind"] = name, kind
-            for number, found in epochs.items():
-                _write_epoch(group.create_group(f"{number:04d}"), found)
+def timeline(epochs: dict[int, Events]) -> Timeline:
+    """What rank 0 gathers of some epochs."""
+    ranks = next(iter(epochs.values())).marks.shape[0]
+    return Timeline(np.arange(ranks), {number: _epoch(found) for number, found in epochs.items()})
 
 
-def _write_epoch(group: Any, found: Events) -> None:
+def _epoch(found: Events) -> EpochTimeline:
     ranks, steps = found.marks.shape[:2]
     bin_ns = int(found.marks.max()) // BINS + 1
-    group.attrs["bin_ns"], group.attrs["steps"] = bin_ns, steps
     parts = {"data_wait_ns": (0, 1), "compute_ns": (2, 3), "sync_wait_ns": (3, 4), "checkpoint_ns": (4, 5)}
-    columns = {name: _binned(found.marks[:, :, a], found.marks[:, :, b], bin_ns) for name, (a, b) in parts.items()}
+    bins = {name: _binned(found.marks[:, :, a], found.marks[:, :, b], bin_ns) for name, (a, b) in parts.items()}
     rows = np.arange(ranks).repeat(steps)
-    at = (found.marks[:, :, 1] // bin_ns).ravel()
-    moved, done, late = (np.zeros((ranks, BINS), np.int64) for _ in range(3))
-    np.add.at(moved, (rows, at), BATCH * SAMPLE)
-    np.add.at(done, (rows, at), 1)
-    np.maximum.at(late, (rows, at), found.data_wait.ravel())
-    group["ranks"] = np.arange(ranks)
-    group["bytes"], group["steps"], group["batch_latency_max_ns"] = moved, done, late
-    group["io_busy_ns"] = columns["data_wait_ns"]
-    for name, values in columns.items():
-        group[name] = values
-    group["window_ns"] = found.marks[:, :WINDOW]
-    group["reads_ns"], group["offsets"] = found.reads, found.offsets
-    group["batch_latency"] = buckets(found.data_wait.ravel())
-    group["call_latency"] = buckets((found.reads[:, 3] - found.reads[:, 2]).ravel())
+    at = (found.marks[:, :, 5] // bin_ns).ravel()
+    bins["bytes"], bins["steps"], bins["batch_latency_max_ns"] = (np.zeros((ranks, BINS), np.int64) for _ in range(3))
+    np.add.at(bins["bytes"], (rows, at), BATCH * SAMPLE)
+    np.add.at(bins["steps"], (rows, at), 1)
+    np.maximum.at(bins["batch_latency_max_ns"], (rows, at), found.data_wait.ravel())
+    bins["io_busy_ns"] = bins["data_wait_ns"]
+    return EpochTimeline(steps, bin_ns, bins, found.marks[:, :WINDOW_STEPS], found.reads, found.offsets)
 
 
 def _binned(begin: NDArray[np.int64], end: NDArray[np.int64], bin_ns: int) -> NDArray[np.int64]:
@@ -107,20 +93,11 @@ def _binned(begin: NDArray[np.int64], end: NDArray[np.int64], bin_ns: int) -> ND
     return within.sum(axis=1)
 
 
-def buckets(latencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(buckets, 2): upper edge and count, of 64 buckets to each power of two, the empty ones left out."""
-    edges = np.unique(np.exp2(np.arange(0, 43 * 8) / 8).astype(np.int64))
-    index = np.searchsorted(edges, latencies)
-    counts = np.bincount(index, minlength=len(edges))
-    return np.stack([edges, counts], axis=1)[counts > 0]
-
-
 def write_run(
     directory: Path,
     ranks: int = 4,
     steps: int = 32,
     epochs: int = 5,
-    timeline: bool = True,
     **changed: object,
 ) -> RunSummary:
     """A whole directory of results: one loop `train`, of whose epochs the first 3 and the last are recorded."""
@@ -140,10 +117,8 @@ def write_run(
     base = run(ranks=ranks, phases=(*run().phases[:4], train), **changed)
     environment = replace(base.environment, ranks_per_node=ranks, cores_per_node=max(ranks, 8))
     whole = replace(base, environment=environment) if "environment" not in changed else base
-    write_results(directory, whole, [(train, rows)])
-    if timeline:
-        kept = sorted({*range(min(3, epochs)), epochs - 1})
-        write_timeline(directory / "timeline.h5", [("train", "train", {i: happened[i] for i in kept})])
+    kept = sorted({*range(min(3, epochs)), epochs - 1})
+    write_results(directory, whole, [(train, rows)], [timeline({i: happened[i] for i in kept})])
     return whole
 
 
@@ -173,8 +148,9 @@ _SPANS = {
 
 def _summary(index: int, ranks: int, found: Events, rows: NDArray[np.int64]) -> EpochSummary:
     by_name = dict(zip(RANK_COLUMNS, rows.T, strict=True))
-    busy = by_name["nominal_ns"] / by_name["steady_ns"]
     steps = found.marks.shape[1]
+    busy = by_name["nominal_ns"] / np.maximum(by_name["steady_ns"], 1)
+    known = {"utilization": busy.mean(), "utilization_min": busy.min(), "utilization_max": busy.max()}
     content = ranks * steps * BATCH * SAMPLE
     seconds = {name: replace(spread(0.0), **_three(by_name[f"{name}_ns"] * 1e-9)) for name in _PARTS}
     return epoch(
@@ -189,9 +165,7 @@ def _summary(index: int, ranks: int, found: Events, rows: NDArray[np.int64]) -> 
         opens=ranks * steps * BATCH,
         seconds=float(by_name["wall_ns"].max()) * 1e-9,
         loop_seconds=float(by_name["loop_ns"].max()) * 1e-9,
-        utilization=float(busy.mean()),
-        utilization_min=float(busy.min()),
-        utilization_max=float(busy.max()),
+        **{name: float(value) if steps > 1 else None for name, value in known.items()},
         data_wait_seconds=seconds["data_wait"],
         compute_seconds=seconds["compute"],
         sync_wait_seconds=seconds["sync_wait"],

@@ -10,7 +10,8 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.figures import PhaseSummary
-from dliosim.saved.arrays import Group, Ints, opened
+from dliosim.report.saved.arrays import Group, Ints, opened
+from dliosim.report.timeline import SCHEMA_VERSION
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time, which add up to it.
 TIME_COLUMNS = (
@@ -22,20 +23,19 @@ TIME_COLUMNS = (
     "tool_ns",
 )
 
-_VERSION = 1
-
 # The longest bin, and the longest time, that make sense: a month.
 _LONGEST_NS = 31 * 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EpochTimeline:
+class RecordedEpoch:
     """What happened when in one epoch, in ns since its start on each rank's own clock.
 
     `ranks` are the R ranks that have rows. `bytes` and the figures after it are (R, bins), each bin of `bin_ns`;
-    `window_ns` is (R, W, 6): begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps;
-    `reads_ns` is (n, 4): rank, reader thread, begin, end; `offsets` is (n, 4): rank, step, file, offset; the latencies
-    are (buckets, 2): upper edge in ns, and how many lie below it and above the edge before.
+    `window_ns` is (R, W, 6): begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps, -1
+    where the rank did not do a step; `reads_ns` is (n, 4): rank, reader thread, begin, end; `offsets` is (n, 4): rank,
+    step, file, offset; the latencies are (buckets, 2): upper edge in ns, and how many lie below it and not below the
+    edge before. docs/metrics.md has of how many ranks and calls there are any.
     """
 
     epoch: int
@@ -81,7 +81,7 @@ def rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[di
         ]
 
 
-def timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[EpochTimeline]]:
+def timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
     """For each loop the epochs that were recorded; UsageError where the file does not fit results.json."""
     with opened(path) as file:
         _check_version(file)
@@ -93,7 +93,7 @@ def timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[lis
         ]
 
 
-def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> EpochTimeline:
+def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> RecordedEpoch:
     if not name.isdecimal() or int(name[:12]) >= epochs:
         raise UsageError(f"{path}: {name} is not the number of an epoch, of which there are {epochs}")
     bin_ns = group.whole("bin_ns")
@@ -108,13 +108,13 @@ def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> E
         raise UsageError(f"{path}: an epoch of {bins * bin_ns} ns")
     binned = {key: group.array(key, (len(rows), bins)) for key in _BINNED}
     reads, offsets = group.array("reads_ns", (None, 4)), group.array("offsets", (None, 4))
-    return EpochTimeline(
+    return RecordedEpoch(
         epoch=int(name),
         steps=group.whole("steps"),
         bin_ns=bin_ns,
         ranks=rows,
         bytes=content,
-        window_ns=group.array("window_ns", (len(rows), None, 6)),
+        window_ns=group.array("window_ns", (len(rows), None, 6), least=-1),
         reads_ns=reads,
         offsets=offsets,
         batch_latency=group.array("batch_latency", (None, 2)),
@@ -128,8 +128,8 @@ _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoi
 
 def _check_version(file: Group) -> None:
     version = file.whole("schema_version")
-    if version != _VERSION:
-        raise UsageError(f"{file.path}: schema version {version}, and this dliosim reads {_VERSION}")
+    if version != SCHEMA_VERSION:
+        raise UsageError(f"{file.path}: schema version {version}, and this dliosim reads {SCHEMA_VERSION}")
 
 
 def _check_names(path: Path, groups: Sequence[tuple[str, Group]], loops: Sequence[PhaseSummary]) -> None:

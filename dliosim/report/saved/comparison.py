@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dliosim.measure.figures import Environment
 from dliosim.measure.histogram import Quantiles
-from dliosim.saved.fields import Fields
-from dliosim.saved.results import environment_of, quantiles_of
+from dliosim.report.saved.fields import Fields
+from dliosim.report.saved.results import environment_of, quantiles_of
 
 _VERSION = 1
 

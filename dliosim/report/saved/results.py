@@ -18,7 +18,7 @@ from dliosim.measure.figures import (
 from dliosim.measure.histogram import Histogram, Quantiles
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.results import SCHEMA_VERSION
-from dliosim.saved.fields import Fields
+from dliosim.report.saved.fields import Fields
 
 _MAX_PATTERN = 4 << 20
 

@@ -13,15 +13,14 @@ import numpy as np
 from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
 from dliosim.report.naming import title_of
-from dliosim.report.results import RANKS, RESULTS
-from dliosim.saved.arrays import Ints
-from dliosim.saved.comparison import Comparison, comparison_of
-from dliosim.saved.fields import printable, read_json
-from dliosim.saved.loops import TIME_COLUMNS, EpochTimeline, rank_times, timelines
-from dliosim.saved.results import Latencies, run_of
+from dliosim.report.results import RANKS, RESULTS, TIMELINE
+from dliosim.report.saved.arrays import Ints
+from dliosim.report.saved.comparison import Comparison, comparison_of
+from dliosim.report.saved.fields import printable, read_json
+from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
+from dliosim.report.saved.results import Latencies, run_of
 
 COMPARE = "compare.json"
-TIMELINE = "timeline.h5"
 
 #: A label longer than this is cut, so that tables and axes keep room for figures.
 _LONGEST_LABEL = 32
@@ -39,7 +38,7 @@ class Loop:
     epochs: tuple[EpochSummary, ...]
     latencies: tuple[Latencies, ...]
     rank_times: dict[str, Ints]
-    timeline: tuple[EpochTimeline, ...]
+    timeline: tuple[RecordedEpoch, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +83,7 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
     phases = [phase for phase in run.phases if phase.epochs]
     ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
     times: list[dict[str, Ints]] = [{} for _ in phases]
-    recorded: list[list[EpochTimeline]] = [[] for _ in phases]
+    recorded: list[list[RecordedEpoch]] = [[] for _ in phases]
     if with_arrays and ranks_file.exists():
         times = rank_times(ranks_file, phases, run.ranks)
     if with_arrays and timeline_file.exists():
@@ -100,7 +99,7 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
     return SavedRun(label, run, loops, tuple(one.name for one in (ranks_file, timeline_file) if not one.exists()))
 
 
-_Part = tuple[PhaseSummary, tuple[Latencies, ...], dict[str, Ints], list[EpochTimeline]]
+_Part = tuple[PhaseSummary, tuple[Latencies, ...], dict[str, Ints], list[RecordedEpoch]]
 
 
 def _loop(parts: Sequence[_Part]) -> Loop:
