@@ -210,8 +210,7 @@ class QueuedReader:
             closing.append(self._carried)
             self._carried = None
         before = len(closing) - 1
-        for file in part.calls.file[begins].tolist():
-            closing.append(self._files.open(file))
+        self._files.open_all(part.calls.file[begins].tolist(), closing)
         descriptors: Integers = np.array(closing)[np.cumsum(begins) + before]
         if not heads[-1]:
             self._carried = closing.pop()
