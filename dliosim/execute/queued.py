@@ -79,7 +79,8 @@ class QueuedReader:
         self._queue: Queue | None = None
         # Of each call in the queue, by its number modulo the rows: when it was handed over, came back, and with what.
         self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
-        self._put = self._sent = self._back = 0
+        # Calls asked for, put into the queue, handed over to the kernel, and come back from it.
+        self._asked = self._put = self._sent = self._back = 0
         self._batches: deque[_Batch] = deque()
         self._waiting: deque[_Part] = deque()
         self._parts: deque[_Part] = deque()
@@ -99,7 +100,7 @@ class QueuedReader:
     @property
     def has_room(self) -> bool:
         """Whether the calls of another batch could be handed over soon."""
-        return not self._waiting and self._put - self._sent < self._access.depth
+        return self._asked - self._back < 2 * self._access.depth
 
     def begin(self, calls: Calls, into: memoryview) -> None:
         """Let the calls of a batch follow those of all batches begun before it."""
@@ -110,6 +111,7 @@ class QueuedReader:
             heads = sample_heads(calls, access.transfer is not None)
             size = min(size, max(access.depth, 32))  # the first are read before all files are open
         count = len(calls.file)
+        self._asked += count
         for first in range(0, count, size):
             last = min(first + size, count)
             own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
@@ -179,6 +181,7 @@ class QueuedReader:
                 except ExecutionError as error:
                     part.batch.error = error
             if part.batch.error is not None:
+                self._asked -= len(part.calls.file)
                 self._let_go(part)
 
     def _enqueue(self, part: _Part, queue: Queue) -> None:
@@ -207,8 +210,7 @@ class QueuedReader:
             closing.append(self._carried)
             self._carried = None
         before = len(closing) - 1
-        for file in part.calls.file[begins].tolist():
-            closing.append(self._files.open(file))
+        self._files.open_all(part.calls.file[begins].tolist(), closing)
         descriptors: Integers = np.array(closing)[np.cumsum(begins) + before]
         if not heads[-1]:
             self._carried = closing.pop()
