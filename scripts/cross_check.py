@@ -5,8 +5,9 @@
 Reads: dliosim prepares one shared file; then each tool reads it in calls of the same size, on as many processes, the
 same number of calls. Compared is the time of one call through the whole run loop: the loop's time (the slowest rank's)
 by the calls of a rank, dliosim's by the other's. dliosim's loop has in it what the others do not do: an order that is a
-true permutation, a check of each sample, a barrier after each step. Its compute is 0. fio reads by psync, its latencies
-on, at random offsets that may come again. IOR reads each transfer of the file once.
+true permutation, a check of each sample, a barrier after each step; with several ranks a row without the barrier tells
+what waiting for each other costs. Its compute is 0. fio reads by psync, its latencies on, at random offsets that may
+come again. IOR reads each transfer of the file once.
 
 Writes: `prepare` into one shared file, and into files of 1 MiB, beside fio's sequential writes of as many bytes into
 as many new files in calls of the same size, each file synced at its end. What dliosim writes can be verified, and once
@@ -39,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import header, middle, mpiexec, row, run, scratch
-from peers import FIO_BUFFERS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
+from peers import FIO_BUFFERS, IOR_WAYS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
 
 KIB, MIB = 1 << 10, 1 << 20
 LIMIT = 600.0
@@ -67,8 +68,17 @@ train {{
 """
 ORDERS = {
     "random": "shuffle samples globally each epoch",
-    "collective": "shard   by block\n    sync    off",  # a collective call is where ranks meet
+    "random, sync off": "shuffle samples globally each epoch\n    sync    off",
+    "in order": "shard   by block\n    sync    off",  # a collective call is where ranks meet
 }
+#: How each api reads, in which of these orders, beside which tool, and what that is called.
+READS = (
+    ("posix", "random", "fio", "fio psync"),
+    ("posix", "random, sync off", "fio", "fio psync"),
+    ("posix", "random", "ior", "IOR POSIX -z"),
+    ("mpi-independent", "random", "ior", "IOR MPIIO -z"),
+    ("mpi-collective", "in order", "ior", "IOR MPIIO -c"),
+)
 
 
 @dataclass(frozen=True)
@@ -142,18 +152,13 @@ def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) 
 
 def compare_reads(setting: Setting, sizes: list[int], ranks: list[int], tools: set[str]) -> Iterator[dict[str, Any]]:
     header("reads", "ranks", "beside", "dliosim's time a call by the other's", "dliosim, us", "the other, us", "cached")
-    cases = [
-        ("posix", "random", "fio", "fio psync"),
-        ("posix", "random", "ior", "IOR POSIX -z"),
-        ("mpi-independent", "random", "ior", "IOR MPIIO -z"),
-        ("mpi-collective", "collective", "ior", "IOR MPIIO -c, in order"),
-    ]
     for size in sizes:
         shutil.rmtree(setting.place / "data", ignore_errors=True)
         for number in ranks:
-            for api, order, tool, name in cases:
-                # MPI-IO goes through the cache on most file systems, whatever is asked.
-                if tool in tools and (setting.cache != "direct" or api == "posix"):
+            for api, order, tool, name in READS:
+                # MPI-IO goes through the cache on most file systems, whatever is asked; one rank waits for nobody.
+                some = (setting.cache != "direct" or api == "posix") and (number > 1 or order != "random, sync off")
+                if tool in tools and some:
                     yield compare_read(setting, size, number, api, order, tool, name)
 
 
@@ -163,7 +168,7 @@ def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, 
     passes = 1 if cold else setting.passes
     dropped = 0 if cold else 1  # epochs before those that count
     layout, how = "shared file", ORDERS[order]
-    batch = 1 if order == "collective" else max(1, min(256, 8 * MIB // size))
+    batch = 1 if order == "in order" else max(1, min(256, 8 * MIB // size))
     one_epoch, text = (
         PATTERN.format(
             samples=setting.size // size,
@@ -199,15 +204,22 @@ def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, 
         if tool == "fio":
             printed = run(fio_reads(file, setting.size, size, ranks, passes, direct), LIMIT)
             return fio_seconds(printed, "read", setting.size // ranks * passes * ranks) / calls
-        arguments = ior_reads(file, setting.size, size, ranks, "POSIX" if api == "posix" else "MPIIO", order, direct)
+        arguments = ior_reads(file, setting.size, size, ranks, IOR_WAYS[api], direct)
         command = [*setting.launcher, "-n", str(ranks), *arguments]
         return sum(ior_seconds(run(command, LIMIT)) for _ in range(passes)) / calls
 
     calls = setting.size // size // ranks * passes
     found = in_turn(setting.pairs, ours, theirs)
     share = "past it" if direct else middle(cached, 0, 100) + " %" if cached else "unknown"
-    what = f"{size // KIB} KiB, {'in order' if order == 'collective' else order}, {api}"
-    row(what, ranks, name, middle(found.ratios()), middle(found.ours, 2, 1e6), middle(found.theirs, 2, 1e6), share)
+    row(
+        f"{size // KIB} KiB, {api}, {order}",
+        ranks,
+        name,
+        middle(found.ratios()),
+        middle(found.ours, 2, 1e6),
+        middle(found.theirs, 2, 1e6),
+        share,
+    )
     return {
         "what": "reads",
         "size": size,

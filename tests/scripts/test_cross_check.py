@@ -107,11 +107,10 @@ def test_of_ior_the_time_of_the_calls_counts_not_that_of_opening(peers: ModuleTy
 
 def test_ior_is_asked_for_the_same_file_and_calls(peers: ModuleType) -> None:
     file = Path("/data/file")
-    assert peers.ior_reads(file, 64 * MIB, 4096, 2, "POSIX", "random", True) == [
-        *("ior", "-a", "POSIX", "-r", "-k", "-o", "/data/file", "-s", "1", "-b", str(32 * MIB), "-t", "4096"),
-        *("-z", "--posix.odirect"),
+    assert peers.ior_reads(file, 64 * MIB, 4096, 2, peers.IOR_WAYS["posix"], True) == [
+        *("ior", "-a", "POSIX", "-z", "--posix.odirect", "-r", "-k", "-o", "/data/file"),
+        *("-s", "1", "-b", str(32 * MIB), "-t", "4096"),
     ]
-    assert peers.ior_reads(file, 64 * MIB, 4096, 2, "MPIIO", "collective", False)[-1] == "-c"
 
 
 def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
@@ -131,13 +130,19 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = {row["beside"]: row for row in json.loads((tmp_path / "found.json").read_text())}
-    assert list(found) == ["fio psync", "IOR POSIX -z", "IOR MPIIO -z", "IOR MPIIO -c, in order"]
-    assert {row["calls_of_a_rank"] for row in found.values()} == {2 * 32 * 1024 // 64 // 2}
-    assert found["IOR POSIX -z"]["seconds_a_call_of_the_other"] == [pytest.approx(2 * 0.028791 / 512)]
-    for row in found.values():
+    rows = {(row["beside"], row["order"]): row for row in json.loads((tmp_path / "found.json").read_text())}
+    assert list(rows) == [
+        ("fio psync", "random"),
+        ("fio psync", "random, sync off"),
+        ("IOR POSIX -z", "random"),
+        ("IOR MPIIO -z", "random"),
+        ("IOR MPIIO -c", "in order"),
+    ]
+    assert {row["calls_of_a_rank"] for row in rows.values()} == {2 * 32 * 1024 // 64 // 2}
+    assert rows["IOR POSIX -z", "random"]["seconds_a_call_of_the_other"] == [pytest.approx(2 * 0.028791 / 512)]
+    for row in rows.values():
         assert row["ratios"] == [row["seconds_a_call"][0] / row["seconds_a_call_of_the_other"][0]]
-    assert sum(line.startswith("| 64 KiB, ") for line in done.stdout.splitlines()) == 4
+    assert sum(line.startswith("| 64 KiB, ") for line in done.stdout.splitlines()) == 5
     files = {word for word in calls(ior) if word.endswith(".raw")}
     assert len(files) == 1  # the file that dliosim prepared
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "found.json"]
