@@ -52,6 +52,11 @@ def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = N
         os.killpg(process.pid, signal.SIGKILL)
         out, errors = process.communicate()
         sys.exit(f"{' '.join(command)}: took more than {seconds} s\n{out}\n{errors}")
+    except BaseException:
+        # Ctrl-C reaches this script alone: what it has started stands in a group of its own.
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+        raise
     if process.returncode:
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}\n{out}\n{errors}")
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
+from typing import TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -15,7 +16,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import finish
 from dliosim.execute.manifest import remove_manifest, sync_directory
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
-from dliosim.execute.produce import chunk_count, chunks, largest_chunk
+from dliosim.execute.produce import chunk_count, chunks, largest_chunk, place
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
 from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
@@ -26,6 +27,8 @@ from dliosim.plan.writing import FilePart, prepare_parts
 
 #: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
 _PROBES = 8
+
+_Made = TypeVar("_Made")
 
 
 def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
@@ -164,14 +167,15 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
         _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
-    for part in parts:
+    for placed in _timed(place(dataset, prefix, parts), record):
+        part = placed.part
         needed = largest_chunk(dataset, prefix, part, access.transfer)
         if len(buffer) < needed:
             buffer = allocate(needed)
         path = directory / dataset.file_name(part.file)
         writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
         try:
-            for offset, data in _timed(chunks(dataset, prefix, part, access.transfer, buffer), record):
+            for offset, data in _timed(chunks(placed, access.transfer, buffer), record):
                 writer.write(offset, data)
                 record.bytes += len(data)
                 session.progress.tick(perf_counter_ns(), 0, record.bytes)
@@ -196,7 +200,8 @@ def _write_together(
     writer = open_writer(access, path, world.comm)
     error: DliosimError | None = None
     try:
-        made = (chunk for part in parts for chunk in chunks(dataset, prefix, part, access.transfer, buffer))
+        placed = place(dataset, prefix, parts)
+        made = (chunk for part in placed for chunk in chunks(part, access.transfer, buffer))
         calls = _timed(made, record)
         for _ in range(int(rounds[0])):
             offset, data = next(calls, (0, buffer[:0]))
@@ -217,15 +222,15 @@ def _write_together(
         record.files += any(part.first for part in parts)
 
 
-def _timed(made: Iterator[tuple[int, memoryview]], record: VerbRecord) -> Iterator[tuple[int, memoryview]]:
-    """The same chunks, with the time that making them took."""
+def _timed(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
+    """The same, with the time that making each took."""
     while True:
         begun = perf_counter_ns()
-        chunk = next(made, None)
+        one = next(made, None)
         record.content_ns += perf_counter_ns() - begun
-        if chunk is None:
+        if one is None:
             return
-        yield chunk
+        yield one
 
 
 def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool) -> None:

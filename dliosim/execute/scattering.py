@@ -42,6 +42,7 @@ class ScatteredBatches:
 
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
         self.readers: Sequence[Reader] = [reader]
+        self.reading: list[int] = []
         self._world = world
         self._node = world.node
         self._reader = reader

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dliosim.execute import produce
 from dliosim.execute.content import fill, sample_keys
-from dliosim.execute.produce import chunk_count, chunks, largest_chunk
+from dliosim.execute.produce import chunk_count, chunks, largest_chunk, place
 from dliosim.model import Dataset, Job, Layout, constant
 from dliosim.plan.extents import file_sizes, locate
 from dliosim.plan.writing import prepare_parts
@@ -19,6 +19,7 @@ from tests.strategies import datasets
 
 transfers = st.one_of(st.none(), st.sampled_from([1000, 4096, 100_000]), st.integers(300, 9000))
 few_ranks = st.integers(1, 4)
+as_it_is = (produce.SAMPLES_AT_ONCE, produce.SMALL, produce.PARTS_AT_ONCE)
 
 
 def expected(dataset: Dataset) -> list[bytearray]:
@@ -38,17 +39,21 @@ def small(dataset: Dataset) -> bool:
 
 
 @settings(deadline=None, max_examples=60)
-@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([7, produce.SAMPLES_AT_ONCE]))
-def test_chunks_of_all_ranks_make_the_files(dataset: Dataset, ranks: int, transfer: int | None, group: int) -> None:
+@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([(7, 2, 3), (7, 0, 1), as_it_is]))
+def test_chunks_of_all_ranks_make_the_files(
+    dataset: Dataset, ranks: int, transfer: int | None, limits: tuple[int, int, int]
+) -> None:
     before = prefix_of(dataset)
     files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
-    with patch.object(produce, "SAMPLES_AT_ONCE", group):
+    group, together, parts = limits
+    with patch.multiple(produce, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
         for rank in range(ranks):
-            for part in prepare_parts(dataset, before, Job(ranks), rank):
+            for placed in place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank)):
+                part = placed.part
                 largest = largest_chunk(dataset, before, part, transfer)
                 buffer = memoryview(bytearray(b"\xbb" * largest))
                 at, count = part.offset, 0
-                for offset, data in chunks(dataset, before, part, transfer, buffer):
+                for offset, data in chunks(placed, transfer, buffer):
                     assert offset == at
                     assert 0 < len(data) <= largest
                     assert transfer is None or len(data) <= transfer
@@ -62,18 +67,20 @@ def test_chunks_of_all_ranks_make_the_files(dataset: Dataset, ranks: int, transf
 
 def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
     dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
-    (part,) = prepare_parts(dataset, None, Job(1), 0)
-    made = [(at, len(data)) for at, data in chunks(dataset, None, part, None, memoryview(bytearray(100)))]
+    (part,) = place(dataset, None, prepare_parts(dataset, None, Job(1), 0))
+    made = [(at, len(data)) for at, data in chunks(part, None, memoryview(bytearray(100)))]
     assert made == [(0, 24), (24, 16), (40, 16)]
 
 
 def test_a_file_without_samples_is_its_header() -> None:
     dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
-    empty = [part for part in prepare_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
+    placed = list(place(dataset, None, prepare_parts(dataset, None, Job(1), 0)))
+    empty = [one for one in placed if one.part.first_sample == one.part.last_sample]
     assert len(empty) == 2
-    for part in empty:
+    for one in empty:
+        part = one.part
         buffer = memoryview(bytearray(b"x" * largest_chunk(dataset, None, part, 2000)))
-        made = [bytes(data) for _, data in chunks(dataset, None, part, 2000, buffer)]
+        made = [bytes(data) for _, data in chunks(one, 2000, buffer)]
         assert made == [bytes(2000), bytes(2000), bytes(1000)]
         assert chunk_count(dataset, None, part, 2000) == 3
         assert chunk_count(dataset, None, part, None) == 1

@@ -1,0 +1,337 @@
+"""dliosim beside fio and IOR on the same files, in pairs, as markdown tables.
+
+    python scripts/cross_check.py --place /scratch/me [--ranks 1 2] [--pairs 7] [--cache warm|cold|direct] [--json FILE]
+
+Reads: dliosim prepares one shared file; then each tool reads it in calls of the same size, on as many processes, the
+same number of calls. Compared is the time of one call through the whole run loop: the loop's time (the slowest rank's)
+by the calls of a rank, dliosim's by the other's. dliosim's loop has in it what the others do not do: an order that is a
+true permutation, a check of each sample, a barrier after each step; with several ranks a row without the barrier tells
+what waiting for each other costs. Its compute is 0. fio reads by psync, its latencies on, at random offsets that may
+come again. IOR reads each transfer of the file once.
+
+Writes: `prepare` into one shared file, and into files of 1 MiB, beside fio's sequential writes of as many bytes into
+as many new files in calls of the same size, each file synced at its end. What dliosim writes can be verified, and once
+is; fio's buffers are either filled once, which costs it nothing, or filled or signed for each call.
+
+Caches: `warm` has all of the file in the page cache, read before; `cold` asks the kernel of this node to forget it
+before each run (posix_fadvise; not the caches of servers), and reads it once; `direct` goes past the cache by O_DIRECT.
+What dliosim found in the cache stands in the table. On tmpfs everything is warm. Written files are new each time.
+
+The tools take turns, and at going first; medians have the least and the greatest behind them. The first pair is
+dropped. fio reports whole milliseconds: let runs take some hundred of them (--size, --passes).
+
+A tool that is not installed is left out. The lines for IOR follow the documented options and the printed table of
+IOR 4, and have been tried with a stand-in only. IOR refuses random offsets with collective MPI-IO, so that collective
+reads are compared in the order of the file, each call with one transfer of each rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness import header, middle, mpiexec, row, run, scratch
+from peers import FIO_BUFFERS, IOR_WAYS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
+
+KIB, MIB = 1 << 10, 1 << 20
+LIMIT = 600.0
+
+PATTERN = """\
+dlio 1
+workload cross_check
+seed 1
+dataset d {{
+    samples {samples}
+    size    {size} B
+    layout  {layout}
+    align   4 KiB
+    path    "d"
+}}
+prepare d
+train {{
+    read    d
+    epochs  {epochs}
+    batch   {batch} per rank
+    {order}
+    api     {api}
+    cache   {cache}
+}}
+"""
+ORDERS = {
+    "random": "shuffle samples globally each epoch",
+    "random, sync off": "shuffle samples globally each epoch\n    sync    off",
+    "in order": "shard   by block\n    sync    off",  # a collective call is where ranks meet
+}
+#: How each api reads, in which of these orders, beside which tool, and what that is called.
+READS = (
+    ("posix", "random", "fio", "fio psync"),
+    ("posix", "random, sync off", "fio", "fio psync"),
+    ("posix", "random", "ior", "IOR POSIX -z"),
+    ("mpi-independent", "random", "ior", "IOR MPIIO -z"),
+    ("mpi-collective", "in order", "ior", "IOR MPIIO -c"),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how to measure. `launcher` starts ranks: its words, `-n RANKS` and the command."""
+
+    place: Path
+    size: int
+    pairs: int
+    passes: int
+    cache: str
+    launcher: list[str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Seconds of one pair after another."""
+
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+
+    def ratios(self) -> list[float]:
+        return [ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)]
+
+
+def dliosim(setting: Setting, ranks: int, text: str, *options: str) -> dict[str, Any]:
+    """What results.json of a run of this pattern has; data below `place`/data."""
+    pattern, output = setting.place / "cross_check.dlio", setting.place / "results"
+    pattern.write_text(text)
+    command = [*setting.launcher, "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(pattern)]
+    run([*command, "--dir", str(setting.place / "data"), "--output", str(output), *options], LIMIT)
+    results: dict[str, Any] = json.loads((output / "results.json").read_text())
+    shutil.rmtree(output)
+    return results
+
+
+def phase(results: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(phase for phase in results["phases"] if phase["kind"] == kind)
+
+
+def data_file(setting: Setting) -> Path:
+    """The one shared file that dliosim has prepared."""
+    (file,) = (path for path in (setting.place / "data" / "d").rglob("*") if path.stat().st_size == setting.size)
+    return file
+
+
+def evict(file: Path) -> None:
+    """Ask the kernel to forget a file's pages."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def warm(file: Path) -> None:
+    with file.open("rb") as opened:
+        while opened.read(MIB):
+            pass
+
+
+def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> Found:
+    """Both measured one after the other, each of them first in every other pair; the first pair is dropped."""
+    found = Found()
+    for pair in range(pairs + 1):
+        order = (ours, theirs) if pair % 2 else (theirs, ours)
+        seconds = {measure: measure() for measure in order}
+        if pair:
+            found.ours.append(seconds[ours])
+            found.theirs.append(seconds[theirs])
+    return found
+
+
+def compare_reads(setting: Setting, sizes: list[int], ranks: list[int], tools: set[str]) -> Iterator[dict[str, Any]]:
+    header("reads", "ranks", "beside", "dliosim's time a call by the other's", "dliosim, us", "the other, us", "cached")
+    for size in sizes:
+        shutil.rmtree(setting.place / "data", ignore_errors=True)
+        for number in ranks:
+            for api, order, tool, name in READS:
+                # MPI-IO goes through the cache on most file systems, whatever is asked; one rank waits for nobody.
+                some = (setting.cache != "direct" or api == "posix") and (number > 1 or order != "random, sync off")
+                if tool in tools and some:
+                    yield compare_read(setting, size, number, api, order, tool, name)
+
+
+def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, tool: str, name: str) -> dict[str, Any]:
+    """One row: `setting.passes` times the calls of a rank that read its part of the file, or once from a cold cache."""
+    direct, cold = setting.cache == "direct", setting.cache == "cold"
+    passes = 1 if cold else setting.passes
+    dropped = 0 if cold else 1  # epochs before those that count
+    layout, how = "shared file", ORDERS[order]
+    batch = 1 if order == "in order" else max(1, min(256, 8 * MIB // size))
+    one_epoch, text = (
+        PATTERN.format(
+            samples=setting.size // size,
+            size=size,
+            layout=layout,
+            epochs=epochs,
+            batch=batch,
+            order=how,
+            api=api,
+            cache="off" if direct else "page",
+        )
+        for epochs in (1, passes + dropped)
+    )
+    dliosim(setting, ranks, one_epoch)  # prepares, unless the row before has
+    file = data_file(setting)
+    warm(file)
+    cached: list[float] = []
+
+    def ours() -> float:
+        if cold:
+            evict(file)
+        loop = phase(dliosim(setting, ranks, text), "train")
+        if loop["resident_share"] is not None:  # unknown
+            cached.append(loop["resident_share"])
+        epochs = loop["epochs"][dropped:]
+        if sum(epoch["bytes"] for epoch in epochs) != setting.size * passes:
+            sys.exit(f"dliosim read {sum(epoch['bytes'] for epoch in epochs)} bytes, not {setting.size * passes}")
+        return float(sum(epoch["loop_seconds"] for epoch in epochs)) / calls
+
+    def theirs() -> float:
+        if cold:
+            evict(file)
+        if tool == "fio":
+            printed = run(fio_reads(file, setting.size, size, ranks, passes, direct), LIMIT)
+            return fio_seconds(printed, "read", setting.size // ranks * passes * ranks) / calls
+        arguments = ior_reads(file, setting.size, size, ranks, IOR_WAYS[api], direct)
+        command = [*setting.launcher, "-n", str(ranks), *arguments]
+        return sum(ior_seconds(run(command, LIMIT)) for _ in range(passes)) / calls
+
+    calls = setting.size // size // ranks * passes
+    found = in_turn(setting.pairs, ours, theirs)
+    share = "past it" if direct else middle(cached, 0, 100) + " %" if cached else "unknown"
+    row(
+        f"{size // KIB} KiB, {api}, {order}",
+        ranks,
+        name,
+        middle(found.ratios()),
+        middle(found.ours, 2, 1e6),
+        middle(found.theirs, 2, 1e6),
+        share,
+    )
+    return {
+        "what": "reads",
+        "size": size,
+        "ranks": ranks,
+        "api": api,
+        "order": order,
+        "beside": name,
+        "cache": setting.cache,
+        "calls_of_a_rank": calls,
+        "ratios": found.ratios(),
+        "seconds_a_call": found.ours,
+        "seconds_a_call_of_the_other": found.theirs,
+        "resident_share": cached,
+    }
+
+
+def compare_writes(setting: Setting, ranks: list[int]) -> Iterator[dict[str, Any]]:
+    header("writes", "ranks", "fio's buffers", "dliosim's rate by fio's, %", "dliosim, GB/s", "fio, GB/s")
+    for layout in ("shared file", "file per sample"):
+        for number in ranks:
+            for buffers in FIO_BUFFERS:
+                yield compare_write(setting, layout, number, buffers)
+
+
+def compare_write(setting: Setting, layout: str, ranks: int, buffers: str) -> dict[str, Any]:
+    """One row: `prepare` of samples of 1 MiB beside fio; both make new files."""
+    shared = layout == "shared file"
+    order, size = ORDERS["random"], setting.size
+    text = PATTERN.format(
+        samples=size // MIB, size=MIB, layout=layout, epochs=1, batch=1, order=order, api="posix", cache="page"
+    )
+
+    def ours() -> float:
+        with emptied(setting.place / "data"):
+            return float(phase(dliosim(setting, ranks, text), "prepare")["seconds"])
+
+    def theirs() -> float:
+        with emptied(setting.place / "fio") as directory:
+            # 4 MiB is what `prepare` writes at once.
+            command = fio_writes(directory, size, size if shared else MIB, 4 * MIB if shared else MIB, ranks, buffers)
+            return fio_seconds(run(command, LIMIT), "write", size)
+
+    found = in_turn(setting.pairs, ours, theirs)
+    with emptied(setting.place / "data"):
+        verified = dliosim(setting, ranks, text, "--verify")
+    if verified["verified_bytes"] != size:
+        sys.exit(f"{verified['verified_bytes']} bytes of {size} were verified")
+    rates = [size / seconds * 1e-9 for seconds in found.ours]
+    others = [size / seconds * 1e-9 for seconds in found.theirs]
+    row(
+        f"{size // MIB} MiB, {layout}", ranks, buffers, middle([1 / each for each in found.ratios()], 0, 100),
+        middle(rates), middle(others),
+    )  # fmt: skip
+    return {
+        "what": "writes",
+        "layout": layout,
+        "bytes": size,
+        "ranks": ranks,
+        "buffers": buffers,
+        "ratios": found.ratios(),
+        "seconds": found.ours,
+        "seconds_of_the_other": found.theirs,
+    }
+
+
+@contextmanager
+def emptied(directory: Path) -> Iterator[Path]:
+    """The directory, new, and gone afterwards."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--place", required=True, type=Path, help="a directory on the file system to measure")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[4, 64, 1024], help="of calls, KiB, multiples of 4")
+    parser.add_argument("--size", type=int, default=256, help="of the file, MiB; what is written is 4 times as much")
+    parser.add_argument("--passes", type=int, default=8, help="over the file in each run; a cold file is read once")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--cache", choices=["warm", "cold", "direct"], default="warm", help="of reads")
+    parser.add_argument("--only", choices=["reads", "writes"], help="the other table is left out")
+    parser.add_argument("--launcher", default="", help="starts dliosim and IOR (default: mpiexec beside this Python)")
+    parser.add_argument("--json", type=Path, help="a file for all that was measured")
+    parsed = parser.parse_args()
+    tools = {tool for tool in ("fio", "ior") if shutil.which(tool)}
+    for tool in sorted({"fio", "ior"} - tools):
+        print(f"{tool} is not installed: it is left out", file=sys.stderr)
+    if not tools:
+        sys.exit("nothing to compare with: neither fio nor ior is installed")
+    if any(size % 4 for size in parsed.sizes) or any(parsed.size % ranks for ranks in parsed.ranks):
+        parser.error("--sizes are multiples of 4 KiB, and --size one of each number of ranks")
+    launcher = parsed.launcher.split() or [mpiexec()]
+    rows: list[dict[str, Any]] = []
+    with scratch(str(parsed.place)) as place:
+        setting = Setting(place, parsed.size * MIB, parsed.pairs, parsed.passes, parsed.cache, launcher)
+        try:
+            if parsed.only != "writes":
+                rows += compare_reads(setting, [size * KIB for size in parsed.sizes], parsed.ranks, tools)
+                print()
+            if parsed.only != "reads" and "fio" in tools:
+                rows += compare_writes(replace(setting, size=4 * setting.size), parsed.ranks)
+        except ValueError as unlike:
+            sys.exit(str(unlike))
+    if parsed.json is not None:
+        medians = [{**found, "median_ratio": statistics.median(found["ratios"])} for found in rows]
+        parsed.json.write_text(json.dumps(medians, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
