@@ -101,7 +101,7 @@ def _finish(axes: Axes, name: str, found: Sequence[Ints]) -> None:
             color=FAINT,
             fontsize=8.5,
         )
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower left", frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _share(value: float) -> str:
@@ -176,4 +176,4 @@ def longest_said(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))
     longest = seconds(int(epoch.batch_latency_max_ns.max()) * 1e-9, 3)
     where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch + 1}"
-    return f"The longest, {longest}, was {where}; of {ranks_said(epoch, ranks)}."
+    return f"The longest of {ranks_said(epoch, ranks)}, {longest}, was {where}."
