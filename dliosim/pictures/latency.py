@@ -62,7 +62,7 @@ def exceeding(latencies: Ints) -> tuple[Floats, Floats]:
 def _curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
     edges, above = exceeding(latencies)
     # What ends at 0 is no point of a logarithmic axis: the last step goes down to its lower end.
-    floor = 0.5 / float(latencies[:, 1].sum())
+    floor = 0.5 / float(latencies[:, 1].sum(dtype=np.float64))
     x = np.maximum(edges, 1e-9)
     y = np.maximum(above, floor)
     x, y = np.concatenate([x[:1], x]), np.concatenate([[1.0], y])
