@@ -47,12 +47,10 @@ def run_with_null(session: Session) -> list[Phase]:
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True))
     kinds = ("train", "evaluate", "infer")
-    loops = list(_run(null, tuple(_loops(session.workload.verbs)), _Counters()))
-    without = iter([phase for phase in loops if phase.summary.kind in kinds])
+    loops = _run(null, tuple(_loops(session.workload.verbs)), _Counters())
+    without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
-        replace(phase, summary=with_null(phase.summary, next(without).summary))
-        if phase.summary.kind in kinds
-        else phase
+        replace(phase, summary=with_null(phase.summary, next(without))) if phase.summary.kind in kinds else phase
         for phase in phases
     ]
 

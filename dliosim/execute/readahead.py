@@ -263,6 +263,7 @@ class _Task(Generic[T]):
         self._done.acquire()
         self._error: BaseException | None = None
         self._value: T
+        self.begun = self.ended = 0
 
     def perform(self, reader: Reader) -> None:
         """Do it, keep what comes of it, and wake whoever waits."""

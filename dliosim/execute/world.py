@@ -27,7 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 50e-6, 5e-3
 LARGE = 1 << 17
 
 #: Ranks that have their turn to send parts at the same time: none waits for the next one to notice that it has its own.
-_TURNS = 4
+_TURNS = 3
 _TAG = 78
 
 _OPERATIONS = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}

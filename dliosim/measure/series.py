@@ -81,7 +81,7 @@ class EpochSeries:
         self._add_times("sync_wait_ns", arrived, synced)
         self._add_times("checkpoint_ns", synced, saved)
         if len(reading):
-            read = reading[:, 1] > 0
+            read = reading[:, 0] > 0
             self._add_bytes(
                 np.where(read, reading[:, 0] - self.origin, begun),
                 np.where(read, reading[:, 1] - self.origin, ready),

@@ -45,6 +45,8 @@ def test_bins_are_as_wide_as_those_of_the_slowest_rank_and_keep_their_sums() -> 
     assert BINS // 2 < bins <= BINS
     assert all(values.shape == (5, bins) for values in epoch.bins.values())
     assert epoch.bins["data_wait_ns"].sum(axis=1).tolist() == [(100 - rank) * 500 * (rank + 1) for rank in range(5)]
+    ends = [(100 - rank) * 1000 * (rank + 1) // epoch.bin_ns for rank in range(5)]
+    assert [int(np.flatnonzero(steps)[-1]) for steps in epoch.bins["steps"]] == ends
     assert epoch.bins["bytes"].sum(axis=1).tolist() == [10 * (100 - rank) for rank in range(5)]
     assert epoch.bins["batch_latency_max_ns"].max(axis=1).tolist() == [500 * (rank + 1) for rank in range(5)]
 

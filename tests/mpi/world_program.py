@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from time import sleep
 
@@ -69,9 +70,9 @@ def check_gathering(world: World) -> None:
 
 
 def check_parts(world: World) -> None:
-    """Rank r has r vectors' worth of elements, but for the second, which has none like rank 0."""
-    for size in SIZES:
-        lengths = [size * rank * (rank != 1) for rank in range(world.size)]
+    """Ranks have more elements the higher they are; one of them, or none, has as few as rank 0: none at all."""
+    for size, idle in product(SIZES, range(2)):
+        lengths = [size * rank * (rank != idle) for rank in range(world.size)]
         parts = world.gather_parts(np.full(lengths[world.rank], world.rank, np.int64), lengths)
         assert (parts is None) == (world.rank > 0)
         if parts is not None:
