@@ -62,10 +62,10 @@ def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
     unit = mark_epochs(axes, places)
     for place in places:
         epoch = place.epoch
-        rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0) / (epoch.bin_ns * 1e-9)
+        rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0, dtype=np.float64) / (epoch.bin_ns * 1e-9)
         axes.stairs(rate, place.edges * unit, fill=True, color=SERIES[0], alpha=0.25, linewidth=0)
         axes.stairs(rate, place.edges * unit, color=SERIES[0], linewidth=1.0)
-        mean = float(epoch.bytes.sum()) / epoch.seconds
+        mean = float(epoch.bytes.sum(dtype=np.float64)) / epoch.seconds
         axes.hlines(mean, place.begin * unit, place.end * unit, color=INK, linewidth=1.2, linestyle=(0, (5, 2)))
         if place.end - place.begin > 0.12 * places[-1].end:
             axes.annotate(

@@ -40,7 +40,7 @@ class Gallery:
 def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
     """The pictures of one loop of a run."""
     said: list[str] = []
-    pictures = [_by_epoch(saved, loop)]
+    pictures = list(_by_epoch(saved, loop))
     if loop.rank_times:
         pictures.append(
             Picture(
@@ -55,6 +55,8 @@ def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
     recorded = [epoch for epoch in loop.timeline if epoch.used_bins and len(epoch.ranks)]
     if recorded:
         pictures += _of_timeline(saved, recorded)
+        if saved.run.null:
+            said.append("Bandwidth is left out: nothing was read (--null).")
     else:
         missing = "timeline.h5" in saved.missing
         why = "there is no timeline.h5 beside results.json" if missing else "timeline.h5 has no epoch of this loop"
@@ -109,12 +111,14 @@ def drawn(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
             yield picture, picture.draw()
 
 
-def _by_epoch(saved: SavedRun, loop: Loop) -> Picture:
+def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
     if shares.has_utilization(loop.epochs):
         doubtful = bool(doubt_of_run(saved.run) or doubt_of_utilization(loop.phases))
         draw = partial(shares.utilization_by_epoch, loop.epochs, doubtful)
-        return Picture("utilization-by-epoch", "Utilization by epoch", shares.BUSY_CAPTION, draw)
-    return Picture("rate-by-epoch", "Rate by epoch", shares.RATE_CAPTION, partial(shares.rate_by_epoch, loop.epochs))
+        yield Picture("utilization-by-epoch", "Utilization by epoch", shares.BUSY_CAPTION, draw)
+    elif len(loop.epochs) > 1:
+        draw = partial(shares.rate_by_epoch, loop.epochs)
+        yield Picture("rate-by-epoch", "Rate by epoch", shares.RATE_CAPTION, draw)
 
 
 def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
@@ -127,7 +131,8 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator
             f"{steps.steps_said(epoch)} {steps.CAPTION}",
             partial(steps.rank_timeline, epoch),
         )
-    if any(epoch.bytes.any() for epoch in recorded):
+    # Without I/O steps have their bytes all the same, and bandwidth would be a figure of nothing.
+    if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
         over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
         sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
         yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)

@@ -62,7 +62,7 @@ def exceeding(latencies: Ints) -> tuple[Floats, Floats]:
 def _curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
     edges, above = exceeding(latencies)
     # What ends at 0 is no point of a logarithmic axis: the last step goes down to its lower end.
-    floor = 0.5 / float(latencies[:, 1].sum())
+    floor = 0.5 / float(latencies[:, 1].sum(dtype=np.float64))
     x = np.maximum(edges, 1e-9)
     y = np.maximum(above, floor)
     x, y = np.concatenate([x[:1], x]), np.concatenate([[1.0], y])
@@ -101,7 +101,7 @@ def _finish(axes: Axes, name: str, found: Sequence[Ints]) -> None:
             color=FAINT,
             fontsize=8.5,
         )
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower left", frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _share(value: float) -> str:
@@ -176,4 +176,4 @@ def longest_said(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))
     longest = seconds(int(epoch.batch_latency_max_ns.max()) * 1e-9, 3)
     where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch + 1}"
-    return f"The longest, {longest}, was {where}; of {ranks_said(epoch, ranks)}."
+    return f"The longest of {ranks_said(epoch, ranks)}, {longest}, was {where}."

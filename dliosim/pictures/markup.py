@@ -19,22 +19,25 @@ h4 { font-size: 1rem; margin: 0 0 .3rem; }
 p, li { max-width: 52rem; overflow-wrap: anywhere; }
 a { color: #0b5394; }
 nav ul { list-style: none; padding: 0; margin: .8rem 0; columns: 2; }
+nav > ul > li { break-inside: avoid; }
 nav li li { padding-left: 1.2rem; font-size: .92rem; }
 nav ul ul { margin: 0; columns: 1; }
 .scroll { overflow-x: auto; margin: .4rem 0 1rem; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 .title { color: #555; font-size: .9rem; margin: 1.4rem 0 0; }
-th, td { padding: .18rem .2rem .18rem 1.2rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
+th, td { padding: .18rem .2rem .18rem .95rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 thead th { border-bottom: 1.5px solid #222; white-space: pre-line; }
 tr.apart td { border-top: 1px solid #bbb; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .88rem; margin: .6rem 0; }
 dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 1.8rem 0 2.4rem; break-inside: avoid; }
-figure img { display: block; width: 100%; height: auto; }
+figure img { display: block; max-width: 100%; height: auto; }
 figcaption { font-size: .88rem; color: #444; max-width: 52rem; margin-top: .4rem; }
 figcaption p { margin: .25rem 0; }
-.warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none; }
+.warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none;
+  font-size: .92rem; }
+.warnings li { margin: .25rem 0; }
 .said { font-weight: 600; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }

@@ -18,7 +18,8 @@ CAPTION = (
     "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "
     "ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading in "
     "order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a shuffle "
-    "within a buffer only. The same picture in two epochs means that they were not shuffled anew. "
+    "within a buffer only. The same picture in two epochs means that they were not shuffled anew. Of each rank the "
+    "first 512 calls are recorded and then evenly chosen ones: a denser beginning means nothing. "
     "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
 )
 
@@ -79,7 +80,9 @@ def shown_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
 def offsets_said(epochs: Sequence[RecordedEpoch]) -> str:
     """Of which ranks the reads are."""
     ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in shown_epochs(epochs)]))
-    names = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    if len(ranks) > _FEW_RANKS:
+        return f"Reads of {len(ranks)} ranks."
+    names = ", ".join(map(str, ranks))
     return f"Reads of rank {names}." if len(ranks) == 1 else f"Reads of ranks {names}."
 
 

@@ -55,7 +55,7 @@ _COLUMNS = {
 
 def time_by_rank(times: dict[str, Ints]) -> Figure:
     """The parts of the wall time of each rank, stacked, over the epochs after the first (of the only one)."""
-    sums = {part: _later(times[column]).sum(axis=0) * 1e-9 for part, column in _COLUMNS.items()}
+    sums = {part: _later(times[column]).sum(axis=0, dtype=np.float64) * 1e-9 for part, column in _COLUMNS.items()}
     ranks = len(sums["tool"])
     drawn = figure(height=3.4)
     axes = drawn.add_subplot()

@@ -46,7 +46,7 @@ def rank_timeline(epoch: RecordedEpoch) -> Figure:
     if shapes > MOST_SHAPES:
         for collection in axes.collections:
             collection.set_rasterized(True)
-    axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin + 1e-9) * unit)
+    axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin * (1 + 1e-9) + 1e-9) * unit)
     axes.set_ylim(len(rows), 0)
     axes.set_yticks(np.arange(len(rows)) + 0.5, _names(epoch, rows))
     axes.tick_params(axis="y", length=0)

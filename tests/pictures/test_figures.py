@@ -260,6 +260,12 @@ def test_pictures_whose_file_is_missing_are_left_out_with_the_reason(saved: Save
     assert "there is no timeline.h5" in found.left_out[1]
 
 
+def test_a_run_without_io_has_no_bandwidth(saved: SavedRun, loop: Loop) -> None:
+    found = of_loop(replace(saved, run=replace(saved.run, null=True)), loop)
+    assert not any("bandwidth" in one.name for one in found.pictures)
+    assert found.left_out == ("Bandwidth is left out: nothing was read (--null).",)
+
+
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_picture_drawn_twice_has_the_same_bytes(loop: Loop, kind: str) -> None:
     def once() -> bytes:

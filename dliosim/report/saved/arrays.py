@@ -59,8 +59,8 @@ class Group:
             raise self._wrong(name, "is not an attribute with a whole number")
         return int(value)
 
-    def array(self, name: str, shape: tuple[int | None, ...], least: int = 0) -> Ints:
-        """A data set of whole numbers from `least` on; None in `shape` is any length."""
+    def array(self, name: str, shape: tuple[int | None, ...], least: int = 0, most: int = 1 << 53) -> Ints:
+        """A data set of whole numbers from `least` to `most`; None in `shape` is any length."""
         import h5py
 
         found = self._inside(name)
@@ -76,10 +76,11 @@ class Group:
         self.left[0] -= found.size
         if self.left[0] < 0:
             raise self._wrong(name, f"brings the numbers of the file above {MAX_NUMBERS}")
-        values: Ints = found[()].astype(np.int64)
-        if values.size and int(values.min()) < least:
-            raise self._wrong(name, f"holds numbers below {least}")
-        return values
+        values = found[()]
+        if values.size and not least <= int(values.min()) <= int(values.max()) <= most:
+            raise self._wrong(name, f"holds numbers that are not between {least} and {most}")
+        whole: Ints = values.astype(np.int64)
+        return whole
 
     def _inside(self, name: str) -> Any:
         """A member that lies in this very file: links could lead to any other."""

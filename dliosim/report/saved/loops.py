@@ -76,7 +76,7 @@ def rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[di
         _check_names(path, groups, loops)
         return [
             # A remainder, tool time may be a little below 0.
-            {name: group.array(name, (len(loop.epochs), ranks), least=-_LONGEST_NS) for name in TIME_COLUMNS}
+            {name: group.array(name, (len(loop.epochs), ranks), -_LONGEST_NS, _LONGEST_NS) for name in TIME_COLUMNS}
             for (_, group), loop in zip(groups, loops, strict=True)
         ]
 
@@ -106,17 +106,16 @@ def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> R
     bins = content.shape[1]
     if bins * bin_ns > _LONGEST_NS:
         raise UsageError(f"{path}: an epoch of {bins * bin_ns} ns")
-    binned = {key: group.array(key, (len(rows), bins)) for key in _BINNED}
-    reads, offsets = group.array("reads_ns", (None, 4)), group.array("offsets", (None, 4))
+    binned = {key: group.array(key, (len(rows), bins), most=_LONGEST_NS) for key in _BINNED}
     return RecordedEpoch(
         epoch=int(name),
         steps=group.whole("steps"),
         bin_ns=bin_ns,
         ranks=rows,
         bytes=content,
-        window_ns=group.array("window_ns", (len(rows), None, 6), least=-1),
-        reads_ns=reads,
-        offsets=offsets,
+        window_ns=group.array("window_ns", (len(rows), None, 6), -1, _LONGEST_NS),
+        reads_ns=group.array("reads_ns", (None, 4), most=_LONGEST_NS),
+        offsets=group.array("offsets", (None, 4)),
         batch_latency=group.array("batch_latency", (None, 2)),
         call_latency=group.array("call_latency", (None, 2)),
         **binned,
