@@ -56,6 +56,7 @@ def plain(place: Place) -> Same:
         {"train.order": "by offset", "train.readers": "1"},
         {**INDEPENDENT, "train.order": "by offset"},
         {**COLLECTIVE, "train.communicator": "1 rank", "train.open": "each epoch"},
+        {**INDEPENDENT, "train.engine": "queued depth 3"},
         {"train.scatter": "by node"},
         {"train.scatter": "by node", "train.transfer": "2000 B", "train.open": "each epoch"},
         {"train.sync": "off"},
