@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -45,20 +47,30 @@ class OpenFiles:
 
     def open(self, file: int) -> int:
         """A new descriptor of a file, for the caller to close. Raises ExecutionError."""
+        opened: list[int] = []
+        self.open_all([file], opened)
+        return opened[0]
+
+    def open_all(self, files: list[int], opened: list[int]) -> None:
+        """Open files one after the other, and append their descriptors, for the caller to close. Raises ExecutionError.
+
+        What an error leaves in `opened` is open too.
+        """
+        paths, first = [self.path(file) for file in files], len(opened)
         before = perf_counter_ns()
         try:
-            descriptor = os.open(self.path(file), self._flags)
+            opened.extend(map(os.open, paths, repeat(self._flags)))
         except OSError as error:
-            raise failed("open", self.path(file), error, hint=self._open_hint(error), reading=True) from error
-        self._meter.open_ns += perf_counter_ns() - before
-        self._meter.opens += 1
-        return descriptor
+            path = paths[len(opened) - first]
+            raise failed("open", path, error, hint=self._open_hint(error), reading=True) from error
+        finally:
+            self._meter.open_ns += perf_counter_ns() - before
+            self._meter.opens += len(opened) - first
 
     def close(self, descriptors: Iterable[int]) -> None:
         """Close descriptors that `open` gave."""
         before = perf_counter_ns()
-        for descriptor in descriptors:
-            os.close(descriptor)
+        deque(map(os.close, descriptors), 0)
         self._meter.close_ns += perf_counter_ns() - before
 
     def keep(self, files: Iterable[int]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import length_hint
 from pathlib import Path
 from time import perf_counter_ns
 
+import numpy as np
+
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import Pieces, address_of, allocate, only_file
+from dliosim.execute.buffers import Cut, Pieces, address_of, allocate, only_file
 from dliosim.execute.faults import failed
 from dliosim.execute.openfiles import OpenFiles, direct_hint
 from dliosim.measure.meter import Meter
@@ -18,6 +20,8 @@ from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
 
 _BOUNCE = 1 << 20
+# Files that are open at a time with `open each sample`: enough that what a run of them costs once does not count.
+_TOGETHER = 64
 
 
 class PosixReader:
@@ -44,36 +48,10 @@ class PosixReader:
         """See `Reader.read`."""
         if not len(calls.file):
             return 0
-        if self._lifetime == "each sample":
-            return self._read_opening(calls, into)
-        descriptors = self._descriptors(calls)
         cut = self._pieces.of(calls, into)
-        buffers, moved, now = cut.pieces, cut.total, perf_counter_ns
-        # Taken from just before each call is made, so that what is left of it tells which call failed.
-        offsets = iter(calls.offset.tolist())
-
-        def rest(got: int) -> bool:
-            nonlocal moved
-            row = len(buffers) - length_hint(offsets) - 1
-            file, offset = int(calls.file[row]), int(calls.offset[row])
-            moved -= cut.lengths[row] - self._files.rest(self._files.kept[file], file, buffers[row][0], offset, got)
-            return True
-
-        results = zip(map(os.preadv, descriptors, buffers, offsets), cut.lengths)  # noqa: B905
-        began = now()
-        try:
-            stamps = [now() for got, length in results if got == length or rest(got)]
-        except ExecutionError:
-            raise
-        except OSError as error:
-            row = len(buffers) - length_hint(offsets) - 1
-            file, offset = int(calls.file[row]), int(calls.offset[row])
-            raise self._files.failed_read("preadv", file, offset, cut.lengths[row], error) from error
-        meter = self.meter
-        meter.stamps.extend([-began, *stamps])
-        meter.calls += len(stamps)
-        meter.moved += moved
-        return moved
+        if self._lifetime == "each sample":
+            return self._read_opening(calls, cut)
+        return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
 
     def end_epoch(self) -> None:
         """Close what `open each epoch` closes."""
@@ -89,7 +67,7 @@ class PosixReader:
         self._files.close_kept()
         self._pieces.forget()
 
-    def _descriptors(self, calls: Calls) -> Iterable[int]:
+    def _descriptors(self, calls: Calls) -> Sequence[int] | repeat[int]:
         files, kept = self._files, self._files.kept
         file = only_file(calls)
         if file is not None:
@@ -99,40 +77,64 @@ class PosixReader:
         files.keep(dict.fromkeys(numbers))
         return [kept[number] for number in numbers]
 
-    def _read_opening(self, calls: Calls, into: memoryview) -> int:
-        """Open, read and close; the calls of one sample share the descriptor."""
-        files, offsets = calls.file.tolist(), calls.offset.tolist()
-        cut = self._pieces.of(calls, into)
-        heads = [*sample_heads(calls, self._merged).tolist(), True]
-        now, preadv = perf_counter_ns, os.preadv
-        meter = self.meter
-        stamps: list[int] = []
-        moved, descriptor = 0, -1
+    def _read_opening(self, calls: Calls, cut: Cut[list[memoryview]]) -> int:
+        """Open the files of some samples, read all these, close all; the calls of one sample share the descriptor."""
+        count = len(calls.file)
+        if self._merged:
+            bounds = [*np.flatnonzero(sample_heads(calls, True)).tolist(), count]
+        else:
+            bounds = list(range(count + 1))
+        moved = 0
+        for first in range(0, len(bounds) - 1, _TOGETHER):
+            begins = bounds[first : first + _TOGETHER + 1]
+            rows = slice(begins[0], begins[-1])
+            opened: list[int] = []
+            try:
+                self._files.open_all(calls.file[begins[:-1]].tolist(), opened)
+                descriptors = opened
+                if len(opened) < rows.stop - rows.start:
+                    descriptors = np.repeat(opened, np.diff(begins)).tolist()
+                lengths = cut.lengths[rows]
+                part = calls if len(lengths) == count else calls.round(0, rows.start, rows.stop)
+                moved += self._read_rows(descriptors, part, cut.pieces[rows], lengths, sum(lengths))
+            finally:
+                self._files.close(opened)
+        return moved
+
+    def _read_rows(
+        self,
+        descriptors: Sequence[int] | repeat[int],
+        calls: Calls,
+        buffers: list[list[memoryview]],
+        lengths: list[int],
+        asked: int,
+    ) -> int:
+        """Read rows whose files are open, `asked` bytes in all."""
+        moved, now = asked, perf_counter_ns
+        # Taken from just before each call is made, so that what is left of it tells which call failed.
+        offsets = iter(calls.offset.tolist())
+
+        def rest(got: int) -> bool:
+            nonlocal moved
+            row = len(buffers) - length_hint(offsets) - 1
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            descriptor = self._files.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
+            moved -= lengths[row] - self._files.rest(descriptor, file, buffers[row][0], offset, got)
+            return True
+
+        results = zip(map(os.preadv, descriptors, buffers, offsets), lengths)  # noqa: B905
+        began = now()
         try:
-            for row, (file, offset, length, buffer) in enumerate(
-                zip(files, offsets, cut.lengths, cut.pieces, strict=True)
-            ):
-                if heads[row]:
-                    descriptor = self._files.open(file)
-                before = now()
-                try:
-                    got = preadv(descriptor, buffer, offset)
-                except OSError as error:
-                    raise self._files.failed_read("preadv", file, offset, length, error) from error
-                if got != length:
-                    got = self._files.rest(descriptor, file, buffer[0], offset, got)
-                after = now()
-                stamps += (-before, after)
-                moved += got
-                if heads[row + 1]:
-                    os.close(descriptor)
-                    descriptor = -1
-                    meter.close_ns += now() - after
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
-        meter.stamps.extend(stamps)
-        meter.calls += len(heads) - 1
+            stamps = [now() for got, length in results if got == length or rest(got)]
+        except ExecutionError:
+            raise
+        except OSError as error:
+            row = len(buffers) - length_hint(offsets) - 1
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            raise self._files.failed_read("preadv", file, offset, lengths[row], error) from error
+        meter = self.meter
+        meter.stamps.extend([-began, *stamps])
+        meter.calls += len(stamps)
         meter.moved += moved
         return moved
 

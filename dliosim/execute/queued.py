@@ -79,7 +79,8 @@ class QueuedReader:
         self._queue: Queue | None = None
         # Of each call in the queue, by its number modulo the rows: when it was handed over, came back, and with what.
         self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
-        self._put = self._sent = self._back = 0
+        # Calls asked for, put into the queue, handed over to the kernel, and come back from it.
+        self._asked = self._put = self._sent = self._back = 0
         self._batches: deque[_Batch] = deque()
         self._waiting: deque[_Part] = deque()
         self._parts: deque[_Part] = deque()
@@ -92,14 +93,14 @@ class QueuedReader:
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`."""
         self.begin(calls, into)
-        while not self.advance():
+        while not self.advance(alone=True):
             pass
         return self.complete()
 
     @property
     def has_room(self) -> bool:
         """Whether the calls of another batch could be handed over soon."""
-        return not self._waiting and self._put - self._sent < self._access.depth
+        return self._asked - self._back < 2 * self._access.depth
 
     def begin(self, calls: Calls, into: memoryview) -> None:
         """Let the calls of a batch follow those of all batches begun before it."""
@@ -110,16 +111,18 @@ class QueuedReader:
             heads = sample_heads(calls, access.transfer is not None)
             size = min(size, max(access.depth, 32))  # the first are read before all files are open
         count = len(calls.file)
+        self._asked += count
         for first in range(0, count, size):
             last = min(first + size, count)
             own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
             self._waiting.append(_Part(batch, calls.round(0, first, last), own))
             batch.parts += 1
 
-    def advance(self) -> bool:
+    def advance(self, alone: bool = False) -> bool:
         """Hand over calls and wait for some to come back; whether the batch begun first is complete now.
 
-        Raises ExecutionError where the queue itself fails.
+        Where no other batch may be begun meanwhile (`alone`), the last calls are waited for together. Raises
+        ExecutionError where the queue itself fails.
         """
         if self._failure is not None:
             raise self._failure
@@ -131,7 +134,7 @@ class QueuedReader:
             self.meter.how = f"queued by {self._queue.name}"
         self._fill(self._queue)
         if self._parts:
-            self._turn(self._queue)
+            self._turn(self._queue, alone)
             while self._parts and not self._parts[0].left:
                 self._finish(self._parts.popleft())
         return not oldest.parts
@@ -167,7 +170,7 @@ class QueuedReader:
 
     def _fill(self, queue: Queue) -> None:
         """Put parts into the queue, no more than the window may soon want."""
-        while self._waiting and self._put - self._sent < self._access.depth:
+        while self._waiting and self._put - self._back < 2 * self._access.depth:
             part = self._waiting[0]
             oldest = self._parts[0].first if self._parts else self._put
             if self._put + len(part.calls.file) - oldest > self._rows:
@@ -179,6 +182,7 @@ class QueuedReader:
                 except ExecutionError as error:
                     part.batch.error = error
             if part.batch.error is not None:
+                self._asked -= len(part.calls.file)
                 self._let_go(part)
 
     def _enqueue(self, part: _Part, queue: Queue) -> None:
@@ -207,20 +211,20 @@ class QueuedReader:
             closing.append(self._carried)
             self._carried = None
         before = len(closing) - 1
-        for file in part.calls.file[begins].tolist():
-            closing.append(self._files.open(file))
+        self._files.open_all(part.calls.file[begins].tolist(), closing)
         descriptors: Integers = np.array(closing)[np.cumsum(begins) + before]
         if not heads[-1]:
             self._carried = closing.pop()
         return descriptors
 
-    def _turn(self, queue: Queue) -> None:
+    def _turn(self, queue: Queue, alone: bool) -> None:
         """Hand calls over, wait for some, and note what has come back."""
         in_flight = self._sent - self._back
         submit = min(self._put - self._sent, self._access.depth - in_flight)
         in_flight += submit
-        more = self._sent + submit < self._put
-        least = max(1, in_flight // _SHARE) if more else min(in_flight, self._parts[0].left)
+        rest = self._parts[0].left
+        last = alone and self._sent + submit == self._put
+        least = min(in_flight, rest) if last else max(1, min(in_flight // _SHARE, rest))
         before = perf_counter_ns()
         try:
             submitted, numbers, results = queue.turn(submit, least)
