@@ -11,6 +11,7 @@ from mpi4py import MPI
 from dliosim.execute.backend import Reader, Writer
 from dliosim.execute.mapped import MappedReader
 from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
+from dliosim.execute.mpiqueued import QueuedIndependentReader
 from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.null import NullReader
 from dliosim.execute.opening import create_file, first_alone, remove_file
@@ -40,9 +41,14 @@ _ENGINES: dict[Engine, Callable[[Access, Path, Callable[[int], str], Callable[[i
     "queued": QueuedReader,
 }
 
+_INDEPENDENT: dict[Engine, Callable[[Access, Path, Callable[[int], str], bool, MPI.Intracomm], Reader]] = {
+    "preadv": IndependentReader,
+    "queued": QueuedIndependentReader,
+}
+
 _READERS: dict[str, Callable[[Access, Files], Reader]] = {
     "posix": lambda access, files: _ENGINES[access.engine](access, files.directory, files.name, files.size),
-    "mpi-independent": lambda access, files: IndependentReader(
+    "mpi-independent": lambda access, files: _INDEPENDENT[access.engine](
         access, files.directory, files.name, files.shared, files.comm
     ),
     "mpi-collective": lambda access, files: CollectiveReader(access, files.directory, files.name, files.comm),

@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 from dliosim.execute.world import World
 from dliosim.model import Access
+from dliosim.readable import count
 
 
 def group_of(world: World, access: Access) -> MPI.Intracomm:
@@ -26,3 +27,14 @@ def free_group(world: World, comm: MPI.Intracomm) -> None:
     """Free what `group_of` made, once nothing is open on it. Collective over `comm`."""
     if comm not in (world.comm, world.node, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
+
+
+def who_reads(access: Access) -> str:
+    """A note of who opens and reads files for whom, empty where each rank reads its own and all open together."""
+    together = access.communicator
+    opening = ""
+    if together != "world" and access.api != "posix":
+        who = "the ranks of a node" if together == "node" else count(together, "rank")
+        opening = "a shared file is opened by " + ("each rank for itself" if together == 1 else f"{who} together")
+    reading = "one rank of each node reads for all of its ranks" if access.scatter else ""
+    return "; ".join(filter(None, (opening, reading)))

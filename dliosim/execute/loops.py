@@ -17,7 +17,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
-from dliosim.execute.groups import free_group, group_of
+from dliosim.execute.groups import free_group, group_of, who_reads
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.readahead import Batches, make_batches, slot_count
@@ -351,7 +351,7 @@ def _phase(session: Session, running: _Running) -> Phase:
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
-        notes=(how,) if how else (),
+        notes=tuple(filter(None, (how, who_reads(access)))),
     )
     world, series = session.world, running.series
     rows = gather_ranks(running.records, world) if running.records else None

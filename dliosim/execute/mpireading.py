@@ -138,10 +138,13 @@ class IndependentReader:
         return handle
 
     def _close_table(self) -> None:
-        before = perf_counter_ns()
         while self._table:
             file, handle = self._table.popitem()
-            close_file(handle, self._path(file))
+            self._close_handle(handle, file)
+
+    def _close_handle(self, handle: MPI.File, file: int) -> None:
+        before = perf_counter_ns()
+        close_file(handle, self._path(file))
         self.meter.close_ns += perf_counter_ns() - before
 
 

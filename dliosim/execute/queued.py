@@ -93,7 +93,7 @@ class QueuedReader:
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`."""
         self.begin(calls, into)
-        while not self.advance():
+        while not self.advance(alone=True):
             pass
         return self.complete()
 
@@ -118,10 +118,11 @@ class QueuedReader:
             self._waiting.append(_Part(batch, calls.round(0, first, last), own))
             batch.parts += 1
 
-    def advance(self) -> bool:
+    def advance(self, alone: bool = False) -> bool:
         """Hand over calls and wait for some to come back; whether the batch begun first is complete now.
 
-        Raises ExecutionError where the queue itself fails.
+        Where no other batch may be begun meanwhile (`alone`), the last calls are waited for together. Raises
+        ExecutionError where the queue itself fails.
         """
         if self._failure is not None:
             raise self._failure
@@ -133,7 +134,7 @@ class QueuedReader:
             self.meter.how = f"queued by {self._queue.name}"
         self._fill(self._queue)
         if self._parts:
-            self._turn(self._queue)
+            self._turn(self._queue, alone)
             while self._parts and not self._parts[0].left:
                 self._finish(self._parts.popleft())
         return not oldest.parts
@@ -169,7 +170,7 @@ class QueuedReader:
 
     def _fill(self, queue: Queue) -> None:
         """Put parts into the queue, no more than the window may soon want."""
-        while self._waiting and self._put - self._sent < self._access.depth:
+        while self._waiting and self._put - self._back < 2 * self._access.depth:
             part = self._waiting[0]
             oldest = self._parts[0].first if self._parts else self._put
             if self._put + len(part.calls.file) - oldest > self._rows:
@@ -216,13 +217,14 @@ class QueuedReader:
             self._carried = closing.pop()
         return descriptors
 
-    def _turn(self, queue: Queue) -> None:
+    def _turn(self, queue: Queue, alone: bool) -> None:
         """Hand calls over, wait for some, and note what has come back."""
         in_flight = self._sent - self._back
         submit = min(self._put - self._sent, self._access.depth - in_flight)
         in_flight += submit
-        more = self._sent + submit < self._put
-        least = max(1, in_flight // _SHARE) if more else min(in_flight, self._parts[0].left)
+        rest = self._parts[0].left
+        last = alone and self._sent + submit == self._put
+        least = min(in_flight, rest) if last else max(1, min(in_flight // _SHARE, rest))
         before = perf_counter_ns()
         try:
             submitted, numbers, results = queue.turn(submit, least)

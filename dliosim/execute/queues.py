@@ -19,7 +19,6 @@ Integers = NDArray[np.int64]
 _C = ctypes.CDLL(None, use_errno=True)
 _C.syscall.restype = ctypes.c_long
 _C.syscall.argtypes = [ctypes.c_long] * 7
-_MAY_LACK = {errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOMEM}
 
 
 class Queue(Protocol):
@@ -58,10 +57,8 @@ def make_queue(depth: int, capacity: int) -> Queue:
     for make in makers:
         try:
             return make(depth, capacity)
-        except OSError as error:
-            if error.errno not in _MAY_LACK | {errno.EAGAIN}:
-                raise
-            refused.append(f"{make.name} ({os.strerror(error.errno)})")
+        except OSError as error:  # missing, forbidden by an administrator or a container, or used up
+            refused.append(f"{make.name} ({error.strerror})")
     text = f"`engine queued`: the kernel refuses {' and '.join(refused)}; use `engine preadv` with several `readers`"
     raise ExecutionError(text, "R403")
 

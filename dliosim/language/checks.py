@@ -207,7 +207,7 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
 
 
 def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
-    """What an `engine` cannot be asked: E211, E206 beside `cache off`, R403 where it is yet to be made."""
+    """What an `engine` cannot be asked: E211, and E206 beside `cache off`."""
     if settings.given("engine") is None:
         return []
     api, mapped = access.api, access.engine == "mmap"
@@ -216,8 +216,6 @@ def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
         refused = "E211", f"api {api}", "one collective call reads the whole batch, however MPI does it", hint
     elif api == "mpi-independent" and mapped:
         refused = "E211", f"api {api}", "MPI-IO makes a call for each piece", "`api posix` can; or `engine preadv`"
-    elif api == "mpi-independent" and access.engine == "queued":
-        refused = "R403", f"api {api}", "not available yet for this api", "use `api posix`, or `engine preadv`"
     elif mapped and access.cache == "off":
         hint = "use `engine queued` or `engine preadv`; or `cache page`"
         refused = "E206", "cache off", "O_DIRECT goes past that cache", hint

@@ -186,6 +186,13 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
         return same(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
     if access.transfer is None and tally.reads_all and access.engine != "mmap":
         return tally.of_readers(samples)
+    if access.scatter and access.engine == "mmap" and access.open != "each sample":
+        # One copy out of mappings fills a step of all ranks of a node: as many as the rank with most steps needs.
+        copies = tally.over([one.issued * tally.scale for one in tally.found])
+        alike = copies.minimum == copies.maximum
+        total = copies.maximum * tally.nodes
+        least = copies.maximum if tally.nodes == tally.ranks else 0
+        return Spread(least, total / tally.ranks, copies.maximum, total, copies.estimated or not alike)
     return tally.of_readers(tally.over([one.issued * tally.scale for one in tally.found]))
 
 

@@ -237,7 +237,17 @@ def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, 
     one.close()
 
 
-def test_the_calls_of_two_batches_are_in_flight_together(tmp_path: Path, data: list[bytes], queue: str) -> None:
+def test_the_calls_of_several_batches_are_in_flight_together(
+    tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[tuple[int, int]] = []
+
+    class Watched(Aio):
+        def turn(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+            turns.append((submit, least))
+            return super().turn(submit, least)
+
+    monkeypatch.setattr(queued_module, "make_queue", Watched)
     one = reader(tmp_path, "queued", depth=50)
     assert isinstance(one, OverlappingReader)
     batches = [(shuffled(20, 11 + k), allocate(20 * (11 + k))) for k in range(3)]
@@ -249,6 +259,8 @@ def test_the_calls_of_two_batches_are_in_flight_together(tmp_path: Path, data: l
             pass
         assert one.complete() == len(into)
         assert into == expected(data, rows)
+    # All of two batches and half of the third at once, and a look at them when a quarter is back.
+    assert turns[0] == (50, 12)
     assert len(one.meter.take_latencies()) == one.meter.calls == 60
     one.close()
 

@@ -63,7 +63,7 @@ def test_past_the_page_cache_a_call_may_be_one_page(transfer: str, code: str, pa
         ("engine queued\n cache off\n transfer 4 KiB", ""),
         ("engine preadv\n api mpi-independent", ""),
         ("engine mmap\n api mpi-independent", "E211"),
-        ("engine queued\n api mpi-independent", "R403"),
+        ("engine queued\n api mpi-independent", ""),
         ("engine preadv\n api mpi-collective", "E211"),
         ("engine queued\n api mpi-collective", "E211"),
     ],

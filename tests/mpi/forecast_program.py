@@ -80,8 +80,9 @@ def random_workload(number: int, ranks: int) -> Workload:
         readers, by = one_of((0, "batch"), (2, "sample")) if lifetime == "each sample" else one_of(*READERS)
         memory = MEMORY[turn // 2 % 2]
         transfer = TRANSFERS[(turn // 3 + turn) % 3]
-        engine = ENGINES[turn // 3 % 3] if APIS[number % 3] == "posix" else "preadv"
-        engine = "preadv" if engine == "mmap" and transfer is not None else engine
+        engine = ENGINES[turn // 3 % 3] if not collective else "preadv"
+        mapped = engine == "mmap" and APIS[number % 3] == "posix" and transfer is None
+        engine = "preadv" if engine == "mmap" and not mapped else engine
         return Access(
             APIS[number % 3],
             transfer,

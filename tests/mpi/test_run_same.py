@@ -48,6 +48,9 @@ def plain(place: Place) -> Same:
         {"train.readers": "2", "train.prefetch": "3 batches"},
         {"train.readers": "3 by sample"},
         {"train.transfer": "2000 B", "train.open": "each epoch"},
+        {"train.engine": "mmap", "train.readers": "2"},
+        {"train.engine": "queued depth 3"},
+        {"train.engine": "queued depth 3", "train.readers": "2 by sample", "train.open": "each sample"},
         INDEPENDENT,
         {**INDEPENDENT, "train.readers": "1", "train.transfer": "4 kB"},
         COLLECTIVE,
@@ -56,6 +59,7 @@ def plain(place: Place) -> Same:
         {"train.order": "by offset", "train.readers": "1"},
         {**INDEPENDENT, "train.order": "by offset"},
         {**COLLECTIVE, "train.communicator": "1 rank", "train.open": "each epoch"},
+        {**INDEPENDENT, "train.engine": "queued depth 3"},
         {"train.scatter": "by node"},
         {"train.scatter": "by node", "train.transfer": "2000 B", "train.open": "each epoch"},
         {"train.sync": "off"},
@@ -119,3 +123,22 @@ def test_two_epochs_have_two_orders(place: Place) -> None:
     (once,) = phases(place.results(2, define={"train.shuffle": "off", "train.batch": "1 per rank"}), "train")
     one, other = once["epochs"]
     assert one["extent_hash"] == other["extent_hash"]
+
+
+@pytest.mark.parametrize("engine", ["mmap", "queued depth 5"])
+def test_what_the_kernel_does_not_count_as_read_calls_is_not_reported(place: Place, engine: str) -> None:
+    define = {"train.engine": engine, "train.batch": "5 per rank"}
+    (train,) = phases(place.results(1, "--verify", define=define), "train")
+    for epoch in train["epochs"]:
+        assert epoch["amplification"] is None
+        assert epoch["storage_amplification"] is not None
+        assert epoch["bytes_moved"] == epoch["bytes"]
+        assert epoch["calls"] == (epoch["steps"] if engine == "mmap" else epoch["samples"])
+        assert epoch["depth"] == 1 if engine == "mmap" else 1 < epoch["depth"] <= 5
+    assert [note.split()[:2] for note in train["notes"]] == ([] if engine == "mmap" else [["queued", "by"]])
+
+
+def test_calls_one_after_the_other_have_a_depth_of_one(place: Place) -> None:
+    (train,) = phases(place.results(2), "train")
+    assert [epoch["depth"] for epoch in train["epochs"]] == [1, 1]
+    assert all(epoch["amplification"] > 0 for epoch in train["epochs"])

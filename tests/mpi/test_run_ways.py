@@ -25,6 +25,21 @@ def test_so_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> N
     assert granted["romio_aggregator_list"].split() == ["0", "1"]
 
 
+def test_calls_of_mpi_io_are_in_flight_beside_each_other_only_where_that_is_asked(place: Place) -> None:
+    for define, several in [({}, False), ({"train.engine": "queued depth 4"}, True)]:
+        [train] = phases(place.results(1, define={"train.api": "mpi-independent", **define}), "train")
+        assert [epoch["depth"] > 1.001 for epoch in train["epochs"]] == [several] * 2
+        assert train["notes"] == (["queued by MPI_File_iread_at"] if several else [])
+
+
+def test_who_reads_and_opens_for_whom_is_noted(place: Place) -> None:
+    define = {"train.api": "mpi-independent", "train.scatter": "by node", "train.communicator": "1 rank"}
+    [train] = phases(place.results(2, define=define), "train")
+    assert train["notes"] == [
+        "a shared file is opened by each rank for itself; one rank of each node reads for all of its ranks"
+    ]
+
+
 def test_a_collective_read_without_aggregation_is_called_what_it_is(place: Place) -> None:
     define = {"train.api": "mpi-collective", "train.hints": "no-aggregation"}
     done = place.run(2, "--verify", define=define)

@@ -263,6 +263,11 @@ def test_who_reads_for_a_node_makes_the_calls_of_all_its_ranks():
     assert is_of(only(loop, dataset=FILES, job=Job(4)).files, [1000, 0, 0, 0])
 
 
+def test_who_reads_for_a_node_out_of_mappings_copies_once_a_step():
+    loop = replace(LOOP, epochs=1, access=Access(scatter=True, engine="mmap"))
+    assert is_of(only(loop).calls, [50, 0, 50, 0])
+
+
 def test_who_reads_for_uneven_nodes_is_estimated_with_sums_that_hold():
     loop = replace(LOOP, epochs=1, last_batch="keep", access=Access(scatter=True))
     plan = only(loop, job=Job(3, 2))
