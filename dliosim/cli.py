@@ -1,4 +1,4 @@
-"""The command line: `dliosim run`, `check`, `plan` and `explain`; the one place that names COMM_WORLD."""
+"""The command line: `dliosim run`, `compare`, `check`, `plan`, `report` and `explain`, which names COMM_WORLD."""
 
 from __future__ import annotations
 
@@ -27,10 +27,35 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim plan patterns/cosmoflow.dlio --ranks 512             what would 512 ranks do?
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio             do it, with real I/O
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
+  mpiexec -n 4 dliosim compare patterns/resnet50.dlio --vary api=posix,mpi-independent,mpi-collective
+                                                               which way is fastest, and is the difference real?
+  dliosim report dliosim-results-* --html report.html          what came out, as tables and pictures
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
 Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
+"""
+
+_COMPARE_DESCRIPTION = """\
+Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
+one uncounted pass of every variant; then blocks, in each of which every variant runs once, in random order and from the
+same state of the caches. Ratios are paired by block, with intervals and Holm's correction over the variants.
+
+  dliosim compare F --vary api=posix,mpi-independent,mpi-collective
+  dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
+  dliosim compare F --vary "layout=file per sample,shared file" --vary "transfer=64 KiB,1 MiB,whole sample"
+"""
+
+_REPORT_DESCRIPTION = """\
+Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
+
+  dliosim report my-results                                    rates, utilization, latencies, where the time went
+  dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
+  dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
+
+Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
+offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
+matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -47,15 +72,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reason:
             parser.error(reason)
     try:
-        if parsed.command == "run":
+        if parsed.command in ("run", "compare"):
             # Until the run takes care of it: Ctrl-C ends a rank that still starts without a traceback of each.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
             warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
             world = _world()
+            if parsed.command == "compare":
+                from dliosim.commands.compare import compare_command
+
+                return compare_command(world, parsed, given)
             from dliosim.commands.run import run_command
 
             return run_command(world, parsed, given)
+        if parsed.command == "report":
+            from dliosim.commands.report import report_command
+
+            return report_command(parsed)
         from dliosim.commands.look import check_command, explain_command, plan_command
 
         commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
@@ -115,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--with-null", action="store_true", help="run every loop again without I/O: gives the slowdown")
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
 
+    _add_compare(commands)
+
     check = commands.add_parser(
         "check",
         help="say whether patterns are right, without running them (on 4 ranks, if --ranks does not say)",
@@ -137,6 +172,21 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
 
+    report = commands.add_parser(
+        "report",
+        help="show results: a table, a page, or pictures; several side by side",
+        description=_REPORT_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    report.add_argument(
+        "results", metavar="RESULTS", nargs="+", help="directories that `dliosim run` or `dliosim compare` wrote"
+    )
+    report.add_argument(
+        "--html", metavar="FILE", help="write one page with all tables and pictures, complete in itself"
+    )
+    report.add_argument("--png", metavar="DIR", help="write each picture into DIR, as PNG and as SVG")
+
     explain = commands.add_parser(
         "explain",
         help="explain an error code, or where a pattern's values come from (on 4 ranks, if --ranks does not say)",
@@ -146,6 +196,41 @@ def _parser() -> argparse.ArgumentParser:
     _add_overrides(explain)
     _add_job(explain, default=4)
     return parser
+
+
+def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="run variants of a pattern's loop in turn, and say which is faster, under mpiexec",
+        description=_COMPARE_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    compare.add_argument("pattern", metavar="FILE", help="a pattern file (.dlio)")
+    compare.add_argument(
+        "--vary",
+        action="append",
+        required=True,
+        metavar="NAME=A,B,...",
+        help="""what differs between variants: anything that -D takes, or a setting of the loop or its data set without
+their name (api, hints, order, transfer, layout, ...); may be given several times, for all combinations""",
+    )
+    _add_overrides(compare)
+    _add_places(compare)
+    compare.add_argument("--loop", metavar="NAME", help="which loop to compare, if the pattern has several")
+    compare.add_argument(
+        "--repeat", type=_positive, default=8, metavar="N", help="passes of each variant that count (default 8)"
+    )
+    compare.add_argument(
+        "--caches",
+        choices=("cold", "warm"),
+        help="""drop the page cache before each pass, or read all data through it (default: cold if the pattern has
+`drop caches`, else warm)""",
+    )
+    compare.add_argument("--seed", type=_natural, default=0, metavar="S", help="of the order of passes (default 0)")
+    compare.add_argument(
+        "--output", metavar="DIR", help="where results go, a directory without any (default: a new dliosim-compare-*)"
+    )
 
 
 def _contradiction(parsed: argparse.Namespace) -> str:

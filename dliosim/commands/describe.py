@@ -13,7 +13,7 @@ from mpi4py import __version__ as mpi4py_version
 from dliosim import __version__
 from dliosim.execute.environment import available_memory, file_system, mpi_io, mpi_library, node_cores
 from dliosim.execute.session import Session
-from dliosim.execute.striping import read_striping
+from dliosim.execute.striping import NO_STRIPING, read_striping
 from dliosim.measure.figures import Environment, FileSystem, PhaseSummary
 
 
@@ -55,5 +55,5 @@ def _place(name: str, session: Session) -> FileSystem:
     path = session.directory(name, striped.path, striped.digest()) if striped is not None else directory
     striping = read_striping(path)
     if striped is not None and not striping:
-        striping = "no striping to read back"
+        striping = NO_STRIPING
     return FileSystem(name, str(directory), mount.kind, mount.options, striping)

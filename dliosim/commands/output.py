@@ -16,14 +16,16 @@ from dliosim.errors import UsageError
 from dliosim.report.results import RESULTS
 
 
-def check_output(given: str | None) -> None:
+def check_output(given: str | None, last: str = RESULTS) -> None:
     """See that the results can go to the directory `given`, or to a new one below the current one.
+
+    `last` is the file that is written last, and so says that the others are there.
 
     Raises UsageError where it has the results of another run, and OSError where no file can be made.
     """
     from tempfile import TemporaryFile  # for rank 0 alone
 
-    if given is not None and (Path(given) / RESULTS).exists():
+    if given is not None and (Path(given) / last).exists():
         raise UsageError(f"--output {given} has the results of another run: name another, or move them away")
     place = Path(given or ".").absolute()
     while not os.path.lexists(place):
@@ -37,16 +39,20 @@ def check_output(given: str | None) -> None:
 
 
 @contextmanager
-def results_directory(given: str | None, name: str, started: datetime) -> Iterator[Path]:
+def results_directory(
+    given: str | None, name: str, started: datetime, kind: str = "results", last: str = RESULTS
+) -> Iterator[Path]:
     """Make the directory `given`, or a new one for a run of the workload `name`, to be filled in the block.
+
+    A new one is called `dliosim-{kind}-...`; `last` is the file that is written last.
 
     If it is new and still empty when the block fails, it is removed. Raises OSError, FileExistsError where another run
     has written its results there meanwhile.
     """
-    directory, is_new = _made(given, name, started)
+    directory, is_new = _made(given, f"dliosim-{kind}-{name}", started)
     try:
-        if (directory / RESULTS).exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / RESULTS))
+        if (directory / last).exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / last))
         yield directory
     except BaseException:
         if is_new:
@@ -55,13 +61,13 @@ def results_directory(given: str | None, name: str, started: datetime) -> Iterat
         raise
 
 
-def _made(given: str | None, name: str, started: datetime) -> tuple[Path, bool]:
+def _made(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:
     if given is not None:
         directory = Path(given).absolute()
         is_new = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         return directory, is_new
-    stem = f"dliosim-results-{name}-{started.strftime('%Y%m%dT%H%M%S')}"
+    stem = f"{stem}-{started.strftime('%Y%m%dT%H%M%S')}"
     number = 0
     while True:
         directory = Path(f"{stem}-{number}" if number else stem).absolute()

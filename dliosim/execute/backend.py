@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dliosim.measure.meter import Meter
 from dliosim.plan.extents import Calls
@@ -40,6 +40,28 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Close everything; safe to call twice. Collective where `begin_epoch` is."""
+        ...
+
+
+@runtime_checkable
+class OverlappingReader(Reader, Protocol):
+    """A reader that may begin a batch while the one before is not complete; all of this on one thread."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is time to begin another batch, if there is one."""
+        ...
+
+    def begin(self, calls: Calls, into: memoryview) -> None:
+        """Begin to read what `read` would."""
+        ...
+
+    def advance(self) -> bool:
+        """Go on for a while; whether the batch begun first is complete. Raises ExecutionError if none will ever be."""
+        ...
+
+    def complete(self) -> int:
+        """What `read` would return, or raise, for the batch begun first."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which backend reads or writes: one entry an api, and for reading that of the null backend."""
+"""Which backend reads or writes: one entry an api, and for reading those of posix's engines and the null backend."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.execute.backend import Reader, Writer
+from dliosim.execute.mapped import MappedReader
 from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
 from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.null import NullReader
 from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
-from dliosim.model import Access
+from dliosim.execute.queued import QueuedReader
+from dliosim.model import Access, Engine
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """The files that a reader reads: paths below `directory` and planned bytes, both by number.
 
-    `shared` is whether there is one file only, which all ranks of `comm` read. With mpi-collective nobody may use
-    `comm` on another thread than the one that reads.
+    `shared` is whether there is one file only, which all ranks of `comm` open together. With mpi-collective nobody may
+    use `comm` on another thread than the one that reads.
     """
 
     directory: Path
@@ -32,8 +34,14 @@ class Files:
     comm: MPI.Intracomm
 
 
+_ENGINES: dict[Engine, Callable[[Access, Path, Callable[[int], str], Callable[[int], int]], Reader]] = {
+    "preadv": PosixReader,
+    "mmap": MappedReader,
+    "queued": QueuedReader,
+}
+
 _READERS: dict[str, Callable[[Access, Files], Reader]] = {
-    "posix": lambda access, files: PosixReader(access, files.directory, files.name, files.size),
+    "posix": lambda access, files: _ENGINES[access.engine](access, files.directory, files.name, files.size),
     "mpi-independent": lambda access, files: IndependentReader(
         access, files.directory, files.name, files.shared, files.comm
     ),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from dliosim.errors import ExecutionError
 from dliosim.plan.extents import Calls
 
@@ -26,6 +28,12 @@ def allocate(size: int) -> memoryview:
         return memoryview(mmap.mmap(-1, max(size, 1), flags=flags))[:size]
     except (OSError, OverflowError, MemoryError) as error:
         raise ExecutionError(f"cannot allocate a buffer of {size} bytes: {error}", "R402") from error
+
+
+def address_of(buffer: memoryview) -> int:
+    """Where a buffer begins in memory."""
+    address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+    return address
 
 
 @dataclass(frozen=True, slots=True)

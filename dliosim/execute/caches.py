@@ -46,6 +46,18 @@ def drop(paths: Iterable[Path | str]) -> None:
             os.close(descriptor)
 
 
+def read_through(path: Path | str, scratch: bytearray) -> None:
+    """Read a file from its beginning to its end through the page cache, and throw it away. Raises ExecutionError."""
+    descriptor = _open(path)
+    try:
+        while os.readv(descriptor, [scratch]):
+            pass
+    except OSError as error:
+        raise failed("readv", str(path), error, reading=True) from error
+    finally:
+        os.close(descriptor)
+
+
 def resident(path: Path | str) -> tuple[int, int]:
     """Bytes of a file that are in this node's page cache, and its size; (0, 0) where the kernel does not tell.
 

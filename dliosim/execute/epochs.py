@@ -125,6 +125,7 @@ class EpochSource:
         self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
     ) -> None:
         self.meters = Meters([reader.meter for reader in batches.readers])
+        self.reading = batches.reading
         self._batches = batches
         self._work = work
         self._kept = kept

@@ -17,7 +17,7 @@ from dliosim.execute.residency import drop_caches
 from dliosim.execute.restoring import restore
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Phase, Session
-from dliosim.execute.totals import shared_prefix
+from dliosim.execute.totals import share_prefixes
 from dliosim.execute.verbs import verb_phase
 from dliosim.measure.figures import PhaseSummary, with_null
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb
@@ -35,10 +35,9 @@ class _Counters:
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
     wake_on_time()
-    for dataset in session.workload.datasets:
-        session.prefixes[dataset.name] = shared_prefix(dataset, session.world)
+    share_prefixes([session])
     if not session.options.null:
-        session.world.on_rank_0("look for room", lambda: require_room(session))
+        session.world.on_rank_0("look for room", lambda: require_room([session]))
     return list(_run(session, session.workload.verbs, _Counters()))
 
 
@@ -47,12 +46,10 @@ def run_with_null(session: Session) -> list[Phase]:
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True))
     kinds = ("train", "evaluate", "infer")
-    loops = list(_run(null, tuple(_loops(session.workload.verbs)), _Counters()))
-    without = iter([phase for phase in loops if phase.summary.kind in kinds])
+    loops = _run(null, tuple(_loops(session.workload.verbs)), _Counters())
+    without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
-        replace(phase, summary=with_null(phase.summary, next(without).summary))
-        if phase.summary.kind in kinds
-        else phase
+        replace(phase, summary=with_null(phase.summary, next(without))) if phase.summary.kind in kinds else phase
         for phase in phases
     ]
 

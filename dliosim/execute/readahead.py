@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from time import perf_counter_ns
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.backend import Reader
+from dliosim.execute.backend import OverlappingReader, Reader
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, Rounds, share_bounds
 
@@ -23,9 +25,14 @@ PATIENCE = 5.0
 
 
 class Batches(Protocol):
-    """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
+    """The batches of one loop on one rank, epoch by epoch and in the order of steps.
+
+    Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
+    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it.
+    """
 
     readers: Sequence[Reader]
+    reading: list[int]
 
     def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch with the calls of its steps: open what all ranks open together.
@@ -77,6 +84,7 @@ class InlineBatches:
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
+        self.reading: list[int] = []
         self._reader = readers[0]
         self._slot = slots[0]
 
@@ -119,6 +127,7 @@ class ReadAhead:
         self, readers: Sequence[Reader], slots: Sequence[memoryview], by_sample: bool, collective: bool
     ) -> None:
         self.readers = readers
+        self.reading: list[int] = []
         self._slots = slots
         self._ahead = len(slots) - 1
         self._groups = len(readers) if by_sample else 1
@@ -150,6 +159,7 @@ class ReadAhead:
         tasks = self._pending.pop(step)
         for task in tasks:
             task.wait()
+        self.reading += _span(tasks)
         # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
         if self._ahead and step + self._ahead < self._epoch.steps:
             self._submit(step + self._ahead)
@@ -196,14 +206,46 @@ class ReadAhead:
             shares = [[share] for share in self._epoch.shares(step, self._groups)]
         else:
             shares = [self._epoch.parts(step)]
-        tasks = self._pending[step] = [_Task(partial(_read, share, slot)) for share in shares]
+        tasks = self._pending[step] = [_Reading(share, slot) for share in shares]
         for task in tasks:
             self._tasks.put(task)
 
     def _work(self, reader: Reader) -> None:
+        if isinstance(reader, OverlappingReader):
+            self._work_overlapping(reader)
+            return
         while (task := self._tasks.get()) is not None:
             if not self._cancelled:
                 task.perform(reader)
+
+    def _work_overlapping(self, reader: OverlappingReader) -> None:
+        """As `_work`, but with the next batch begun while the last calls of the one before are in flight."""
+        begun: deque[_Reading] = deque()
+        while True:
+            if not begun or (reader.has_room and not self._tasks.empty()):
+                # Another thread may have been faster: then this one has others to go on with, or waits.
+                try:
+                    task = self._tasks.get(block=not begun)
+                except Empty:
+                    continue
+                if task is None:
+                    return
+                if self._cancelled:
+                    continue
+                if isinstance(task, _Reading):
+                    task.begin(reader)
+                    begun.append(task)
+                else:
+                    task.perform(reader)
+                continue
+            try:
+                complete = reader.advance()
+            except BaseException as error:  # whatever it is, it is the main thread's to raise
+                while begun:
+                    begun.popleft().fail(error)
+                continue
+            if complete:
+                begun.popleft().finish(reader.complete)
 
 
 class _Epoch:
@@ -233,10 +275,20 @@ def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
     return sum([reader.read(part, slot) for part in parts])
 
 
-class _Task(Generic[T]):
-    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it."""
+def _span(tasks: list[_Task[int]]) -> tuple[int, int]:
+    """When the first of a step's tasks began and the last was over; zeros where there are none."""
+    if len(tasks) == 1:
+        return tasks[0].begun, tasks[0].ended
+    return min([task.begun for task in tasks], default=0), max([task.ended for task in tasks], default=0)
 
-    __slots__ = ("_action", "_done", "_error", "_value")
+
+class _Task(Generic[T]):
+    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it.
+
+    `begun` and `ended` are when it was done, for the pictures of a run: no figure is made of them.
+    """
+
+    __slots__ = ("_action", "_done", "_error", "_value", "begun", "ended")
 
     def __init__(self, action: Callable[[Reader], T]) -> None:
         self._action = action
@@ -244,15 +296,27 @@ class _Task(Generic[T]):
         self._done.acquire()
         self._error: BaseException | None = None
         self._value: T
+        self.begun = self.ended = 0
 
     def perform(self, reader: Reader) -> None:
         """Do it, keep what comes of it, and wake whoever waits."""
+        self.begun = perf_counter_ns()
+        self.finish(partial(self._action, reader))
+
+    def finish(self, action: Callable[[], T]) -> None:
+        """Do what is left of it instead."""
         try:
-            self._value = self._action(reader)
+            self._value = action()
         except BaseException as error:  # whatever it is, it is the main thread's to raise
             self._error = error
         finally:
+            self.ended = perf_counter_ns()
             self._done.release()
+
+    def fail(self, error: BaseException) -> None:
+        """Give up, and wake whoever waits."""
+        self._error = error
+        self._done.release()
 
     def wait(self) -> None:
         """Wait until it is done; only once."""
@@ -263,3 +327,20 @@ class _Task(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value
+
+
+class _Reading(_Task[int]):
+    """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later."""
+
+    __slots__ = ("_parts", "_slot")
+
+    def __init__(self, parts: list[Calls], slot: memoryview) -> None:
+        super().__init__(partial(_read, parts, slot))
+        self._parts = parts
+        self._slot = slot
+
+    def begin(self, reader: OverlappingReader) -> None:
+        """Begin it; there is one part, as only collective reads have several."""
+        self.begun = perf_counter_ns()
+        for part in self._parts:
+            reader.begin(part, self._slot)

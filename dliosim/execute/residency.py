@@ -10,7 +10,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.caches import drop, resident
+from dliosim.execute.caches import drop, read_through, resident
 from dliosim.execute.prepared import damaged, what_is_wrong
 from dliosim.execute.session import Session
 from dliosim.execute.versions import saved_files
@@ -24,6 +24,9 @@ _MOST_DROPPED = 1024
 #: Files that a node looks at before they are read: one in so many, and no more than so many. To look at a file opens
 #: it, and what was opened once (inodes, layouts, locks) is opened faster the next time.
 _ONE_IN, _MOST_READ = 16, 64
+
+#: Bytes that warming a cache reads at a time.
+_SCRATCH = 1 << 20
 
 
 def drop_caches(session: Session) -> VerbRecord:
@@ -59,6 +62,24 @@ def drop_caches(session: Session) -> VerbRecord:
     world.together(look)
     record.wall_ns = perf_counter_ns() - begun
     return record
+
+
+def warm_caches(session: Session, dataset: Dataset) -> None:
+    """Read what of a complete data set is not in the page cache of every node. Collective."""
+    world, path_of = session.world, _path(session, dataset)
+
+    def warm_own() -> None:
+        scratch = bytearray(_SCRATCH)
+        with session.progress.during("warm caches", lambda: 0), _damage_named(dataset):
+            for file in range(world.node.rank, dataset.layout.files, world.node.size):
+                found, size = resident(path_of(file))
+                # (0, 0) is also what a kernel says that does not tell.
+                if found < size or not size:
+                    read_through(path_of(file), scratch)
+                session.progress.tick(perf_counter_ns(), 0, 0)
+
+    if not session.options.null:
+        world.together(warm_own)
 
 
 def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,26 +21,31 @@ from dliosim.plan.writing import checkpoint_files
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """Bytes to be written below a root; `reusable` counts those that lie there and will be written over or removed."""
+    """Bytes to be written to a place below a root; `reusable` counts those that lie there and will be written over."""
 
     root: Path
+    place: Path
     what: str
     size: int
     reusable: Callable[[], int]
 
 
-def require_room(session: Session) -> None:
-    """Raise ExecutionError [R402] unless the file systems have room for all that the workload writes. For rank 0."""
+def require_room(sessions: Sequence[Session]) -> None:
+    """Raise ExecutionError [R402] unless the file systems have room for all that the workloads write. For rank 0.
+
+    What lies in one place is counted once, however many of the workloads write it.
+    """
     by_device: dict[int, list[_Need]] = defaultdict(list)
-    for need in (*_datasets(session), *_checkpoints(session)):
+    needs = {need.place: need for session in sessions for need in (*_datasets(session), *_checkpoints(session))}
+    for need in needs.values():
         by_device[need.root.stat().st_dev].append(need)
-    for needs in by_device.values():
-        size, what = sum(need.size for need in needs), " with ".join(need.what for need in needs)
+    for together in by_device.values():
+        size, what = sum(need.size for need in together), " with ".join(need.what for need in together)
         try:
-            require_space(needs[0].root, size, what)
+            require_space(together[0].root, size, what)
         except ExecutionError:
             # Only then is it worth to look at what lies there, which may be millions of files.
-            require_space(needs[0].root, size - sum(need.reusable() for need in needs), what)
+            require_space(together[0].root, size - sum(need.reusable() for need in together), what)
 
 
 def _datasets(session: Session) -> Iterator[_Need]:
@@ -54,7 +59,7 @@ def _datasets(session: Session) -> Iterator[_Need]:
         if verb.afresh or what_is_wrong(dataset, directory) is not None:
             size = total_bytes(session, dataset)
             root = session.roots[dataset.root]
-            yield _Need(root, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory))
+            yield _Need(root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory))
 
 
 def _checkpoints(session: Session) -> Iterator[_Need]:
@@ -64,7 +69,7 @@ def _checkpoints(session: Session) -> Iterator[_Need]:
         copies = _copies(checkpoint, saves, len(numbers(base)))
         what = f"checkpoint `{name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
         size = copies * int(checkpoint_files(checkpoint, ranks).sum())
-        yield _Need(session.roots[checkpoint.root], what, size, partial(unfinished_bytes, base))
+        yield _Need(session.roots[checkpoint.root], base, what, size, partial(unfinished_bytes, base))
 
 
 def _copies(checkpoint: Checkpoint, saves: int, complete: int) -> int:

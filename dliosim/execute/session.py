@@ -15,6 +15,7 @@ from dliosim.errors import UsageError
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.timeline import Timeline
 from dliosim.model import Workload
 
 
@@ -80,7 +81,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a phase gave: its figures, and those of every rank (`gather_ranks`) where rank 0 has them."""
+    """What a phase gave: its figures, and those of every rank (`gather_ranks`) and its course where rank 0 has them."""
 
     summary: PhaseSummary
     rank_rows: NDArray[np.int64] | None = None
+    timeline: Timeline | None = None

@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.compute import busy, sleep_until
@@ -15,17 +16,23 @@ from dliosim.execute.session import Progress
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meters
 from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
+from dliosim.measure.series import MARKS, EpochSeries
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS = range(len(CAUSES))
 
-#: Latencies are put into histograms this many at a time, because numpy costs microseconds a call and lists much memory.
-_FLUSH = 16384
+#: Calls of so many samples, and so many steps, are put into histograms and bins at a time: numpy costs microseconds a
+#: call, and lists take much memory (the marks of a step 300 bytes).
+_FLUSH_SAMPLES, _FLUSH_STEPS = 16384, 1024
 
 
 class Source(Protocol):
-    """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`."""
+    """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`.
+
+    `reading` is that of `Batches`.
+    """
 
     meters: Meters
+    reading: list[int]
 
     def start(self) -> None:
         """Begin to read ahead, if anything is."""
@@ -62,17 +69,25 @@ class Course:
 
 @dataclass(slots=True)
 class _Times:
-    """What the loop adds up; kept apart from the record so that the loop touches few attributes."""
+    """What the loop adds up; kept apart from the record so that the loop touches few attributes.
 
-    waits: list[int] = field(default_factory=list)
+    `marks` has those of `series.MARKS` for each step.
+    """
+
+    marks: list[int] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
 
 
 def run_steps(
-    course: Course, source: Source, row_count: Sequence[int], record: EpochRecord, progress: Progress
+    course: Course,
+    source: Source,
+    row_count: Sequence[int],
+    record: EpochRecord,
+    series: EpochSeries,
+    progress: Progress,
 ) -> bool:
-    """Run the steps of an epoch into `record`; return whether the loop's time is up.
+    """Run the steps of an epoch into `record` and `series`; return whether the loop's time is up.
 
     `row_count` has the samples of each step. Raises DliosimError on every rank if one fails where a sync is due, and
     ends the job where none is (see `Syncer.fail`).
@@ -81,33 +96,34 @@ def run_steps(
     compute_times, syncer, saves = course.compute, course.syncer, course.saves
     rank, every = syncer.rank, syncer.every
     times = _Times()
-    waits, last_arrival = times.waits, times.arrivals
+    marks, last_arrival = times.marks, times.arrivals
     stop = False
     samples = moved = 0
-    flush_at = _FLUSH
+    flush_at, most_marks = _FLUSH_SAMPLES, _FLUSH_STEPS * len(MARKS)
     compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = 0
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
     # Since the last sync: lateness adds up over the steps between two.
     waited_for_data = computing = idling = 0
     started = before = met = clock()
+    series.origin = started
     step = -1
     try:
         source.start()
         for step in range(course.steps):
-            begun = before
+            # Not the end of the step before: the bookkeeping and the progress line in between are the tool's own time.
+            begun = clock()
             idle = 0
             if course.arrival:
                 due = started + course.arrival[step]
-                if due > before:
+                if due > begun:
                     sleep_until(due, course.may_spin)
-                    begun = clock()
-                    idle = begun - before
+                    idle = clock() - begun
+                    begun += idle
                     arrival_ns += idle
             moved += wait(step)
             ready = clock()
             data_wait = ready - begun
-            waits.append(data_wait)
             check(step)
             nominal = compute_times[step]
             if nominal:
@@ -116,9 +132,11 @@ def run_steps(
                     busy(nominal)
                 else:
                     sleep_until(asked + nominal, course.may_spin)
-                spent = clock() - asked
+                computed = clock()
+                spent = computed - asked
                 oversleep += spent - nominal
             else:
+                asked = computed = ready
                 spent = 0
             compute_ns += spent
             samples += row_count[step]
@@ -141,9 +159,10 @@ def run_steps(
                 waited_for_data = computing = idling = 0
                 met = after
             else:
-                after = clock()
+                arrived = after = clock()
                 if not every and course.deadline is not None:
                     stop = after >= course.deadline
+            synced = after
             block.step(data_wait + spent, spent)
             if step in saves:
                 block.end(after, record.blocks)
@@ -158,16 +177,19 @@ def run_steps(
             else:
                 nominal_ns += nominal
             before = after
-            if len(waits) >= _FLUSH or samples >= flush_at:
-                flush_at = samples + _FLUSH
-                _flush(times, source, record)
+            marks += (begun, ready, asked, computed, arrived, synced, after, moved)
+            if len(marks) >= most_marks:
+                _take_steps(times, source, record, series)
+            if samples >= flush_at:
+                flush_at = samples + _FLUSH_SAMPLES
+                record.io_busy_ns += source.meters.take(record.call_latency, series)
             tick(after, step + 1, moved)
             if stop:
                 break
     except DliosimError as error:
         syncer.fail(error, step, course.steps, saves)
     block.end(before, record.blocks)
-    _flush(times, source, record)
+    _take_steps(times, source, record, series)
     record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
     record.steps = step + 1
     record.samples, record.bytes = samples, moved
@@ -191,13 +213,19 @@ def _cause(data_wait: int, compute: int, tool: int, idle: int) -> int:
     return _TOOL if most == tool else _ARRIVALS
 
 
-def _flush(times: _Times, source: Source, record: EpochRecord) -> None:
-    record.data_wait_ns += sum(times.waits)
-    record.batch_latency.add(times.waits)
-    record.request_latency.add(times.requests)
-    times.waits.clear()
-    times.requests.clear()
-    record.io_busy_ns += source.meters.take(record.call_latency)
+def _take_steps(times: _Times, source: Source, record: EpochRecord, series: EpochSeries) -> None:
+    marks = _taken(times.marks).reshape(-1, len(MARKS))
+    waits = marks[:, 1] - marks[:, 0]
+    record.data_wait_ns += int(waits.sum())
+    record.batch_latency.add(waits)
+    record.request_latency.add(_taken(times.requests))
+    series.add_steps(marks, _taken(source.reading).reshape(-1, 2))
+
+
+def _taken(values: list[int]) -> NDArray[np.int64]:
+    taken = np.fromiter(values, np.int64, len(values))
+    values.clear()
+    return taken
 
 
 class _BlockClock:

@@ -12,6 +12,9 @@ from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
 
+#: What is said where striping was asked for, and the file system tells nothing of it.
+NO_STRIPING = "no striping to read back"
+
 _FACTOR, _UNIT = "striping_factor", "striping_unit"
 
 

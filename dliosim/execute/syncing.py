@@ -19,7 +19,8 @@ class Syncer:
     """The sync of one loop. `every` is steps between two syncs, 0 where there are none.
 
     A failure travels with a sync that is due anyway: agreeing must not be a hidden barrier. `alone` says that no sync
-    can carry it (none is made, or the others already wait in a collective read), so that the job must be ended.
+    can carry it (none is made, or the others already wait in a collective read, or for the one who reads for them), so
+    that the job must be ended.
     """
 
     def __init__(self, world: World, sync: Sync, collective: bool) -> None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from dliosim.execute.session import Session
 from dliosim.execute.world import World
 from dliosim.model import Dataset
 from dliosim.plan.sizes import block_count, block_totals, needs_totals
+
+
+def share_prefixes(sessions: Sequence[Session]) -> None:
+    """Give each session the prefix sums of its data sets, worked out once for each data set. Collective."""
+    known: dict[str, NDArray[np.int64] | None] = {}
+    for session in sessions:
+        for dataset in session.workload.datasets:
+            digest = dataset.digest()
+            if digest not in known:
+                known[digest] = shared_prefix(dataset, session.world)
+            session.prefixes[dataset.name] = known[digest]
 
 
 def shared_prefix(dataset: Dataset, world: World) -> NDArray[np.int64] | None:

@@ -41,6 +41,7 @@ def verb_phase(
             api=api,
             hints_asked=asked,
             hints_granted=granted,
+            hint_set=access.hint_set if access is not None else "library",
             notes=notes,
         )
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import sleep
 from typing import Any, NoReturn, TypeVar
@@ -25,6 +25,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 50e-6, 5e-3
 #: Bytes above which an operation is one that moves data, rather than one that waits. The figures of an epoch (66 kB)
 #: are below: polled they take 0.1 s on 5 ranks of two cores and 0.45 s on 100; by blocking calls, 0.06 and 1.2 s.
 LARGE = 1 << 17
+
+#: Ranks that have their turn to send parts at the same time: none waits for the next one to notice that it has its own.
+_TURNS = 3
+_TAG = 78
 
 _OPERATIONS = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}
 
@@ -111,6 +115,35 @@ class World:
         moved = values.nbytes * self.size
         self._move(comm, moved, lambda: comm.Igather(values, out), lambda: comm.Gather(values, out))
         return out
+
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
+        """The vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere.
+
+        Ranks take turns, and those without any take no part: 7 MB of 160 ranks on two cores take 0.4 s, against 1.0 s
+        by a blocking Gatherv and 3.1 s by one that is polled.
+        """
+        if self.rank:
+            if lengths[self.rank]:
+                self.wait_for_turn(0, _TAG)
+                self.send(part.data.cast("B"), 0, _TAG)
+            return None
+        senders = [rank for rank, length in enumerate(lengths) if rank and length]
+        parts = [part, *(np.empty(length, np.int64) for length in lengths[1:])]
+        for rank in senders[:_TURNS]:
+            self.give_turn(rank, _TAG)
+        for number, rank in enumerate(senders):
+            self.receive(parts[rank].data.cast("B"), rank, _TAG)
+            for later in senders[number + _TURNS : number + _TURNS + 1]:
+                self.give_turn(later, _TAG)
+        return parts
+
+    def gather_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
+        """Gatherv to the first rank of another communicator of this job; `size` bytes meet there, as all know."""
+        self._move(comm, size, lambda: comm.Igatherv(send, receive), lambda: comm.Gatherv(send, receive))
+
+    def scatter_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
+        """Scatterv from the first rank of another communicator of this job, of up to `size` bytes, as all know."""
+        self._move(comm, size, lambda: comm.Iscatterv(send, receive), lambda: comm.Scatterv(send, receive))
 
     def share(self, value: T | None, source: int = 0) -> T:
         """The object that rank `source` has, on every rank (what is sent was made by this very program)."""

@@ -34,6 +34,8 @@ _INNER: Final = {
     "when",
     "every_steps",
     "by",
+    "aggregators",
+    "collective_buffer",
     "distribution",
     "clip",
 }

@@ -40,7 +40,9 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
     found.extend(_collective(settings, loop, dataset, data))
     found.extend(_direct(settings, loop, dataset, data))
     found.extend(_contradictions(settings, loop))
+    found.extend(_engine(settings, loop.access))
     _hints(settings, loop.access)
+    _nothing_together(settings, loop.access, dataset, data)
     steps = _shards(settings, loop, dataset, data)
     if steps:
         found.extend(_cadences(settings, loop, dataset))
@@ -97,16 +99,37 @@ def _driver_can(settings: Settings, access: Access) -> bool:
 
 
 def _hints(settings: Settings, access: Access) -> None:
-    """W305 for each `hint` that nothing reads."""
+    """W305 for each `hint`, and for `hints`, that nothing reads."""
     if access.api != "posix":
         return
-    for line in settings.all("hint"):
+    for line in [*(settings.all("hints") if access.hint_set != "library" else []), *settings.all("hint")]:
         labels = [
             Label(line.phrase, "for the MPI library"),
             *settings.labels("api", "not asked to do I/O", "which `api posix` (the default) does not use"),
         ]
         hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
-        settings.context.found.append(find("W305", "`hint` has no effect with `api posix`", labels, hint))
+        settings.context.found.append(find("W305", f"`{line.head}` has no effect with `api posix`", labels, hint))
+
+
+def _nothing_together(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """W305 for a `communicator` where ranks open no file together."""
+    if access.communicator == "world":
+        return
+    hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
+    alone = ("api", f"`api {access.api}`", "each rank opens files for itself")
+    if access.api != "posix":
+        hint = "leave it out"
+        if not _is_shared(dataset):
+            alone = ("layout", f"`layout {dataset.layout.kind}`", "each rank opens the files that it reads for itself")
+        elif access.open == "each sample":
+            alone = ("open", "`open each sample`", "each rank opens the file for itself")
+        else:
+            return
+    head, beside, reason = alone
+    place = data if head == "layout" else settings
+    labels = [*settings.labels("communicator", "who open the file together"), *place.labels(head, reason)]
+    message = f"`communicator` has no effect with {beside}"
+    settings.context.found.append(find("W305", message, labels, hint))
 
 
 def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
@@ -114,17 +137,28 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
     found = []
     cadences = zip(settings.all("checkpoint"), loop.checkpoints, strict=True)
     in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
-    if loop.seconds is not None and loop.sync.kind == "off" and (loop.access.api == "mpi-collective" or in_step):
-        together = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
+    together = loop.access.api == "mpi-collective" or loop.access.scatter
+    if loop.seconds is not None and loop.sync.kind == "off" and (together or in_step):
+        others = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
         if loop.access.api == "mpi-collective":
-            together += settings.labels("api", "but all ranks read each step together")
+            others += settings.labels("api", "but all ranks read each step together")
+        if loop.access.scatter:
+            others += settings.labels("scatter", "but one rank reads each step for all of its node")
         labels = [
             *settings.labels("for", "each rank looks at its own clock"),
             *settings.labels("sync", "nothing lets ranks agree on the last step"),
-            *together,
+            *others,
         ]
         message = f"ranks of `{loop.name}` cannot agree on the last step"
         found.append(find("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
+    if loop.access.api == "mpi-collective" and loop.access.order == "as planned":
+        labels = [
+            *settings.labels("order", "samples are shuffled, or may be"),
+            *settings.labels("api", "but one view reads the batch, and must go forward in the file"),
+        ]
+        message = "`order as planned` does not work with `api mpi-collective`"
+        found.append(find("E211", message, labels, "leave `order` out, or use `api mpi-independent`"))
+    found.extend(_scatter(settings, loop))
     if loop.arrivals is not None and loop.access.readers:
         head = "readers" if settings.given("readers") is not None else "prefetch"
         labels = [
@@ -133,6 +167,27 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         ]
         message = f"`{head}` beside `requests`: data would be read before they are asked for"
         found.append(find("E211", message, labels, f"leave out `{head}`"))
+    return found
+
+
+def _scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
+    """E211 for what `scatter by node` cannot stand beside."""
+    if not loop.access.scatter:
+        return []
+    ahead = "readers" if settings.given("readers") is not None else "prefetch"
+    refused = [
+        (loop.access.api == "mpi-collective", "api", "all ranks read each step together", "use another api"),
+        (loop.access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
+        (loop.arrivals is not None, "requests", "each rank's come when they come", "leave `scatter` out"),
+    ]
+    found = []
+    for is_wrong, head, reason, hint in refused:
+        if is_wrong:
+            labels = [
+                *settings.labels("scatter", "one rank reads each step for all of its node, in the step itself"),
+                *settings.labels(head, reason),
+            ]
+            found.append(find("E211", f"`scatter by node` does not work beside this `{head}`", labels, hint))
     return found
 
 
@@ -149,6 +204,36 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
         message = "collective access cannot open the file for each sample"
         return [find("E205", message, labels, "use `open once` or `open each epoch`")]
     return []
+
+
+def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
+    """What an `engine` cannot be asked: E211, E206 beside `cache off`, R403 where it is yet to be made."""
+    if settings.given("engine") is None:
+        return []
+    api, mapped = access.api, access.engine == "mmap"
+    if api == "mpi-collective":
+        hint = "leave `engine` out, or use `api posix`"
+        refused = "E211", f"api {api}", "one collective call reads the whole batch, however MPI does it", hint
+    elif api == "mpi-independent" and mapped:
+        refused = "E211", f"api {api}", "MPI-IO makes a call for each piece", "`api posix` can; or `engine preadv`"
+    elif api == "mpi-independent" and access.engine == "queued":
+        refused = "R403", f"api {api}", "not available yet for this api", "use `api posix`, or `engine preadv`"
+    elif mapped and access.cache == "off":
+        hint = "use `engine queued` or `engine preadv`; or `cache page`"
+        refused = "E206", "cache off", "O_DIRECT goes past that cache", hint
+    elif mapped and access.transfer is not None:
+        hint = "leave `transfer` out, or use `engine preadv`"
+        refused = "E211", "transfer", "there are no calls that this could cut", hint
+    else:
+        return []
+    code, beside, reason, hint = refused
+    what = {
+        "preadv": "one call after the other",
+        "mmap": "a batch is copied out of a mapping of the page cache",
+        "queued": "each rank keeps calls of its own in flight",
+    }[access.engine]
+    labels = [*settings.labels("engine", what), *settings.labels(beside.split()[0], reason)]
+    return [find(code, f"`engine {access.engine}` does not work with `{beside}`", labels, hint)]
 
 
 def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:

@@ -9,11 +9,27 @@ from typing import Final, Literal, cast
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
 from dliosim.language.document import Block
+from dliosim.language.hintsets import Hints, hint_set, with_hints
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.language.source import Span
-from dliosim.model import Access, Api, Checkpoint, Dataset, Layout, Part, Stripe, Writers, constant
+from dliosim.model import (
+    Access,
+    Api,
+    Checkpoint,
+    Communicator,
+    Dataset,
+    Engine,
+    Layout,
+    Order,
+    Part,
+    Stripe,
+    Writers,
+    constant,
+    ranks_together,
+)
+from dliosim.model.job import MAX_RANKS
 from dliosim.units import SIZE
 
 FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
@@ -21,6 +37,8 @@ MAX_CHAIN: Final = 32  # data sets made from each other
 MAX_TOTAL: Final = 2**62  # bytes of a data set or checkpoint: offsets have 63 bits
 WRITE_TRANSFER: Final = 4 << 20
 """The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
+DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that wants several wants at least
+MAX_DEPTH: Final = 32768  # entries of the largest ring that the kernel gives
 
 
 # ---- data sets ----------------------------------------------------------------------------------------------------
@@ -191,9 +209,17 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     prefetch = 0 if readers == 0 else ahead or 2
     per_sample = reads is not None and reads.kind == "file per sample"
     opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
+    world: Communicator = "world"
+    communicator = settings.read("communicator", lambda node: _communicator(settings, node), world)
+    together = ranks_together(communicator, scope.job)
+    hints = settings.read("hints", lambda node: hint_set(node, scope, together), Hints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
+    engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
+    posix: Api = "posix"
+    api = settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), posix)
+    usual: Order = "by offset" if api == "mpi-collective" else "as planned"
     return Access(
-        api=settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), "posix"),
+        api=api,
         transfer=settings.read(
             "transfer",
             lambda node: None if node.kind == "whole_sample" else scope.size(node.only, 1, (1 << 31) - 1),
@@ -207,7 +233,13 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         ),
         cache=cast(Literal["page", "off", "memory"], cache),
         memory=memory,
-        hints=tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint")),
+        hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
+        hint_set=hints.name,
+        order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
+        communicator=communicator,
+        scatter=settings.read("scatter", lambda node: node.kind == "by_node", False),
+        engine=cast(Engine, engine),
+        depth=depth,
     )
 
 
@@ -232,6 +264,18 @@ def _cache(settings: Settings, node: Node) -> tuple[str, int]:
             )
         return "memory", settings.context.scope.size(node.only, 1)
     return node.kind, 0
+
+
+def _communicator(settings: Settings, node: Node) -> Communicator:
+    if node.kind == "neighbours":
+        return settings.context.scope.count(node.only, 1, MAX_RANKS)
+    return "node" if node.kind == "node" else "world"
+
+
+def _engine(settings: Settings, node: Node) -> tuple[str, int]:
+    if node.kind != "queued":
+        return node.kind, 0
+    return "queued", settings.context.scope.count(node.only, 1, MAX_DEPTH) if node.children else DEPTH
 
 
 def _hint(node: Node) -> tuple[str, str]:

@@ -134,7 +134,10 @@ _DESCRIBED: Final = {
     "FIGURE": "`utilization`, `throughput` or `p99`",
     "_MPI_INDEPENDENT": "`mpi-independent`",
     "_MPI_COLLECTIVE": "`mpi-collective`",
+    "_TWO_PHASE": "`two-phase`",
+    "_NO_AGGREGATION": "`no-aggregation`",
 }
+_HYPHENED_WORDS: Final = {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE", "_TWO_PHASE", "_NO_AGGREGATION"}
 FIGURES: Final = ("utilization", "throughput", "p99")
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
@@ -167,6 +170,7 @@ _TIME_WORDS: Final = {
 #: Rules in which a number is a count, and how a phrase that ends behind one goes on.
 _GOES_ON: Final = {
     "batch": ("batch {} per rank", "batch {} total"),
+    "communicator": ("communicator {} ranks",),
     "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
     "evaluate": ("evaluate {} epochs",),
     "layout": ("layout {} files",),
@@ -250,7 +254,7 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
 
 def _keywords(expected: set[str]) -> list[str]:
     """The words of the language among what may stand in a place."""
-    names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE"})
+    names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & _HYPHENED_WORDS)
     words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
     return [*words, *(FIGURES if "FIGURE" in expected else ())]
 

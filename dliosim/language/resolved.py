@@ -97,7 +97,9 @@ class _Writer:
                 continue
             sub = next(iter(re.findall(r'^(?:"[^"]*"|\S+)', value)), "")
             lines = settings.all(head)
-            line = next((line for line in lines if line.sub[:1] == (sub,)), lines[0] if lines else None)
+            # A pair that no `hint` line gives comes from the set of `hints`.
+            other = settings.given("hints") if head == "hint" else next(iter(lines), None)
+            line = next((line for line in lines if line.sub[:1] == (sub,)), other)
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _Line(f"{self._indent}    {head:<10} {value}", origin)
 
@@ -194,7 +196,11 @@ class _Writer:
                 ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
                 ("open", access.open),
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
+                ("engine", _engine(access) if access.api != "mpi-collective" else None),
                 *_hints(access),
+                ("order", access.order),
+                ("communicator", _communicator(access)),
+                ("scatter", "by node" if access.scatter else "off"),
                 ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
                 ("sync", _sync(loop.sync)),
                 *(
@@ -230,7 +236,16 @@ def _writing(access: Access) -> list[tuple[str, str | None]]:
 
 
 def _hints(access: Access) -> list[tuple[str, str | None]]:
-    return [("hint", f'"{key}" = "{value}"') for key, value in access.hints]
+    return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
+
+
+def _communicator(access: Access) -> str:
+    together = access.communicator
+    return count(together, "rank") if isinstance(together, int) else together
+
+
+def _engine(access: Access) -> str:
+    return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
 
 
 def _sync(sync: Sync) -> str:

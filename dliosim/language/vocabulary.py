@@ -11,9 +11,14 @@ ACCESS: Final = {
     "prefetch": "prefetch",
     "open": "open",
     "cache": "cache",
+    "engine": "engine",
     "hint": "hint",
+    "hints": "hints",
+    "order": "order",
+    "communicator": "communicator",
+    "scatter": "scatter",
 }
-WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint")}
+WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {
     "read": "read",
     "batch": "batch",

@@ -32,8 +32,9 @@ class EpochSummary:
 
     Counts are sums over ranks, `seconds` and `loop_seconds` the greatest of any rank. `steps` is the most of any rank
     and `fewest_steps` the least. `least_sync_wait_seconds` is the sum over synced steps of what the rank waited that
-    waited least: what the syncs themselves took. `null` is whether nothing was read (`--null`), so that there is no
-    bandwidth. Figures that need what was not there (compute, a sync, /proc/self/io) are None.
+    waited least: what the syncs themselves took. `depth` is the mean number of read calls in flight while any was.
+    `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures that need what was not there
+    (compute, a sync, /proc/self/io) are None.
     """
 
     epoch: int
@@ -71,6 +72,7 @@ class EpochSummary:
     oversleep_share: float | None
     amplification: float | None
     storage_amplification: float | None
+    depth: float | None
     dlio_au: float | None
     dlio_samples_per_second: float | None
     order_hash: int
@@ -161,6 +163,7 @@ class PhaseSummary:
     prefetch: int = 0
     hints_asked: tuple[tuple[str, str], ...] = ()
     hints_granted: tuple[tuple[str, str], ...] = ()
+    hint_set: str = "library"
     notes: tuple[str, ...] = ()
 
     @property

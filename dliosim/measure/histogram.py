@@ -111,6 +111,14 @@ class Histogram:
         maxima = reducer.reduce(self.packed_maxima(), "max")
         return None if sums is None or maxima is None else Histogram.unpacked(sums, maxima)
 
+    def filled(self) -> NDArray[np.int64]:
+        """The buckets that are not empty, (n, 2): the ns below which all latencies of one lie, and their number."""
+        if self._counts is None:
+            return np.empty((0, 2), np.int64)
+        buckets = np.flatnonzero(self._counts)
+        edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in buckets.tolist()]
+        return np.column_stack([np.array(edges, np.int64), self._counts[buckets]])
+
     def quantile(self, share: float) -> float:
         """Nanoseconds that `share` of the latencies do not exceed (nearest rank), within `RELATIVE_ERROR`.
 
@@ -148,3 +156,9 @@ def _middle(bucket: int) -> float:
     low = math.ldexp(1.0 + part / (1 << _BITS), power)
     width = math.ldexp(1.0, power - _BITS)
     return math.ceil(low) if width <= 1.0 else low + width / 2
+
+
+def _upper_edge(bucket: int) -> int:
+    """The least whole ns above all that a bucket holds."""
+    power, part = divmod(bucket, 1 << _BITS)
+    return math.ceil(math.ldexp(1.0 + part / (1 << _BITS), power))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.series import EpochSeries
+
+T = TypeVar("T")
 
 
 class Meter:
@@ -15,16 +19,31 @@ class Meter:
 
     `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
     read calls, in runs made back to back: clock readings, the first of each run, negated, before it and one after each
-    call.
-    `moved` is the bytes that the calls really moved, alignment and all, where the backend can tell, and what was asked
-    otherwise.
+    call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter has either
+    the one or the other.
+    `how` says by which means the calls are made, where a reader chooses. `moved` is the bytes that the calls really
+    moved, alignment and all, where the backend can tell, and what was asked otherwise.
     """
 
-    __slots__ = ("call_ns", "calls", "close_ns", "moved", "open_ns", "opens", "stamps", "sync_ns", "view_ns")
+    __slots__ = (
+        "call_ns",
+        "calls",
+        "close_ns",
+        "how",
+        "moved",
+        "open_ns",
+        "opens",
+        "spans",
+        "stamps",
+        "sync_ns",
+        "view_ns",
+    )
 
     def __init__(self) -> None:
         self.call_ns: list[int] = []
         self.stamps: list[int] = []
+        self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        self.how = ""
         self.calls = 0
         self.moved = 0
         self.opens = 0
@@ -33,26 +52,45 @@ class Meter:
         self.view_ns = 0
         self.sync_ns = 0
 
+    def overlapped(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
+        """Record calls by the clock readings at which each began and ended, in any order; at least one.
+
+        `since` is when the first of the calls began that are still in flight: none that is recorded later may have
+        begun before it, or, where none is in flight (None), before the last of these ended.
+        """
+        self.spans.append((begin, end, int(end.max()) if since is None else since))
+
     def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""
         single = np.array(_taken(self.call_ns), np.int64)
-        spans, _ = self.take_runs()
-        return np.concatenate([single, spans]) if len(single) else spans
+        latencies, _, _ = self.take_intervals()
+        return np.concatenate([single, latencies]) if len(single) else latencies
 
-    def take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of the calls in `stamps` since the last time: the latencies, and begin and end of each run (2, runs)."""
+    def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Of the calls in `stamps` and `spans` since the last time: the latencies, and intervals (2, n) of all calls.
+
+        Then the time before which no later one has begun; 0 where there are none.
+        """
+        spans = _taken(self.spans)
+        if not spans:
+            return self._take_runs()
+        begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
+        return end - begin, np.stack([begin, end]), spans[-1][2]
+
+    def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """See `take_intervals`: an interval for each run of calls made back to back."""
         stamps = _taken(self.stamps)
         if not stamps:
-            return np.empty(0, np.int64), np.empty((2, 0), np.int64)
+            return np.empty(0, np.int64), np.empty((2, 0), np.int64), 0
         edges = np.fromiter(stamps, np.int64, len(stamps))
         begins = edges < 0
         np.abs(edges, out=edges)
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(edges)) - 1
-        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]])
+        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]]), int(edges[-1])
 
 
-def _taken(values: list[int]) -> list[int]:
+def _taken(values: list[T]) -> list[T]:
     # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
     taken = values[:]
     del values[: len(taken)]
@@ -67,35 +105,42 @@ class Meters:
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
-    def take(self, latencies: Histogram) -> int:
+    def take(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
         """Move latencies into a histogram; returns the nanoseconds in which at least one reader was in a call.
 
         Each is counted once over all takes: what another reader's calls may yet overlap is left for the next one.
+        `series` is told when the calls were.
         """
         runs = [self._open]
         for number, meter in enumerate(self._meters):
-            spans, made = meter.take_runs()
-            latencies.add(spans)
+            taken, made, reached = meter.take_intervals()
+            latencies.add(taken)
             if made.size:
-                self._reached[number] = int(made[1, -1])
+                self._reached[number] = reached
                 runs.append(made)
+                if series is not None:
+                    series.add_reads(number, made)
         begin, end = np.concatenate(runs, axis=1)
         until = min(self._reached)
         done, left = begin < until, end > until
         self._open = np.stack([np.maximum(begin[left], until), end[left]])
-        return _covered(begin[done], np.minimum(end[done], until))
+        return _covered(begin[done], np.minimum(end[done], until), series)
 
-    def rest(self) -> int:
+    def rest(self, series: EpochSeries | None = None) -> int:
         """What the last `take` has left, when no reader makes calls any more."""
         begin, end = self._open
         self._open = np.empty((2, 0), np.int64)
-        return _covered(begin, end)
+        return _covered(begin, end, series)
 
 
-def _covered(begin: NDArray[np.int64], end: NDArray[np.int64]) -> int:
-    """The length of the union of intervals."""
+def _covered(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
+    """The length of the union of intervals, which `series` is told of."""
     if not len(begin):
         return 0
     order = np.argsort(begin)
     begin, reached = begin[order], np.maximum.accumulate(end[order])
-    return int(reached[-1] - begin[0] - np.maximum(begin[1:] - reached[:-1], 0).sum())
+    apart = begin[1:] > reached[:-1]
+    union = np.stack([begin[np.append(True, apart)], reached[np.append(apart, True)]])
+    if series is not None:
+        series.add_busy(union)
+    return int((union[1] - union[0]).sum())

@@ -57,8 +57,8 @@ class EpochRecord:
     compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts the steps done,
     `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
     `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing. `rchar` and
-    `read_bytes` are what /proc/self/io says, -1 where it cannot tell. `last_arrival` has one `packed_arrival` a step
-    that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
+    `read_bytes` are what /proc/self/io says, each -1 where it cannot tell. `last_arrival` has one `packed_arrival` a
+    step that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
     """
 
     phase: int
@@ -93,6 +93,11 @@ class EpochRecord:
     request_latency: Histogram = field(default_factory=Histogram)
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def call_ns(self) -> int:
+        """The latencies of all read calls together, which by the time in which any was in flight is their depth."""
+        return self.call_latency.sum_ns
 
     @property
     def tool_ns(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -19,4 +20,11 @@ class Reducer(Protocol):
 
     def gather(self, array: NDArray[np.int64], /) -> NDArray[np.int64] | None:
         """The arrays of all ranks along a new first axis, in the order of ranks, at the root; None elsewhere."""
+        ...
+
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int], /) -> list[NDArray[np.int64]] | None:
+        """The vectors of all ranks, in the order of ranks, at the root; None elsewhere.
+
+        `lengths` has those of all of them, the same on every rank; ranks with 0 take no part.
+        """
         ...

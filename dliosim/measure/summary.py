@@ -13,7 +13,19 @@ from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import CAUSES, EpochRecord, VerbRecord, unpacked_arrivals, unpacked_waits
 from dliosim.measure.reductions import Reducer
 
-_COUNTS = ("samples", "bytes", "bytes_moved", "calls", "opens", "steady_samples", "oversleep_ns", "compute_ns")
+_COUNTS = (
+    "samples",
+    "bytes",
+    "bytes_moved",
+    "calls",
+    "opens",
+    "call_ns",
+    "steady_samples",
+    "oversleep_ns",
+    "compute_ns",
+)
+# How many ranks know their `rchar`, and their `read_bytes`.
+_KNOWN = ("calls_known", "storage_known")
 _TIMES = (
     "wall_ns",
     "loop_ns",
@@ -54,6 +66,7 @@ RANK_COLUMNS = (
     "steady_samples",
     "nominal_ns",
     "oversleep_ns",
+    "call_ns",
     "rchar",
     "read_bytes",
     "batch_latency_max_ns",
@@ -88,7 +101,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "rates": rate is not None,
         "rchar": max(record.rchar, 0),
         "read_bytes": max(record.read_bytes, 0),
-        "io_known": record.rchar >= 0 and record.read_bytes >= 0,
+        **dict(zip(_KNOWN, (record.rchar >= 0, record.read_bytes >= 0), strict=True)),
     }
     maxima = _extremes(record, _TIMES) | {
         "steps": record.steps,
@@ -105,7 +118,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     ranks = total["ranks"]
     bound_by, slowest, slowest_share = _last_ranks(-arrivals)
     nominal = total["compute_ns"] - total["oversleep_ns"]
-    io_known = total["io_known"] == ranks and total["bytes"] > 0
+    calls_known, storage_known = (total[known] == ranks and total["bytes"] > 0 for known in _KNOWN)
     return EpochSummary(
         epoch=record.epoch,
         ranks=ranks,
@@ -140,8 +153,9 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         slowest_rank_share=slowest_share,
         least_sync_wait_seconds=float(unpacked_waits(-arrivals).sum()) * 1e-9 if len(arrivals) else None,
         oversleep_share=total["oversleep_ns"] / nominal if nominal > 0 else None,
-        amplification=total["rchar"] / total["bytes"] if io_known else None,
-        storage_amplification=total["read_bytes"] / total["bytes"] if io_known else None,
+        amplification=total["rchar"] / total["bytes"] if calls_known else None,
+        storage_amplification=total["read_bytes"] / total["bytes"] if storage_known else None,
+        depth=total["call_ns"] / total["io_busy_ns"] if total["io_busy_ns"] else None,
         dlio_au=total["au"] * _RATIO_UNIT / total["aus"] if total["aus"] else None,
         dlio_samples_per_second=total["rate"] * _RATE_UNIT if total["rates"] == ranks else None,
         order_hash=(total["order_low"] + (total["order_high"] << 32)) % 2**64,

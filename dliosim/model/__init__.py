@@ -1,6 +1,6 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api
+from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, ranks_together
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import Dataset, Layout, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -32,15 +32,19 @@ __all__ = [
     "Barrier",
     "Cadence",
     "Checkpoint",
+    "Communicator",
     "Compute",
     "Dataset",
     "Distribution",
     "DropCaches",
+    "Engine",
     "Evaluation",
     "Expectation",
+    "HintSet",
     "Job",
     "Layout",
     "Loop",
+    "Order",
     "Part",
     "Pause",
     "Prepare",
@@ -54,4 +58,5 @@ __all__ = [
     "Workload",
     "Writers",
     "constant",
+    "ranks_together",
 ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.model.access import Access, ranks_together
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
@@ -142,17 +143,21 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
+    together = ranks_together(loop.access.communicator, job)
     tally = Tally(
         loop,
         case.dataset,
         job.ranks,
+        job.nodes,
         steps,
         steps / max(planned, 1),
         len(ranks) == job.ranks and planned == steps and case.placement.exact and known,
         found,
         epoch == 0 or case.stream or not loop.access.memory,
         opening,
-        [len(files) for files in fresh],
+        fresh,
+        np.array(ranks) // together,
+        -(-job.ranks // together),
     )
     samples = count_samples(tally)
     asked = sum(one.bytes for one in found)
@@ -209,6 +214,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
         _distinct(stored.file),
         _heads(loop, made),
         len(made.length),
+        _issued(access, made),
         int(made.length.sum()),
         made.buffer_size,
         _bytes_of(extents, made),
@@ -235,6 +241,14 @@ def _heads(loop: Loop, made: Calls) -> int:
         for begins in share_bounds(first, last, readers)[1:-1]:
             head[begins[first < last]] = True
     return int(head.sum())
+
+
+def _issued(access: Access, made: Calls) -> int:
+    """Calls as they are counted: out of mappings that last, a reader copies its share of a step at once."""
+    if access.engine != "mmap" or access.open == "each sample":
+        return len(made.length)
+    shares = handles_of(access) if access.by == "sample" else 1
+    return int(np.minimum(np.diff(made.step_start), shares).sum())
 
 
 def _bytes_of(extents: Extents, made: Calls) -> int:

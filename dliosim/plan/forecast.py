@@ -164,9 +164,8 @@ def _passes(loop: Loop, steps: int, runs: int) -> list[Passes]:
 
 def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: int) -> PhaseForecast:
     access = loop.access
-    batches = 1 + access.prefetch if access.readers else 1
     memory = Memory(
-        batches * found.buffer,
+        access.batches * found.buffer,
         found.plan_bytes,
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
         int(min(access.memory, found.bytes.maximum)) if each.first == 1 else access.memory,

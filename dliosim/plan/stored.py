@@ -13,15 +13,15 @@ from dliosim.plan.extents import Extents
 def stored_rows(extents: Extents, access: Access, kept: NDArray[np.int64]) -> Extents:
     """The rows that calls read, in their order and in the same steps, some of which may be left without any.
 
-    `kept` has the samples, sorted, that `cache memory` holds: they are not read again. A collective call reads a batch
-    in the order of the file, as its view must go forward in it; with the batch in the same order in memory nothing
-    needs to be put right.
+    `kept` has the samples, sorted, that `cache memory` holds: they are not read again. With `order by offset` a batch
+    is read in the order of the files, as it always is by collective calls: a view must go forward in its file. With the
+    batch in the same order in memory nothing needs to be put right.
     """
     if len(kept):
         place = np.searchsorted(kept, extents.sample)
         place[place == len(kept)] = 0
         extents = _chosen(extents, kept[place] != extents.sample)
-    return _in_file_order(extents) if access.api == "mpi-collective" else extents
+    return _in_file_order(extents) if access.in_file_order else extents
 
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
@@ -56,9 +56,9 @@ def _chosen(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
 
 
 def _in_file_order(extents: Extents) -> Extents:
-    """The rows of each step in the order in which they lie in the one file that there is."""
+    """The rows of each step in the order of the files' numbers, and within each file in that of their places."""
     step = np.repeat(np.arange(extents.steps), np.diff(extents.step_start))
-    order = np.lexsort((extents.offset, step))
+    order = np.lexsort((extents.offset, extents.file, step))
     return Extents(
         extents.sample[order],
         extents.file[order],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,12 +19,16 @@ _COUNTED_RANKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """Figures of one planned rank; `span` is of some steps, `kept` what `cache memory` takes of a first epoch."""
+    """Figures of one planned rank. Of `calls` as planned so many are `issued`: a copy out of mappings is of many.
+
+    `span` is of some steps, `kept` what `cache memory` takes of a first epoch.
+    """
 
     bytes: int
     files: NDArray[np.int64]
     heads: int
     calls: int
+    issued: int
     moved: int
     largest_step: int
     plan_bytes: int
@@ -38,23 +43,39 @@ class Tally:
 
     `scale` is steps asked for each step planned; `whole` if nothing was left out, of this epoch or of those that it
     stands for. `reads_all` is whether every sample is read from storage, `opening` whether what all ranks open together
-    is opened, `fresh` how many of each planned rank's files were not open before.
+    is opened, `fresh` which of each planned rank's files were not open before. `group` says for
+    each planned rank which of all `groups` that open a shared file together it is in.
     """
 
     loop: Loop
     dataset: Dataset
     ranks: int
+    nodes: int
     steps: int
     scale: float
     whole: bool
     found: tuple[RankPlan, ...]
     reads_all: bool
     opening: bool
-    fresh: list[int]
+    fresh: list[NDArray[np.int64]]
+    group: NDArray[np.int64]
+    groups: int
 
     def over(self, values: list[float], exact: bool = True) -> Spread:
         """The spread of a figure of the planned ranks."""
         return over(values, self.ranks, not (self.whole and exact))
+
+    def of_readers(self, spread: Spread) -> Spread:
+        """A figure of those who read, where with `scatter by node` the first rank of a node reads for all of its.
+
+        An estimate where ranks of several nodes differ: who is on which node, the launcher decides.
+        """
+        members = -(-self.ranks // self.nodes)
+        if not self.loop.access.scatter or members == 1:
+            return spread
+        alike = spread.minimum == spread.maximum and self.ranks % self.nodes == 0
+        most = spread.total if self.nodes == 1 else spread.mean * members
+        return Spread(0, spread.mean, most, spread.total, spread.estimated or not (alike or self.nodes == 1))
 
 
 def handles_of(access: Access) -> int:
@@ -84,9 +105,11 @@ def count_bytes(tally: Tally, samples: Spread) -> Spread:
     """Bytes asked of storage."""
     size = tally.dataset.fixed_size
     if size is None or not tally.reads_all:
-        return tally.over([one.bytes * tally.scale for one in tally.found])
-    return Spread(
-        samples.minimum * size, samples.mean * size, samples.maximum * size, samples.total * size, samples.estimated
+        return tally.of_readers(tally.over([one.bytes * tally.scale for one in tally.found]))
+    return tally.of_readers(
+        Spread(
+            samples.minimum * size, samples.mean * size, samples.maximum * size, samples.total * size, samples.estimated
+        )
     )
 
 
@@ -103,9 +126,27 @@ def _scaled_files(tally: Tally, files: int) -> float:
 
 def count_files(tally: Tally, samples: Spread) -> Spread:
     """Files that a rank reads."""
+    if tally.loop.access.scatter:
+        return _files_of_nodes(tally, [one.files for one in tally.found])
     if tally.dataset.layout.files == 1 and tally.reads_all and samples.minimum:
         return same(1, tally.ranks)
     return tally.over([_scaled_files(tally, len(one.files)) for one in tally.found])
+
+
+def _files_of_nodes(tally: Tally, files: Sequence[NDArray[np.int64]]) -> Spread:
+    """Files that the first rank of each node reads for all of its ranks, of which each has `files`."""
+    together, members = np.concatenate(files), -(-tally.ranks // tally.nodes)
+    if tally.whole and tally.nodes == 1:
+        found, estimated = float(len(np.unique(together))), False
+    elif tally.dataset.layout.files == 1:
+        found, estimated = float(len(together) > 0), not tally.reads_all
+    else:
+        total = tally.dataset.layout.files
+        # As if each rank met files at random.
+        untouched = float(np.mean([1 - _scaled_files(tally, len(own)) / total for own in files]))
+        found, estimated = total * (1 - untouched**members), True
+    least = found if members == 1 else 0
+    return Spread(least, found * tally.nodes / tally.ranks, found, found * tally.nodes, estimated)
 
 
 def count_opens(tally: Tally, samples: Spread) -> Spread:
@@ -113,17 +154,23 @@ def count_opens(tally: Tally, samples: Spread) -> Spread:
     access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
     if access.open == "each sample":
         if access.transfer is None and tally.reads_all:
-            return samples
-        return tally.over([one.heads * scale for one in tally.found])
+            return tally.of_readers(samples)
+        # Where one rank's calls end, another's may go on in the same file.
+        return tally.of_readers(tally.over([one.heads * scale for one in tally.found], exact=not access.scatter))
     handles = handles_of(access)
     always = handles == 1 and tally.reads_all and samples.minimum > 0
     if dataset.layout.files == 1 and (access.api != "posix" or always):
         # Batches of one size never need larger buffers later on, and so no file opened anew.
         exact = tally.whole or dataset.fixed_size is not None
-        return same(handles if tally.opening else 0, tally.ranks, not exact)
+        opens, readers = handles if tally.opening else 0, tally.nodes if access.scatter else tally.ranks
+        least = opens if readers == tally.ranks else 0
+        return Spread(least, opens * readers / tally.ranks, opens, opens * readers, not exact)
+    if access.scatter:
+        # What one rank of a node had read before may be new to another: less is opened than this.
+        return replace(_files_of_nodes(tally, tally.fresh), estimated=True)
     # Each reader is taken to meet every file that the rank reads.
     opened = [
-        min(_scaled_files(tally, fresh) * handles, one.calls * scale)
+        min(_scaled_files(tally, len(fresh)) * handles, one.calls * scale)
         for one, fresh in zip(tally.found, tally.fresh, strict=True)
     ]
     return tally.over(opened, exact=handles == 1)
@@ -137,15 +184,17 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
             return same(tally.steps, tally.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)
         return same(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
-    if access.transfer is None and tally.reads_all:
-        return samples
-    return tally.over([one.calls * tally.scale for one in tally.found])
+    if access.transfer is None and tally.reads_all and access.engine != "mmap":
+        return tally.of_readers(samples)
+    return tally.of_readers(tally.over([one.issued * tally.scale for one in tally.found]))
 
 
 def span_ratio(tally: Tally) -> float | None:
     """Span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
     spans = np.array([one.span for one in tally.found])
-    span = spans[:, 1].max(axis=0) - spans[:, 0].min(axis=0)
     asked = spans[:, 2].sum(axis=0) * (tally.ranks / len(tally.found))
+    planned = [spans[tally.group == group] for group in np.unique(tally.group)]
+    found = [np.maximum(members[:, 1].max(axis=0) - members[:, 0].min(axis=0), 0) for members in planned]
+    span = np.sum(found, axis=0) * (tally.groups / len(planned))
     used = asked > 0
     return float((span[used] / asked[used]).mean()) if used.any() else None

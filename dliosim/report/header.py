@@ -5,21 +5,37 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.figures import Environment, PhaseSummary, RunSummary
 from dliosim.readable import count, number, percent
 from dliosim.report.grid import WIDTH
 from dliosim.report.naming import title_of
 
 
 def header(run: RunSummary) -> str:
-    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache."""
-    environment = run.environment
-    load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
+    """The conditions of a run as text."""
+    return aligned(conditions(run))
+
+
+def conditions(run: RunSummary) -> list[tuple[str, str]]:
+    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache: names and values."""
     rows = [
         ("workload", f"{run.name}: {run.title}" if run.title else run.name),
         ("digest", run.digest),
         *(("override", f"-D {name}={value}") for name, value in run.overrides),
-        ("ranks", f"{run.ranks} on {count(run.nodes, 'node')}, {load}"),
+        *environment_rows(run.environment, run.ranks, run.nodes),
+        *_hints(run.phases),
+        *_caches(run.phases),
+    ]
+    if run.verify:
+        rows.append(("verified", f"{run.verified_bytes:_} bytes, all as prepared".replace("_", " ")))
+    return rows
+
+
+def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[tuple[str, str]]:
+    """Names and values of what must be known of the machine and the libraries."""
+    load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
+    rows = [
+        ("ranks", f"{ranks} on {count(nodes, 'node')}, {load}"),
         ("load average", f"{number(environment.load_average, 3)} in the minute before"),
         ("MPI library", environment.mpi_library),
     ]
@@ -28,10 +44,13 @@ def header(run: RunSummary) -> str:
     for place in environment.file_systems:
         known = filter(None, (place.directory, place.kind, place.options, place.striping))
         rows.append((f"root {place.root}", ", ".join(known)))
-    rows += [*environment.details, *_hints(run.phases), *_caches(run.phases)]
-    if run.verify:
-        rows.append(("verified", f"{run.verified_bytes:_} bytes, all as prepared".replace("_", " ")))
-    return _aligned(rows)
+    return [*rows, *environment.details]
+
+
+def aligned(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values, a pair a line, the values below each other and wrapped."""
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(_wrapped(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
 
 
 def notes_of(phases: Sequence[PhaseSummary]) -> str:
@@ -93,11 +112,6 @@ def _shared(said: Sequence[tuple[str, str]]) -> list[str]:
     for name, text in said:
         names.setdefault(text, {})[name] = None
     return [f"{', '.join(those)}: {text}" for text, those in names.items()]
-
-
-def _aligned(rows: Sequence[tuple[str, str]]) -> str:
-    indent = max(len(name) for name, _ in rows) + 2
-    return "\n".join(_wrapped(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
 
 
 def _wrapped(text: str, first: str, later: str) -> str:

@@ -21,6 +21,9 @@ MOST_EPOCHS = 12
 #: The share of the time from which on waiting for data is worth a word.
 _WAIT_WORTH_A_WORD = 0.05
 
+#: Calls in flight may differ by so much from 1 before they have a column.
+_DEPTH_WORTH_A_COLUMN = 0.01
+
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
 
@@ -43,7 +46,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
-    title += f", {runs[0].api}" if runs[0].api else ""
+    title += f", {_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
@@ -51,22 +54,30 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
         _figures(title, [_rates(doubtful), _TIMES], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
-        _figures(causes, [_CAUSES, _CHECKS, _DLIO], epochs),
+        _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
         _unnamed_wait(name, epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
 
 
+def _method(phase: PhaseSummary) -> str:
+    """How a loop reads, by its api and its set of hints."""
+    if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
+        return "mpi-collective without aggregation: independent reads in a collective call"
+    named = phase.hint_set != "library" and phase.api in ("mpi-collective", "mpi-independent")
+    return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
+
+
 def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
-    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in _parts(epochs).items() if share)
+    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
     if not said:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
     return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
 
 
-def _parts(epochs: Sequence[EpochSummary]) -> dict[str, float]:
+def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
     """The share of each part in the time of all ranks, over the epochs after the first, if there are any."""
     some = epochs[1:] or epochs
     parts = {
@@ -83,7 +94,7 @@ def _parts(epochs: Sequence[EpochSummary]) -> dict[str, float]:
 def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
     """That ranks waited for data where no step is put down to storage, because something else took longer still."""
     bounds = [one.bound_by for one in epochs[1:] or epochs]
-    waited = _parts(epochs).get("data wait", 0.0)
+    waited = time_shares(epochs).get("data wait", 0.0)
     if waited <= _WAIT_WORTH_A_WORD or any(bound is None or bound.storage > 0 for bound in bounds):
         return ""
     text = f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each one"
@@ -115,6 +126,12 @@ def _share(ratio: float | None) -> str:
 
 def _rank(rank: float | None) -> str:
     return ABSENT if rank is None else str(int(rank))
+
+
+def _depth(epochs: Sequence[EpochSummary]) -> list[_Column]:
+    """The calls in flight, where these ever were more than one at a time."""
+    several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
+    return [_Column("calls in\nflight", lambda one: one.depth)] if several else []
 
 
 def _late_for(cause: str) -> Callable[[EpochSummary], float | None]:

@@ -24,14 +24,21 @@ class Progress:
     Where `stream` is None or no terminal nothing is ever written. Not thread-safe.
     """
 
-    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_started", "_steps", "_stream", "_total")
+    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_stage", "_started", "_steps", "_stream", "_total")
 
     def __init__(self, stream: TextIO | None, silent_ns: int = SILENT_NS, every_ns: int = EVERY_NS) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
         self._silent, self._every = silent_ns, every_ns
         self._label, self._steps, self._started, self._shown = "", 0, 0, False
+        self._stage = ""
         self._total: Callable[[], int] | None = None
         self._due = _NEVER
+
+    def stage(self, text: str) -> None:
+        """Say at once, and until the next stage, of what the phases are a part; an empty text takes the line away."""
+        self._stage = text
+        self._shown = True
+        self.end()
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be."""
@@ -67,7 +74,7 @@ class Progress:
         """Take the line away."""
         self._due = _NEVER
         if self._shown and self._stream is not None:
-            self._stream.write("\r\x1b[K")
+            self._stream.write(f"\r{self._stage[:110]}\x1b[K")
             self._stream.flush()
             self._shown = False
 
@@ -82,7 +89,8 @@ class Progress:
             parts += [f"step {step} of {self._steps}", f"{seconds(elapsed / step * (self._steps - step), 2)} left"]
         elif total and done_bytes:
             parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
-        text = f"{self._label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
+        stage = f"{self._stage}; " if self._stage else ""
+        text = f"{stage}{self._label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
         if self._stream is not None:
             self._stream.write(f"\r{text[:110]}\x1b[K")
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""The results of a run as files: ranks.h5 for the figures of every rank, and results.json, written last."""
+"""The results of a run as files: ranks.h5 (the figures of every rank), timeline.h5, and results.json, written last."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ import dliosim
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.timeline import Timeline
+from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
 RANKS = "ranks.h5"
+TIMELINE = "timeline.h5"
 
 _EPOCH_SPREADS = (
     "data_wait_seconds",
@@ -58,6 +61,7 @@ _EPOCH_FIGURES = (
     "oversleep_share",
     "amplification",
     "storage_amplification",
+    "depth",
     "dlio_au",
     "dlio_samples_per_second",
 )
@@ -110,7 +114,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "phases": [_phase(phase) for phase in run.phases],
         "expectations": [asdict(result) for result in run.expectations],
     }
-    return {name: _finite(value) for name, value in content.items()}
+    return {name: finite(value) for name, value in content.items()}
 
 
 def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
@@ -135,14 +139,23 @@ def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memory
     return content.getbuffer()
 
 
-def write_results(directory: Path, run: RunSummary, phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> None:
-    """Write ranks.h5 (see `ranks_of`), then results.json, into an existing directory, each whole or not at all.
+def write_results(
+    directory: Path,
+    run: RunSummary,
+    phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]],
+    timelines: Sequence[Timeline | None],
+) -> None:
+    """Write ranks.h5 (see `ranks_of`), timeline.h5, then results.json, into an existing directory.
 
-    So where there is a results.json, everything else is there too. Raises OSError with the file's name.
+    `timelines` has one for each of `phases`. Each file is there whole or not at all, so that where there is a
+    results.json, everything else is there too. Raises OSError with the file's name.
     """
     text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
-    _write(directory / RANKS, ranks_of(phases))
-    _write(directory / RESULTS, text.encode())
+    write_whole(directory / RANKS, ranks_of(phases))
+    write_whole(
+        directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
+    )
+    write_whole(directory / RESULTS, text.encode())
 
 
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
@@ -155,6 +168,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "api": phase.api,
         "cache": phase.cache,
         "prefetch": phase.prefetch,
+        "hint_set": phase.hint_set,
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
@@ -189,14 +203,14 @@ def _verb(verb: VerbSummary) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with None for every number that JSON does not know."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value
 
 
@@ -206,7 +220,7 @@ def _unit(column: str) -> str:
     return "bytes" if column in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-def _write(path: Path, content: bytes | memoryview) -> None:
+def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Write a file under another name, make it durable, and give it its own."""
     aside = path.with_name(f"{path.name}.partial")
     try:

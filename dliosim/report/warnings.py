@@ -27,6 +27,12 @@ _DOUBTFUL = "utilization (marked ?) is not to be trusted"
 
 def warnings(run: RunSummary) -> str:
     """All warnings, a paragraph each; empty if there are none."""
+    lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of(run)]
+    return "\n".join(lines)
+
+
+def warnings_of(run: RunSummary) -> list[str]:
+    """All warnings, the text alone of each."""
     groups = alike(run.phases)
     found = [*_of_the_machine(run), *_of_options(run)]
     for group in groups:
@@ -34,8 +40,7 @@ def warnings(run: RunSummary) -> str:
         if not run.null:
             found += _of_each(group, lambda phase: _of_reading(run, phase))
         found += _of_each(group, _of_hints)
-    lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in found]
-    return "\n".join(lines)
+    return found
 
 
 def _of_the_machine(run: RunSummary) -> Iterator[str]:

@@ -13,7 +13,8 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import allocate
-from dliosim.execute.posix import PosixReader, PosixWriter, raise_open_limit
+from dliosim.execute.openfiles import raise_open_limit
+from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Extents, calls
 from tests.execute.calls import make_calls

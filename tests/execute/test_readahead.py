@@ -218,3 +218,38 @@ def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
     threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))
     assert isinstance(threaded, ReadAhead)
     threaded.close()
+
+
+@pytest.mark.parametrize("by_sample", [False, True])
+def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by_sample: bool) -> None:
+    """The times of the calls are those of the recorders, one of which waits for its gate."""
+    log: list[tuple[str, object]] = []
+    gate = threading.Event()
+    readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
+    batches = ReadAhead(readers, slots(2), by_sample, False)
+    batches.begin(steps_of(1))
+    began = time.perf_counter_ns()
+    batches.start()
+    time.sleep(0.02)
+    opened = time.perf_counter_ns()
+    gate.set()
+    batches.wait(0)
+    ready = time.perf_counter_ns()
+    batches.end()
+    batches.close()
+    begun, ended = batches.reading
+    assert began <= begun <= opened <= ended <= ready
+
+
+def test_a_step_without_calls_is_read_at_no_time() -> None:
+    batches = ahead([], readers=2, by_sample=True)
+    batches.begin(steps_of(1, 0))
+    batches.start()
+    batches.wait(0)
+    batches.end()
+    batches.close()
+    assert batches.reading == [0, 0]
+    inline = InlineBatches([Recorder([])], slots(1))
+    inline.begin(steps_of(1))
+    inline.wait(0)
+    assert inline.reading == []

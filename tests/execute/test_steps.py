@@ -9,6 +9,7 @@ from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter, Meters
 from dliosim.measure.records import EpochRecord
+from dliosim.measure.series import EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
 from tests.execute.test_syncing import Meeting, Threads
@@ -35,8 +36,8 @@ class Slow:
 
     def __init__(self, clock: Clock) -> None:
         self.meters = Meters([Meter()])
+        self.reading: list[int] = []
         self.clock = clock
-        self.meters = Meters([Meter()])
 
     def start(self) -> None:
         pass
@@ -49,7 +50,18 @@ class Slow:
         self.clock.now += 2 * MS
 
 
-def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int]) -> EpochRecord:
+class Slowed(Progress):
+    """A progress line that takes 4 ms to show."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(None)
+        self.clock = clock
+
+    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
+        self.clock.now += 4 * MS
+
+
+def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int], slowed: bool = False) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns)."""
     clock = Clock()
     monkeypatch.setattr(steps, "perf_counter_ns", clock)
@@ -57,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int]) -> Ep
     syncer = Syncer(Threads(Meeting(1), 0), Sync("off", 0, 1), False)
     course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
     record = EpochRecord(0, 0)
-    run_steps(course, Slow(clock), [1] * 3, record, Progress(None))
+    run_steps(course, Slow(clock), [1] * 3, record, EpochSeries(), Slowed(clock) if slowed else Progress(None))
     return record
 
 
@@ -80,3 +92,11 @@ def test_parts_of_the_wall_time_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
     assert record.wall_ns == 24 * MS
     [block] = record.blocks
     assert (block.elapsed_ns, block.first_ns, block.compute_ns) == (24 * MS, 6 * MS, 10 * MS)
+
+
+@pytest.mark.parametrize("arrival", [[], [0, 100 * MS, 200 * MS]])
+def test_what_lies_between_two_steps_is_the_tools_time(monkeypatch: pytest.MonkeyPatch, arrival: list[int]) -> None:
+    record = run(monkeypatch, 5 * MS, arrival, slowed=True)
+    # The last step's line is shown when the epoch is over.
+    assert record.tool_ns == (3 * 2 + 2 * 4) * MS
+    assert (record.batch_latency.count, record.batch_latency.max_ns) == (3, MS)

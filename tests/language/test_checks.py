@@ -56,6 +56,25 @@ def test_past_the_page_cache_a_call_may_be_one_page(transfer: str, code: str, pa
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
+        ("engine mmap\n transfer whole sample", ""),
+        ("engine mmap\n transfer 4 KiB", "E211"),
+        ("engine mmap\n cache memory 1 MB", ""),
+        ("engine mmap\n cache off", "E206"),
+        ("engine queued\n cache off\n transfer 4 KiB", ""),
+        ("engine preadv\n api mpi-independent", ""),
+        ("engine mmap\n api mpi-independent", "E211"),
+        ("engine queued\n api mpi-independent", "R403"),
+        ("engine preadv\n api mpi-collective", "E211"),
+        ("engine queued\n api mpi-collective", "E211"),
+    ],
+)
+def test_an_engine_goes_with_the_apis_that_have_it(lines: str, code: str, patterns: Patterns) -> None:
+    assert found(patterns, lines) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
         ("", ""),
         ("header 8 KiB", ""),
         ("header 512 B", "E206"),

@@ -113,12 +113,77 @@ def test_every_access_setting_is_taken(patterns: Patterns) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "engine", "depth"),
+    [
+        ("", "preadv", 0),
+        ("engine preadv", "preadv", 0),
+        ("engine mmap", "mmap", 0),
+        ("engine queued", "queued", 32),
+        ("engine queued depth 2 * $ranks", "queued", 8),
+    ],
+)
+def test_only_a_queue_has_a_depth(patterns: Patterns, line: str, engine: str, depth: int) -> None:
+    access = patterns.loop(line).access
+    assert (access.engine, access.depth) == (engine, depth)
+
+
+def test_a_queue_holds_a_call_and_no_more_than_the_kernel_has_room_for(patterns: Patterns) -> None:
+    for depth in (0, 32_769):
+        text = f"{DATA}\ntrain {{\n read universe\n engine queued depth {depth}\n}}\n"
+        assert patterns.codes(text) == ["E113"]
+
+
 def test_a_hint_may_be_a_parameter(patterns: Patterns) -> None:
     more = 'param h = "a" = "b" "what it does"\nparam i = "c"="d"\n'
     lines = "api mpi-independent\nhint $h\nhint $i"
     assert patterns.loop(lines, more=more).access.hints == (("a", "b"), ("c", "d"))
     overrides = [("h", '"e" = "f"'), ("train.hint", '"c" = "g"')]
     assert patterns.loop(lines, *overrides, more=more).access.hints == (("e", "f"), ("c", "g"))
+
+
+BUFFERING = (("romio_cb_read", "enable"), ("romio_cb_write", "enable"))
+NO_BUFFERING = (("romio_cb_read", "disable"), ("romio_cb_write", "disable"))
+NO_SIEVING = (("romio_ds_read", "disable"), ("romio_ds_write", "disable"))
+
+
+@pytest.mark.parametrize(
+    ("phrase", "name", "hints"),
+    [
+        ("library", "library", ()),
+        ("two-phase", "two-phase", BUFFERING + NO_SIEVING),
+        ("no-aggregation", "no-aggregation", NO_BUFFERING + NO_SIEVING),
+        (
+            "two-phase 3 aggregators",
+            "two-phase",
+            (*BUFFERING, *NO_SIEVING, ("cb_nodes", "3"), ("cb_config_list", "*:2")),
+        ),
+        ("two-phase buffer 1 MiB", "two-phase", (*BUFFERING, *NO_SIEVING, ("cb_buffer_size", "1048576"))),
+    ],
+)
+def test_a_set_of_hints_is_its_pairs(
+    phrase: str, name: str, hints: tuple[tuple[str, str], ...], patterns: Patterns
+) -> None:
+    text = DATA + "train {\n    read universe\n    api mpi-independent\n    hints " + phrase + "\n}\n"
+    (loop,) = patterns.workload(text, nodes=2).verbs
+    assert isinstance(loop, Loop)
+    assert (loop.access.hint_set, loop.access.hints) == (name, hints)
+
+
+def test_a_hint_takes_the_place_of_that_of_a_set(patterns: Patterns) -> None:
+    lines = 'api mpi-independent\nhint "romio_ds_read" = "enable"\nhint "x" = "y"\nhints no-aggregation'
+    hints = patterns.loop(lines).access.hints
+    assert dict(hints) == {**dict(NO_BUFFERING), "romio_ds_read": "enable", "romio_ds_write": "disable", "x": "y"}
+    assert hints[-1] == ("x", "y")
+
+
+def test_what_writes_takes_a_set_of_hints(patterns: Patterns) -> None:
+    text = DATA + "prepare universe {\n    api mpi-independent\n    hints two-phase\n}\n"
+    text += 'checkpoint c {\n part w 1 MB total\n path "c"\n api mpi-independent\n hints no-aggregation\n}\nsave c\n'
+    made = patterns.workload(text)
+    assert isinstance(made.verbs[0], Prepare)
+    assert made.verbs[0].access.hints == BUFFERING + NO_SIEVING
+    assert made.checkpoint("c").access.hints == NO_BUFFERING + NO_SIEVING
 
 
 @pytest.mark.parametrize(

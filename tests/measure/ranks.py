@@ -35,6 +35,14 @@ class Together:
         self.barrier.wait(10)
         return gathered
 
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
+        assert len(part) == lengths[self.rank]
+        self.arrays[self.rank] = part
+        self.barrier.wait(10)
+        parts = [*self.arrays] if self.rank == 0 else None
+        self.barrier.wait(10)
+        return parts
+
 
 def on_ranks(function: Callable[[R, Together], T], of_ranks: Sequence[R]) -> list[T]:
     """`function(of_ranks[r], reducer)` on a thread each; their results in the order of ranks."""

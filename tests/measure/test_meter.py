@@ -23,10 +23,31 @@ def test_calls_made_back_to_back_are_latencies_and_one_run() -> None:
     meter = Meter()
     meter.stamps.extend([-10, 13, 20])
     meter.stamps.extend([-50, 51])
-    latencies, runs = meter.take_runs()
+    latencies, runs, reached = meter.take_intervals()
     assert latencies.tolist() == [3, 7, 1]
     assert runs.tolist() == [[10, 50], [20, 51]]
-    assert meter.take_runs()[1].shape == (2, 0)
+    assert reached == 51
+    assert meter.take_intervals()[1].shape == (2, 0)
+
+
+def test_calls_in_flight_at_a_time_have_latencies_of_their_own_and_are_busy_once() -> None:
+    meter = Meter()
+    meters, latencies = Meters([meter]), Histogram()
+    meter.overlapped(np.array([10, 20]), np.array([30, 25]))
+    meter.overlapped(np.array([100]), np.array([101]))
+    assert meters.take(latencies) + meters.rest() == 21
+    assert (latencies.count, latencies.sum_ns, latencies.max_ns) == (3, 26, 20)
+
+
+def test_calls_still_in_flight_when_others_are_recorded_are_busy_from_when_they_began() -> None:
+    """So that what is recorded later is neither counted twice nor lost."""
+    meter = Meter()
+    meters, latencies = Meters([meter]), Histogram()
+    meter.overlapped(np.array([10, 10]), np.array([20, 40]), since=15)
+    assert meters.take(latencies) == 5
+    meter.overlapped(np.array([15]), np.array([60]))
+    assert meters.take(latencies) + meters.rest() == 45
+    assert latencies.count == 3
 
 
 def test_what_lies_between_the_calls_of_one_reader_is_not_busy() -> None:

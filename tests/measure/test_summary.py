@@ -170,6 +170,14 @@ def test_amplification_needs_every_rank_to_know():
     known = record(bytes=100, rchar=400, read_bytes=50)
     assert (summary_of(known, known).amplification, summary_of(known, known).storage_amplification) == (4.0, 0.5)
     assert summary_of(known, record(bytes=100)).amplification is None
+    mapped = summary_of(known, record(bytes=100, read_bytes=150))
+    assert (mapped.amplification, mapped.storage_amplification) == (None, 1.0)
+
+
+def test_the_depth_is_that_of_the_calls_of_all_ranks_while_they_made_any():
+    busy = record(call_latency=Histogram([30, 30]), io_busy_ns=20)
+    assert summary_of(busy, record(call_latency=Histogram([20]), io_busy_ns=20)).depth == 2.0
+    assert summary_of(record()).depth is None
 
 
 def test_oversleep_is_a_share_of_the_compute_asked():

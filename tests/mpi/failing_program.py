@@ -1,7 +1,8 @@
 """`dliosim` whose reads or writes fail on one rank: METHOD:RANK:CALL:KIND, then the command line of dliosim.
 
-`CALL` counts that rank's calls of the method (`read` or `write` of a backend) from 0; `KIND` is `error`, a failed call
-as a backend reports it, `memory`, more of it asked for than there is, or `bug`, an exception that nobody expects.
+`CALL` counts that rank's calls of the method (`read`, `write` or `end_epoch` of a backend) from 0; `KIND` is `error`, a
+failed call as a backend reports it, `shared`, one that all ranks of its communicator report, `memory`, more of it asked
+for than there is, or `bug`, an exception that nobody expects.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dliosim.execute.posix import PosixReader, PosixWriter
 CLASSES: dict[str, tuple[type, ...]] = {
     "read": (PosixReader, IndependentReader, CollectiveReader),
     "write": (PosixWriter, IndependentWriter),
+    "end_epoch": (CollectiveReader,),
 }
 
 
@@ -30,7 +32,11 @@ def fail(kind: str) -> None:
     """Raise what `KIND` says."""
     if kind == "memory":
         np.empty(1 << 60, np.uint8)
-    raise RuntimeError("a bug in the backend") if kind == "bug" else ExecutionError("made to fail on /a/file")
+    if kind == "bug":
+        raise RuntimeError("a bug in the backend")
+    failure = ExecutionError("made to fail on /a/file")
+    failure.shared = kind == "shared"
+    raise failure
 
 
 def make_fail(owner: type, method: str, calls: Iterator[int], last: int, kind: str) -> None:

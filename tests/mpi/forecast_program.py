@@ -43,12 +43,15 @@ from dliosim.plan.forecast import forecast
 from dliosim.report.progress import Progress
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
+ENGINES = ("preadv", "mmap", "queued")
 OPENS = ("once", "each epoch", "each sample")
 WORKLOADS = 12
 FEW = (3, 4, 8)
 # Large enough for several samples of a batch to be one call, small enough to cut some.
 TRANSFERS = (None, 700, 2500)
 MEMORY = (0, 6000)
+COMMUNICATORS = ("world", 2, "node")
+ORDERS = ("by offset", "as planned")
 READERS = ((0, "batch"), (0, "batch"), (1, "batch"), (2, "batch"), (2, "sample"))
 # Samples kept in memory are bytes of a run, and not asked of storage.
 COLUMNS = {"bytes": "bytes_moved"}
@@ -76,15 +79,22 @@ def random_workload(number: int, ranks: int) -> Workload:
         # The shares of readers by sample may cut what would have been read through one handle.
         readers, by = one_of((0, "batch"), (2, "sample")) if lifetime == "each sample" else one_of(*READERS)
         memory = MEMORY[turn // 2 % 2]
+        transfer = TRANSFERS[(turn // 3 + turn) % 3]
+        engine = ENGINES[turn // 3 % 3] if APIS[number % 3] == "posix" else "preadv"
+        engine = "preadv" if engine == "mmap" and transfer is not None else engine
         return Access(
             APIS[number % 3],
-            TRANSFERS[(turn // 3 + turn) % 3],
+            transfer,
             readers,
             by,
             one_of(1, 2) if readers else 0,
             lifetime,
             "memory" if memory else "page",
             memory,
+            order=ORDERS[turn // 2 % 2],
+            communicator=COMMUNICATORS[turn // 3 % 3],
+            engine=engine,
+            depth=4 if engine == "queued" else 0,
         )
 
     def shuffle() -> Shuffle:
@@ -93,6 +103,8 @@ def random_workload(number: int, ranks: int) -> Workload:
 
     def loop(kind: str, name: str, turn: int) -> Loop:
         how = access(turn)
+        if kind != "infer" and not collective and not how.readers:
+            how = replace(how, scatter=bool(turn // 3 % 2))
         # In the order of the file, calls go on where those before them ended.
         order = Shuffle() if how.open == "each sample" else shuffle()
         shard = one_of("by sample", "by block", "off", "by file" if files >= ranks else "by block")

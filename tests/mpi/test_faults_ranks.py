@@ -44,6 +44,7 @@ def place(tmp_path: Path) -> Place:
         {"train__api": "mpi-independent", "train__sync": "barrier every 3 steps", "train__open": "each epoch"},
         {"train__api": "mpi-collective"},
         {"train__api": "mpi-collective", "train__readers": "1"},
+        {"train__api": "mpi-collective", "train__communicator": "1 rank"},
         {"train__readers": "2", "train__api": "mpi-independent"},
     ],
     ids=str,
@@ -52,6 +53,19 @@ def test_a_read_that_fails_on_one_rank(place: Place, define: dict[str, str]) -> 
     last = 4  # of the five steps of an epoch
     assert only_error(fail(place, 2, f"read:1:{last}:error", **define)) == "error: rank 1: made to fail on /a/file"
     assert not place.output.exists()
+
+
+@pytest.mark.parametrize("sync", ["barrier", "off", "barrier every 3 steps"])
+@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+def test_a_read_that_fails_where_one_rank_reads_for_its_node(place: Place, api: str, sync: str) -> None:
+    failed = fail(place, 3, "read:0:2:error", train__scatter="by node", train__api=api, train__sync=sync)
+    assert only_error(failed) == "error: rank 0: made to fail on /a/file"
+
+
+def test_what_the_ranks_of_one_communicator_find_when_an_epoch_ends(place: Place) -> None:
+    settings = {"train__api": "mpi-collective", "train__communicator": "2 ranks"}
+    error = only_error(fail(place, 3, "end_epoch:2:1:shared", **settings))
+    assert error == "error: rank 2: made to fail on /a/file"
 
 
 def test_a_read_that_fails_on_the_last_of_uneven_ranks(place: Place) -> None:

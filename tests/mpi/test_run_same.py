@@ -53,6 +53,11 @@ def plain(place: Place) -> Same:
         COLLECTIVE,
         {**COLLECTIVE, "train.readers": "1", "train.prefetch": "2 batches"},
         {**COLLECTIVE, "train.transfer": "7 kB"},
+        {"train.order": "by offset", "train.readers": "1"},
+        {**INDEPENDENT, "train.order": "by offset"},
+        {**COLLECTIVE, "train.communicator": "1 rank", "train.open": "each epoch"},
+        {"train.scatter": "by node"},
+        {"train.scatter": "by node", "train.transfer": "2000 B", "train.open": "each epoch"},
         {"train.sync": "off"},
         {"train.sync": "allreduce 10 kB every 2 steps"},
     ],
@@ -63,7 +68,17 @@ def test_however_they_are_read(place: Place, plain: Same, define: dict[str, str]
 
 
 @pytest.mark.parametrize("ranks", [3, 5])
-@pytest.mark.parametrize("define", [INDEPENDENT, COLLECTIVE], ids=str)
+@pytest.mark.parametrize(
+    "define",
+    [
+        INDEPENDENT,
+        COLLECTIVE,
+        {**COLLECTIVE, "train.communicator": "2 ranks", "train.transfer": "7 kB", "train.readers": "1"},
+        {**INDEPENDENT, "train.communicator": "node"},
+        {**INDEPENDENT, "train.scatter": "by node", "train.order": "by offset"},
+    ],
+    ids=str,
+)
 def test_on_any_number_of_ranks(place: Place, plain: Same, ranks: int, define: dict[str, str]) -> None:
     assert hashes(place.results(ranks, "--verify", define=define)) == plain(ranks)
 

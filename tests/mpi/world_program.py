@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from time import sleep
 
@@ -12,7 +13,10 @@ from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.ending import job_name
+from dliosim.execute.groups import free_group, group_of
 from dliosim.execute.world import LARGE, World, make_world
+from dliosim.model import Access
+from dliosim.model.access import Communicator
 
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02
@@ -66,6 +70,16 @@ def check_gathering(world: World) -> None:
         if rows is not None:
             assert rows.shape == (world.size, 2, size)
             assert (rows == np.arange(world.size)[:, None, None]).all()
+
+
+def check_parts(world: World) -> None:
+    """Ranks have more elements the higher they are; one of them, or none, has as few as rank 0: none at all."""
+    for size, idle in product(SIZES, range(2)):
+        lengths = [size * rank * (rank != idle) for rank in range(world.size)]
+        parts = world.gather_parts(np.full(lengths[world.rank], world.rank, np.int64), lengths)
+        assert (parts is None) == (world.rank > 0)
+        if parts is not None:
+            assert [part.tolist() for part in parts] == [[rank] * length for rank, length in enumerate(lengths)]
 
 
 def check_sharing(world: World) -> None:
@@ -141,9 +155,33 @@ def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
     assert (world.node.size, world.leaders != MPI.COMM_NULL) == (comm.size, comm.rank == 0)
     check_waiting(world, place)
     check_turns(world, place)
-    for check in (check_reductions, check_gathering, check_sharing, check_agreeing, check_rank_0):
+    checks = (
+        check_reductions,
+        check_gathering,
+        check_parts,
+        check_sharing,
+        check_agreeing,
+        check_rank_0,
+        check_groups,
+    )
+    for check in checks:
         check(world)
         world.barrier()
+
+
+def check_groups(world: World) -> None:
+    """A shared file is opened by all, by the ranks of a node or by neighbours; the last of these may be fewer."""
+    sizes: list[tuple[Communicator, int]] = [("world", world.size), ("node", world.node.size), (1, 1)]
+    sizes.append((2, 2 if world.rank // 2 < world.size // 2 else 1))
+    for together, members in [*sizes, (world.size + 1, world.size)]:
+        group = group_of(world, Access("mpi-independent", communicator=together))
+        first = np.array([world.rank])
+        group.Bcast(first)
+        assert (group.size, int(first[0])) == (members, world.rank - group.rank)
+        free_group(world, group)
+    assert world.comm.size == world.size
+    assert world.node.size == world.size
+    assert group_of(world, Access("posix", communicator=1)) is world.comm
 
 
 def main(comm: MPI.Intracomm, place: Path | None) -> None:

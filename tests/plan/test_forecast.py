@@ -195,6 +195,21 @@ def test_each_step_opens_anew_where_each_sample_does():
     assert only(replace(loop, access=two)).opens.total == 1000
 
 
+@pytest.mark.parametrize(
+    ("access", "calls"),
+    [
+        (Access(engine="mmap"), 200),
+        (Access(engine="mmap", readers=3, prefetch=1, by="sample"), 600),
+        (Access(engine="mmap", readers=3, prefetch=1), 200),
+        (Access(engine="mmap", open="each sample"), 1000),
+        (Access(engine="queued", depth=4), 1000),
+    ],
+)
+def test_a_copy_out_of_mappings_is_one_call_for_each_reader_of_a_step(access, calls):
+    phase = only(replace(LOOP, epochs=1, access=access))
+    assert (phase.calls.total, phase.calls.estimated) == (calls, False)
+
+
 def test_repeats_multiply():
     phases = forecast(workload(Repeat(3, (LOOP, Barrier(), Repeat(2, (Save("c"),)))))).phases
     assert [phase.times for phase in phases] == [3, 6, 6]
@@ -232,6 +247,37 @@ def test_what_a_two_phase_read_spans_is_told():
     assert straight.span_ratio == pytest.approx(1)
     assert 30 < shuffled.span_ratio < 50  # nearly the whole file for 20 of its 1000 samples
     assert only(LOOP_OF_FILES, dataset=FILES).span_ratio is None
+
+
+def test_who_reads_for_a_node_makes_the_calls_of_all_its_ranks():
+    loop = replace(LOOP, epochs=1, access=Access(scatter=True))
+    shared = only(loop)
+    assert is_of(shared.samples, [250] * 4)
+    assert is_of(shared.calls, [500, 0, 500, 0])
+    assert is_of(shared.bytes, [500 * 4096, 0, 500 * 4096, 0])
+    assert is_of(shared.opens, [1, 0, 1, 0])
+    assert is_of(shared.files, [1, 0, 1, 0])
+    assert shared.memory.buffers == 2 * 5 * 4096
+    each = replace(loop, access=Access(scatter=True, open="each sample"))
+    assert is_of(only(each, dataset=FILES).opens, [500, 0, 500, 0])
+    assert is_of(only(loop, dataset=FILES, job=Job(4)).files, [1000, 0, 0, 0])
+
+
+def test_who_reads_for_uneven_nodes_is_estimated_with_sums_that_hold():
+    loop = replace(LOOP, epochs=1, last_batch="keep", access=Access(scatter=True))
+    plan = only(loop, job=Job(3, 2))
+    assert plan.calls.estimated
+    assert (plan.calls.minimum, plan.calls.total) == (0, 1000)
+
+
+def test_a_two_phase_read_of_fewer_ranks_spans_less():
+    blocks = replace(LOOP, epochs=1, shard="by block")
+    world = only(replace(blocks, access=Access(api="mpi-collective"))).span_ratio
+    each = only(replace(blocks, access=Access(api="mpi-collective", communicator=1))).span_ratio
+    pairs = only(replace(blocks, access=Access(api="mpi-collective", communicator=2))).span_ratio
+    assert each == pytest.approx(1)
+    assert world == pytest.approx((750 + 5) / 20)  # from the first of four blocks of 250 samples into the last
+    assert pairs == pytest.approx((250 + 5) / 10)
 
 
 FILES = replace(DATASET, layout=Layout("file per sample", 1000), size=constant(5000))

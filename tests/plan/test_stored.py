@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model import Access, Dataset, Distribution, Layout, constant
+from dliosim.model import Access, Api, Dataset, Distribution, Layout, constant
+from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import Extents
 from dliosim.plan.stored import buffer_bytes, rows_to_keep, stored_rows
 
@@ -60,6 +63,23 @@ def test_a_collective_batch_is_read_in_the_order_of_the_file() -> None:
     assert steps_of(stored_rows(extents, Access(api="mpi-collective"), NOTHING)) == [[2, 3, 4], [], [1, 9]]
     assert steps_of(stored_rows(extents, Access(api="mpi-collective"), np.array([3]))) == [[2, 4], [], [1, 9]]
     assert steps_of(stored_rows(extents, Access(), NOTHING)) == [[4, 2, 3], [], [9, 1]]
+
+
+@given(st.lists(st.lists(st.integers(0, 30)), min_size=1), st.sampled_from(["posix", "mpi-independent"]))
+def test_by_offset_every_step_goes_forward_in_its_files_and_has_the_same_samples(
+    steps: list[list[int]], api: Api
+) -> None:
+    extents = extents_of(*steps)
+    # Three files, with samples dealt over them: neither by number nor by offset alone are they in order.
+    spread = replace(extents, file=extents.sample % 3, offset=(40 - extents.sample) * 10)
+    read = stored_rows(spread, Access(api=api, order="by offset"), NOTHING)
+    places = list(zip(read.file.tolist(), read.offset.tolist(), strict=True))
+    for number, samples in enumerate(steps_of(read)):
+        first, last = read.step_start[number : number + 2]
+        assert sorted(samples) == sorted(steps[number])
+        assert places[first:last] == sorted(places[first:last])
+    assert order_hash(0, read, 0, len(steps)) == order_hash(0, spread, 0, len(steps))
+    assert extent_hash(read, 0, len(steps)) == extent_hash(spread, 0, len(steps))
 
 
 def test_buffers_have_room_where_sizes_vary() -> None:

@@ -62,6 +62,7 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         oversleep_share=0.00125,
         amplification=1.001,
         storage_amplification=1.0 if factor > 1 else 0.0,
+        depth=1.0,
         dlio_au=0.16 / wall * 1.01,
         dlio_samples_per_second=4 * 14 / wall,
         order_hash=0x1111_2222_3333_4444 * (index + 1) % 2**64,

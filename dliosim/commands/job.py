@@ -1,0 +1,85 @@
+"""A command that runs on all ranks, and every way in which that can end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mpi4py import MPI
+
+from dliosim.commands.launcher import launcher_rank
+from dliosim.errors import DliosimError, UsageError
+from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
+from dliosim.execute.environment import check_launcher, mpi_library, node_cores
+from dliosim.execute.world import World, make_world
+from dliosim.model import Job, Workload
+
+
+def as_job(comm: MPI.Intracomm, action: Callable[[World], int]) -> int:
+    """Do something on all ranks of `comm`; the exit status, the same on every rank.
+
+    An error of one rank alone ends the job, since others may wait for it anywhere.
+    """
+    follow_launcher()
+    try:
+        check_launcher(os.environ, comm.size, mpi_library())
+    except UsageError as error:
+        if launcher_rank(os.environ) == 0:
+            sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    end_on_interrupt(comm)
+    world = make_world(comm, node_cores, job_name(comm))
+    try:
+        return action(world)
+    except DliosimError as error:
+        if not error.shared and comm.size > 1:
+            # Only this rank knows, and the others may wait for it anywhere.
+            world.abort(error)
+        if comm.rank == 0:
+            sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except MemoryError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"out of memory: {error}" if str(error) else "out of memory"
+        where = f"in {place.name}, {place.filename}:{place.lineno}"
+        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
+    except Exception:
+        text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
+        end_job(comm, world.job, text)
+
+
+def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job) -> Workload:
+    """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text."""
+    from dliosim.language.compile import compile_pattern
+    from dliosim.language.diagnostics import PatternError, render
+
+    colour = sys.stderr.isatty()
+    try:
+        workload, warnings = compile_pattern(Path(pattern), overrides, job)
+    except PatternError as error:
+        raise Rendered(render(error.diagnostics, colour)) from error
+    if warnings:
+        sys.stderr.write(render(warnings, colour) + "\n")
+    return workload
+
+
+class Rendered(UsageError):
+    """Diagnostics as text: the other ranks need not load the language to raise them."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def print_out(text: str) -> OSError | None:
+    """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What Python still holds back is not to fail a second time when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return None if isinstance(error, BrokenPipeError) else error
+    return None

@@ -1,0 +1,59 @@
+"""`dliosim report`: results side by side as a table, as a page, or as pictures, without MPI."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.readable import count
+from dliosim.report.saved.load import SavedComparison, SavedRun, load
+from dliosim.report.side_by_side import side_by_side
+
+
+def report_command(parsed: argparse.Namespace) -> int:
+    """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
+    if parsed.html is None and parsed.png is None:
+        sys.stdout.write(side_by_side(load(parsed.results, with_arrays=False)))
+        return 0
+    _check_matplotlib()
+    if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
+        # What it writes over is then never a result, whatever order the command line has.
+        raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
+    results = load(parsed.results, with_arrays=True)
+    try:
+        if parsed.html is not None:
+            _write_page(results, Path(parsed.html))
+        if parsed.png is not None:
+            _write_pictures(results, Path(parsed.png))
+    except OSError as error:
+        raise ExecutionError(f"{error.filename or 'the report'} cannot be written: {error.strerror}") from error
+    return 0
+
+
+def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
+    from dliosim.pictures.page import page
+
+    content = page(results)
+    path.write_text(content, encoding="utf-8")
+    sys.stdout.write(f"page: {path}\n")
+
+
+def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) -> None:
+    from dliosim.pictures.files import write_pictures
+
+    names, left_out = write_pictures(results, directory)
+    sys.stdout.writelines(f"{line}\n" for line in left_out)
+    sys.stdout.write(f"pictures: {count(len(names), 'picture')}, each as PNG and SVG, in {directory}\n")
+
+
+def _check_matplotlib() -> None:
+    """See that pictures can be drawn; UsageError with the extra to install where not."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"pictures need matplotlib, which cannot be imported ({error}); the table alone does not\n"
+            "  = help: pip install 'dliosim[report]' (in a checkout: pip install '.[report]')"
+        ) from error

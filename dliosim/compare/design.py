@@ -1,0 +1,77 @@
+"""What `--vary` asks for: names and their values, all combinations of them, and the order in which passes run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import UsageError
+
+#: More variants than this are no comparison that anyone could read.
+MOST_VARIANTS: Final = 64
+
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A name as -D takes it (or short, see `variants.named`) and the phrases that it takes in turn."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def parse_varied(texts: Sequence[str]) -> tuple[Varied, ...]:
+    """The --vary options; UsageError for one that is no NAME=a,b or gives a value or a name twice."""
+    found: list[Varied] = []
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name, phrases = " ".join(name.split()), split_values(values)
+        if not equals or not name or not all(phrases):
+            raise UsageError(f"--vary {text}: expected NAME=VALUE,VALUE,...")
+        twice = next((one for number, one in enumerate(phrases) if one in phrases[:number]), None)
+        if twice is not None:
+            raise UsageError(f"--vary {text}: `{twice}` is given twice")
+        if any(other.name == name for other in found):
+            raise UsageError(f"--vary {name} is given twice: put all of its values into one")
+        found.append(Varied(name, phrases))
+    return tuple(found)
+
+
+def split_values(text: str) -> tuple[str, ...]:
+    """Phrases between commas, but for those within brackets or quotation marks."""
+    parts, depth, quoted = [""], 0, False
+    for letter in text:
+        if letter == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (letter in _OPENING) - (letter in _CLOSING)
+        if letter == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(part.strip() for part in parts)
+
+
+def combinations(varied: Sequence[Varied]) -> list[tuple[tuple[str, str], ...]]:
+    """Every combination as (name, value) pairs, the last name's values changing fastest.
+
+    UsageError where there are more than `MOST_VARIANTS`.
+    """
+    total = int(np.prod([len(one.values) for one in varied], dtype=np.int64))
+    if total > MOST_VARIANTS:
+        raise UsageError(
+            f"--vary: {total} combinations, and at most {MOST_VARIANTS} can be compared: vary less at a time"
+        )
+    named = [[(one.name, value) for value in one.values] for one in varied]
+    return [tuple(pairs) for pairs in itertools.product(*named)]
+
+
+def running_order(variants: int, blocks: int, seed: int) -> list[list[int]]:
+    """For each block the variants in the order in which they run, a fresh random one each; from the seed alone."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return [generator.permutation(variants).tolist() for _ in range(blocks)]

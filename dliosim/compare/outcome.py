@@ -1,0 +1,122 @@
+"""What a comparison has found: the passes of every variant, and how each stands against the first."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.compare.design import Varied
+from dliosim.compare.rows import Pass
+from dliosim.compare.statistics import Comparison, compare
+from dliosim.compare.variants import NotRun
+from dliosim.measure.figures import Environment, PhaseSummary
+from dliosim.measure.histogram import Quantiles, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload.
+
+    `striping` is what was granted of the striping that its data set asks for, empty where it asks for none.
+    """
+
+    label: str
+    values: tuple[tuple[str, str], ...]
+    digest: str
+    api: str
+    added: str
+    hints_asked: tuple[tuple[str, str], ...]
+    hints_granted: tuple[tuple[str, str], ...]
+    striping: str
+    passes: tuple[Pass, ...]
+
+    @property
+    def counted(self) -> tuple[Pass, ...]:
+        """The passes without the warm-up, in the order of blocks."""
+        return self.passes[1:]
+
+    def median(self, figure: Callable[[Pass], float | None]) -> float | None:
+        """The median of a figure over the passes that count; None where one of them has none."""
+        values = [value for one in self.counted if (value := figure(one)) is not None]
+        return statistics.median(values) if values and len(values) == len(self.counted) else None
+
+    def share(self, part: Callable[[Pass], float]) -> float:
+        """How much of the time of all ranks a part took, over all passes that count."""
+        whole = sum(
+            one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.tool
+            for one in self.counted
+        )
+        return sum(part(one) for one in self.counted) / whole if whole > 0 else 0.0
+
+    @property
+    def latency(self) -> Quantiles | None:
+        """What the steps of all passes that count waited for a batch."""
+        return merged(one.latency for one in self.counted).quantiles()
+
+    @property
+    def two_phase(self) -> str:
+        """Whether two-phase engaged in the passes that count: one word for all, or `in some passes`."""
+        said = {one.two_phase for one in self.counted}
+        return said.pop() if len(said) == 1 else "in some passes"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison at rank 0. `measured` are the variants that ran, the first of which the others are held against.
+
+    `caches` is how caches were treated before each pass: `cold` (dropped) or `warm` (read through). `drawn_in` are the
+    positions of passes that were drawn in (see `statistics.capped`).
+    """
+
+    name: str
+    title: str
+    pattern: str
+    overrides: tuple[tuple[str, str], ...]
+    arguments: tuple[str, ...]
+    loop: str
+    varied: tuple[Varied, ...]
+    ranks: int
+    nodes: int
+    environment: Environment
+    started: str
+    total_seconds: float
+    repetitions: int
+    seed: int
+    caches: str
+    measured: tuple[Measured, ...]
+    not_run: tuple[NotRun, ...]
+    prepared: tuple[PhaseSummary, ...]
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Each variant but the first against the first."""
+        return tuple(self._compared[0])
+
+    @cached_property
+    def drawn_in(self) -> frozenset[int]:
+        """Positions of the passes that something else disturbed, and whose times were drawn in."""
+        blocks, variants = np.nonzero(self._compared[1])
+        return frozenset(self.measured[v].counted[b].position for b, v in zip(blocks, variants, strict=True))
+
+    @cached_property
+    def _compared(self) -> tuple[list[Comparison], NDArray[np.bool_]]:
+        return compare(self.times())
+
+    def times(self) -> NDArray[np.float64]:
+        """Seconds a sample of every pass that counts, (blocks, variants)."""
+        return by_block(self.measured, lambda one: one.seconds_a_sample)
+
+    def comparison_of(self, variant: int) -> Comparison | None:
+        """How a variant stands against the first; None for the first itself."""
+        return self.comparisons[variant - 1] if variant else None
+
+
+def by_block(measured: Sequence[Measured], figure: Callable[[Pass], float]) -> NDArray[np.float64]:
+    """A figure of every pass that counts, (blocks, variants)."""
+    figures = [[figure(one) for one in variant.counted] for variant in measured]
+    return np.ascontiguousarray(np.array(figures, np.float64).T)

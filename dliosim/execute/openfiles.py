@@ -1,0 +1,133 @@
+"""The files that a posix reader reads: their paths, the descriptors that stay open, and what failed on them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter_ns
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.faults import failed, truncated
+from dliosim.measure.meter import Meter
+from dliosim.model import PAGE, Access
+
+
+class OpenFiles:
+    """Opens and closes the files of one reader, timed into its meter; `kept` has the descriptors that stay open.
+
+    `file_name` gives the path of a file below `directory`, and `file_size` its planned bytes, asked for only when an
+    O_DIRECT call meets the end of a file.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        directory: Path,
+        file_name: Callable[[int], str],
+        file_size: Callable[[int], int],
+        meter: Meter,
+    ) -> None:
+        self.kept: dict[int, int] = {}
+        self.direct = access.cache == "off"
+        self._meter = meter
+        self._directory = str(directory)
+        self._file_name = file_name
+        self._file_size = file_size
+        self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_DIRECT if self.direct else 0)
+        raise_open_limit()
+
+    def path(self, file: int) -> str:
+        """Where a file lies."""
+        return f"{self._directory}/{self._file_name(file)}"
+
+    def open(self, file: int) -> int:
+        """A new descriptor of a file, for the caller to close. Raises ExecutionError."""
+        opened: list[int] = []
+        self.open_all([file], opened)
+        return opened[0]
+
+    def open_all(self, files: list[int], opened: list[int]) -> None:
+        """Open files one after the other, and append their descriptors, for the caller to close. Raises ExecutionError.
+
+        What an error leaves in `opened` is open too.
+        """
+        paths, first = [self.path(file) for file in files], len(opened)
+        before = perf_counter_ns()
+        try:
+            opened.extend(map(os.open, paths, repeat(self._flags)))
+        except OSError as error:
+            path = paths[len(opened) - first]
+            raise failed("open", path, error, hint=self._open_hint(error), reading=True) from error
+        finally:
+            self._meter.open_ns += perf_counter_ns() - before
+            self._meter.opens += len(opened) - first
+
+    def close(self, descriptors: Iterable[int]) -> None:
+        """Close descriptors that `open` gave."""
+        before = perf_counter_ns()
+        deque(map(os.close, descriptors), 0)
+        self._meter.close_ns += perf_counter_ns() - before
+
+    def keep(self, files: Iterable[int]) -> None:
+        """Open those of the files that are not open; they stay so."""
+        kept = self.kept
+        for file in files:
+            if file not in kept:
+                kept[file] = self.open(file)
+
+    def close_kept(self) -> None:
+        """Close all that are kept open."""
+        self.close(self.kept.values())
+        self.kept.clear()
+
+    def rest(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
+        """Go on by preadv where a call returned `got` bytes, less than it was asked; return the bytes of all calls.
+
+        With O_DIRECT a widened call may end early, but only where the file is planned to end. Raises ExecutionError.
+        """
+        while got < len(buffer):
+            try:
+                more = os.preadv(descriptor, [buffer[got:]], offset + got) if not self.direct or not got % PAGE else 0
+            except OSError as error:
+                raise self.failed_read("preadv", file, offset + got, len(buffer) - got, error) from error
+            if more == 0:
+                if self.direct and offset + got == self._file_size(file):
+                    break
+                raise truncated("preadv", self.path(file), offset, len(buffer), got)
+            self._meter.calls += 1
+            got += more
+        return got
+
+    def failed_read(self, call: str, file: int, offset: int, length: int, error: OSError) -> ExecutionError:
+        """The error of a read that failed."""
+        hint = f"`cache off`: O_DIRECT refuses this read, which is aligned to {PAGE} bytes"
+        where = f" of {length} bytes at offset {offset}"
+        refused = self.direct and error.errno == errno.EINVAL
+        return failed(call, self.path(file), error, where, hint if refused else "", reading=True)
+
+    def _open_hint(self, error: OSError) -> str:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            return f"{len(self.kept)} are open and the limit is {limit}: `open each sample` needs one at a time"
+        return direct_hint(error) if self.direct else ""
+
+
+def direct_hint(error: OSError) -> str:
+    """What to add to the error of an open with O_DIRECT."""
+    return "`cache off`: this file system refuses O_DIRECT" if error.errno == errno.EINVAL else ""
+
+
+def raise_open_limit() -> None:
+    """Let this process open as many files as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            # Some systems report a hard limit that they do not grant; the soft one then stays as it was.
+            return

@@ -1,0 +1,151 @@
+"""One reader a node (`scatter by node`): its first rank reads the batches of all its ranks, and sends each its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backend import Reader
+from dliosim.execute.backends import Files, open_readers
+from dliosim.execute.buffers import allocate
+from dliosim.execute.world import World
+from dliosim.model import PAGE, Access
+from dliosim.plan.extents import Calls, Rounds
+from dliosim.plan.layout import align_up
+
+T = TypeVar("T")
+
+#: Bytes that the counts and displacements of one MPI call can express; more are counted in pages.
+LARGEST = (1 << 31) - 1
+
+
+def make_scattered(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
+    """The batches of `access`, none of a rank larger than `size` bytes. Raises ExecutionError."""
+    reads = world.node.rank == 0
+    slot = align_up(size, PAGE)
+    buffer = allocate(slot * world.node.size if reads else slot)
+    [reader] = open_readers(access, files, null=not reads)
+    return ScatteredBatches(world, reader, buffer, slot, access.page)
+
+
+class ScatteredBatches:
+    """Reads in the step itself, on one rank of each node; the others wait for what it sends them.
+
+    The buffer of the rank that reads has a part of `slot` bytes for each rank of the node, its own first. Its counters
+    have all calls; those of the others stay at 0. Who fails ends the job, as the others of its node wait for data.
+    """
+
+    def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
+        self.readers: Sequence[Reader] = [reader]
+        self.reading: list[int] = []
+        self._world = world
+        self._node = world.node
+        self._reader = reader
+        self._buffer = buffer
+        self._slot = slot
+        self._widened = page > 1
+        self._unit = 1 if slot * self._node.size <= LARGEST else PAGE
+        self._type = MPI.BYTE if self._unit == 1 else MPI.BYTE.Create_contiguous(PAGE).Commit()
+        self._places = np.arange(self._node.size, dtype=np.int64) * (slot // self._unit)
+        self._closed = False
+
+    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+        """See `Batches.begin`: the rank that reads gets the calls of the epoch from all ranks of its node."""
+        total = np.zeros(calls.steps + 1, np.int64)
+        before = np.append(0, np.cumsum(calls.length))
+        np.cumsum(np.diff(before[calls.step_start]), out=total[1:])
+        self._asked: list[int] = np.diff(total).tolist()
+        self._pieces = self._in_units(calls.step_bytes)
+        # For each step, the units of every rank; on the rank that reads.
+        self._counts = self._gathered(self._pieces[:, np.newaxis], self._same(calls.steps))
+        per_step = self._gathered(np.diff(calls.step_start)[:, np.newaxis], self._same(calls.steps))
+        rows = np.zeros(self._node.size, np.int64)
+        rows[self._node.rank] = len(calls.file)
+        self._world.allreduce_on(self._node, rows, "sum")
+        columns = np.stack([calls.file, calls.offset, calls.length, calls.start], axis=1)
+        found = self._gathered(columns, rows)
+        if self._node.rank == 0:
+            steps = calls.steps
+            self._counts = self._counts.reshape(self._node.size, steps).T.copy()
+            self._calls = _joined(found, rows, per_step.reshape(self._node.size, steps), self._slot)
+        self._reader.begin_epoch()
+
+    def start(self) -> None:
+        """Nothing: a batch is read when it is waited for."""
+
+    def wait(self, step: int) -> tuple[memoryview, int]:
+        """Read the batches of all ranks of the node, or wait for one's own."""
+        if self._node.rank == 0:
+            self._read(self._calls.step(step))
+            send = [self._buffer, self._counts[step], self._places, self._type]
+            self._world.scatter_on(self._node, send, MPI.IN_PLACE, self._slot * self._node.size)
+        else:
+            receive = [self._buffer, int(self._pieces[step]), self._type]
+            self._world.scatter_on(self._node, None, receive, self._slot * self._node.size)
+        return self._buffer[: self._slot], self._asked[step]
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Run it here."""
+        return action()
+
+    def end(self) -> None:
+        """See `Batches.end`."""
+        self._reader.end_epoch()
+
+    def close(self, failed: bool = False) -> None:
+        """Close the files, unless that is collective and the run has failed."""
+        if failed or self._closed:
+            return
+        self._closed = True
+        self._reader.close()
+        if self._unit > 1:
+            self._type.Free()
+
+    def _read(self, calls: Calls) -> None:
+        got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
+        # Calls that were widened to pages may end with their file; the reader itself knows where.
+        if got < asked and not self._widened:
+            raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
+
+    def _in_units(self, size: NDArray[np.int64]) -> NDArray[np.int64]:
+        return -(-size // self._unit)
+
+    def _same(self, rows: int) -> NDArray[np.int64]:
+        return np.full(self._node.size, rows, np.int64)
+
+    def _gathered(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
+        width = table.shape[1]
+        out = np.empty((int(rows.sum()) if self._node.rank == 0 else 0, width), np.int64)
+        send = [np.ascontiguousarray(table), table.size, MPI.INT64_T]
+        receive = [out, rows * width, (np.cumsum(rows) - rows) * width, MPI.INT64_T] if self._node.rank == 0 else None
+        self._world.gather_on(self._node, send, receive, int(rows.sum()) * width * 8)
+        return out
+
+
+def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
+    """The calls of several ranks as those of one: step by step, and in each by rank, each rank's in a slot of its own.
+
+    `table` has file, offset, length and start of all calls of the first rank, then of the next; `rows` how many each
+    has, `per_step` how many in each step.
+    """
+    ranks, steps = per_step.shape
+    step = np.concatenate([np.repeat(np.arange(steps), counts) for counts in per_step])
+    table[:, 3] += np.repeat(np.arange(ranks) * slot, rows)
+    file, offset, length, start = table[np.argsort(step, kind="stable")].T.copy()
+    none = np.zeros(steps + 1, np.int64)
+    return Calls(
+        file,
+        offset,
+        length,
+        start,
+        np.append(0, np.cumsum(per_step.sum(axis=0))),
+        np.full(steps, ranks * slot),
+        none[:0],
+        none,
+    )

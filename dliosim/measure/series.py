@@ -1,0 +1,193 @@
+"""What happened when in one epoch of one rank, in memory that is bounded however long the epoch: see docs/metrics.md.
+
+Times are nanoseconds since the rank's own clock start of the epoch. Time bins are powers of two wide, so that those of
+two ranks can be merged into the wider ones of either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Time bins of an epoch: more than half of them are used once an epoch has outgrown them for the first time.
+BINS = 1 << 7
+
+#: Rows of `EpochSeries.bins`, in order: all are sums over what fell into a bin, but the last, which is a maximum.
+QUANTITIES = (
+    "bytes",
+    "data_wait_ns",
+    "io_busy_ns",
+    "compute_ns",
+    "sync_wait_ns",
+    "checkpoint_ns",
+    "steps",
+    "batch_latency_max_ns",
+)
+
+#: Of each step, the columns of what `EpochSeries.add_steps` takes: clock readings, and the bytes of all steps so far.
+MARKS = ("begun", "ready", "compute_begun", "compute_ended", "sync_begun", "sync_ended", "saved", "bytes")
+
+#: Those of `MARKS` that the first steps keep.
+WINDOW_MARKS = ("begun", "ready", "compute_begun", "compute_ended", "sync_ended", "saved")
+
+#: The most steps, runs of read calls, and calls that are kept one by one.
+WINDOW_STEPS, READS, OFFSETS = 64, 256, 2048
+
+_ROW = {name: row for row, name in enumerate(QUANTITIES)}
+_IN_WINDOW = [MARKS.index(name) for name in WINDOW_MARKS]
+_NEVER = int(np.iinfo(np.int64).max)
+
+
+def _no_rows() -> NDArray[np.int64]:
+    return np.empty((0, 3), np.int64)
+
+
+@dataclass(slots=True)
+class EpochSeries:
+    """The course of one epoch. `origin` is the clock reading from which its times count, given when the clock starts.
+
+    `bins` is (`QUANTITIES`, `BINS`), bins of 2^`shift` ns. `window` is (`WINDOW_STEPS`, `WINDOW_MARKS`), -1 for steps
+    that were not done. `reads` has the runs of read calls that began first: reader, begin, end. `offsets` has calls as
+    they were issued: step, file, offset in bytes.
+    """
+
+    origin: int = 0
+    shift: int = 0
+    steps: int = 0
+    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(QUANTITIES), BINS), np.int64))
+    window: NDArray[np.int64] = field(default_factory=lambda: np.full((WINDOW_STEPS, len(WINDOW_MARKS)), -1, np.int64))
+    reads: NDArray[np.int64] = field(default_factory=_no_rows)
+    offsets: NDArray[np.int64] = field(default_factory=_no_rows)
+    _bytes: int = 0
+    _reads_until: int = _NEVER
+
+    def add_steps(self, marks: NDArray[np.int64], reading: NDArray[np.int64]) -> None:
+        """Record steps, in order, by their `MARKS` (steps, 8).
+
+        `reading` (steps, 2) is when their data began and ended to be read, 0 and 0 where nothing was; or it is empty:
+        then each was read while it was waited for. Bytes are spread evenly over that time.
+        """
+        if not len(marks):
+            return
+        times = marks[:, :-1] - self.origin
+        begun, ready, asked, computed, arrived, synced, saved = times.T
+        amount = np.diff(marks[:, -1], prepend=self._bytes)
+        self._bytes = int(marks[-1, -1])
+        self._reach(int(saved[-1]))
+        self._add_times("data_wait_ns", begun, ready)
+        self._add_times("compute_ns", asked, computed)
+        self._add_times("sync_wait_ns", arrived, synced)
+        self._add_times("checkpoint_ns", synced, saved)
+        if len(reading):
+            read = reading[:, 0] > 0
+            self._add_bytes(
+                np.where(read, reading[:, 0] - self.origin, begun),
+                np.where(read, reading[:, 1] - self.origin, ready),
+                amount,
+            )
+        else:
+            self._add_bytes(begun, ready, amount)
+        in_bin = saved >> self.shift
+        self._row("steps")[:] += np.bincount(in_bin, minlength=BINS)
+        first = np.flatnonzero(np.diff(in_bin, prepend=-1))
+        slowest, row = np.maximum.reduceat(ready - begun, first), self._row("batch_latency_max_ns")
+        row[in_bin[first]] = np.maximum(row[in_bin[first]], slowest)
+        room = self.window[self.steps : self.steps + len(times)]
+        room[:] = times[: len(room), _IN_WINDOW]
+        self.steps += len(times)
+
+    def add_reads(self, reader: int, runs: NDArray[np.int64]) -> None:
+        """Keep those runs of one reader's calls (begins and ends, (2, n)) that are among the first of the epoch."""
+        begin, end = runs - self.origin
+        early = begin < self._reads_until
+        if not early.any():
+            return
+        made = np.stack([np.full(len(begin), reader), begin, end], axis=1)[early]
+        reads = np.concatenate([self.reads, made])
+        self.reads = reads[np.argsort(reads[:, 1], kind="stable")[:READS]]
+        if len(self.reads) == READS:
+            self._reads_until = int(self.reads[-1, 1])
+
+    def add_busy(self, intervals: NDArray[np.int64]) -> None:
+        """Record when at least one reader was in a call: begins and ends (2, n) of intervals that do not overlap."""
+        if intervals.size:
+            begin, end = intervals - self.origin
+            self._reach(int(end.max()))
+            self._add_times("io_busy_ns", begin, end)
+
+    def add_checkpoint(self, begin: int, end: int) -> None:
+        """Record a checkpoint after the last step, from `begin` to `end` on the epoch's clock."""
+        self._reach(end)
+        self._add_times("checkpoint_ns", np.array([begin]), np.array([end]))
+
+    def early_reads(self) -> NDArray[np.int64]:
+        """`reads` that began before the last step of the window was over."""
+        until = self.window[min(self.steps, WINDOW_STEPS) - 1, -1] if self.steps else 0
+        return self.reads[self.reads[:, 1] < until]
+
+    def _row(self, quantity: str) -> NDArray[np.int64]:
+        row: NDArray[np.int64] = self.bins[_ROW[quantity]]
+        return row
+
+    def _reach(self, time: int) -> None:
+        """Make bins wide enough to hold a time."""
+        powers = max(0, (time >> self.shift).bit_length() - BINS.bit_length() + 1)
+        if powers:
+            self.bins = widened(self.bins, powers)
+            self.shift += powers
+
+    def _add_times(self, quantity: str, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        some = end > begin
+        if not some.all():
+            begin, end = begin[some], end[some]
+        if len(begin):
+            _, in_bin, since, until = _pieces(begin, end, self.shift)
+            self._add(quantity, in_bin, until - since)
+
+    def _add_bytes(self, begin: NDArray[np.int64], end: NDArray[np.int64], amount: NDArray[np.int64]) -> None:
+        end = np.maximum(end, begin + 1)
+        row, in_bin, since, until = _pieces(begin, end, self.shift)
+        whole, start, length = amount[row], begin[row], (end - begin)[row]
+        # Differences of rounded sums up to each edge: whole bytes that add up to the amount.
+        shares = np.rint(whole * ((until - start) / length)) - np.rint(whole * ((since - start) / length))
+        self._add("bytes", in_bin, shares)
+
+    def _add(self, quantity: str, in_bin: NDArray[np.int64], amount: NDArray[np.int64] | NDArray[np.float64]) -> None:
+        # bincount adds in float64: whole numbers, and exact up to 2^53 (ns: 104 days; bytes: 9 PB).
+        self._row(quantity)[:] += np.bincount(in_bin, amount, BINS).astype(np.int64)
+
+
+def widened(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
+    """Bins (`QUANTITIES`, `BINS`) of 2^`powers` times the width; what does not fit any more is none."""
+    group = 1 << min(powers, BINS.bit_length() - 1)
+    grouped = bins.reshape(len(QUANTITIES), BINS // group, group)
+    wide = np.zeros_like(bins)
+    wide[:, : BINS // group] = grouped.sum(axis=2)
+    wide[-1, : BINS // group] = grouped[-1].max(axis=1)
+    return wide
+
+
+def thinned(count: int) -> NDArray[np.int64]:
+    """Which of `count` calls `offsets` has: all, or the first quarter of `OFFSETS` and the others evenly chosen.
+
+    The first ones follow each other, so that it shows in which order they were.
+    """
+    if count <= OFFSETS:
+        return np.arange(count)
+    whole = OFFSETS // 4
+    return np.concatenate([np.arange(whole), whole + np.arange(OFFSETS - whole) * (count - whole) // (OFFSETS - whole)])
+
+
+def _pieces(
+    begin: NDArray[np.int64], end: NDArray[np.int64], shift: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Intervals cut at the edges of bins: of each piece the interval, the bin, begin and end."""
+    first = begin >> shift
+    count = (end - 1 >> shift) - first + 1
+    row = np.repeat(np.arange(len(begin)), count)
+    before = np.cumsum(count) - count
+    in_bin = np.arange(len(row)) - (before - first)[row]
+    edge = in_bin << shift
+    return row, in_bin, np.maximum(begin[row], edge), np.minimum(end[row], edge + (1 << shift))

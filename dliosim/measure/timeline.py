@@ -1,0 +1,135 @@
+"""The course of some epochs of a loop over ranks: what rank 0 gathers of their series, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.measure.reductions import Reducer
+from dliosim.measure.series import BINS, OFFSETS, QUANTITIES, READS, WINDOW_MARKS, WINDOW_STEPS, EpochSeries, widened
+
+#: Of a loop's epochs the first so many are kept, and the last.
+FIRST_EPOCHS = 3
+
+#: The most ranks of which there are time bins and windows, single reads, and offsets.
+MOST_RANKS, READING_RANKS, OFFSET_RANKS = 512, 64, 4
+
+# What each rank's numbers of an epoch begin with: steps, shift, and how many reads and offsets are there.
+_HEAD = 4
+_BINS = len(QUANTITIES) * BINS
+_WINDOW = WINDOW_STEPS * len(WINDOW_MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTimeline:
+    """One epoch over the chosen ranks; times are ns since each rank's own clock start.
+
+    `steps` is the most of any rank. `bins` has for each quantity an array (ranks, bins of `bin_ns`), `window` (ranks,
+    steps, marks) is -1 where a rank did not do a step, `reads` has rank, reader, begin and end, `offsets` rank, step,
+    file and offset in bytes.
+    """
+
+    steps: int
+    bin_ns: int
+    bins: dict[str, NDArray[np.int64]]
+    window: NDArray[np.int64]
+    reads: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The epochs of a loop that were kept, by their numbers, and the ranks that they have."""
+
+    ranks: NDArray[np.int64]
+    epochs: dict[int, EpochTimeline]
+
+
+def keep(kept: dict[int, EpochSeries], epoch: int, series: EpochSeries) -> None:
+    """Add an epoch's series to the first ones, in the place of the last one that was none of them."""
+    while len(kept) > FIRST_EPOCHS:
+        kept.popitem()
+    kept[epoch] = series
+
+
+def chosen_ranks(size: int) -> NDArray[np.int64]:
+    """The ranks of which rows are kept: all, or `MOST_RANKS` evenly chosen; the first ones have most."""
+    count = min(size, MOST_RANKS)
+    return np.arange(count) * size // count
+
+
+def keeps_offsets(rank: int, size: int) -> bool:
+    """Whether offsets of this rank are kept."""
+    return rank in chosen_ranks(size)[:OFFSET_RANKS]
+
+
+def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reducer: Reducer) -> Timeline | None:
+    """The kept epochs of all chosen ranks at the root, None elsewhere, in bins as wide as the widest. Collective."""
+    ranks = chosen_ranks(size)
+    sizes = _sizes(len(ranks))
+    lengths = np.zeros(size, np.int64)
+    lengths[ranks] = sizes * len(kept)
+    room = int(lengths[rank]) // len(kept)
+    part = np.concatenate([_packed(series, room) for series in kept.values()])
+    parts = reducer.gather_parts(part, lengths.tolist())
+    if parts is None:
+        return None
+    rows = [parts[one].reshape(len(kept), -1) for one in ranks.tolist()]
+    return Timeline(ranks, {epoch: _epoch(ranks, [row[at] for row in rows]) for at, epoch in enumerate(kept)})
+
+
+def _sizes(ranks: int) -> NDArray[np.int64]:
+    """The numbers of an epoch of each chosen rank."""
+    place = np.arange(ranks)
+    return _HEAD + _BINS + _WINDOW + 3 * (READS * (place < READING_RANKS) + OFFSETS * (place < OFFSET_RANKS))
+
+
+def _packed(series: EpochSeries, room: int) -> NDArray[np.int64]:
+    """The series in as many numbers; what is not to be kept of this rank is left out."""
+    packed = np.zeros(room, np.int64)
+    if room:
+        reads, offsets = series.early_reads(), series.offsets
+        content = [np.array([series.steps, series.shift, len(reads), len(offsets)]), series.bins, series.window]
+        content += [_padded(reads, READS), _padded(offsets, OFFSETS)]
+        packed[:] = np.concatenate([each.ravel() for each in content])[:room]
+    return packed
+
+
+def _padded(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return np.concatenate([rows, np.zeros((count - len(rows), 3), np.int64)])
+
+
+def _epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> EpochTimeline:
+    heads = np.stack([each[:_HEAD] for each in packed])
+    steps, shift = (int(heads[:, column].max()) for column in (0, 1))
+    bins = np.stack(
+        [
+            widened(each[_HEAD : _HEAD + _BINS].reshape(-1, BINS), shift - own)
+            for each, own in zip(packed, heads[:, 1].tolist(), strict=True)
+        ]
+    )
+    used = int(np.flatnonzero(bins.any(axis=(0, 1)))[-1]) + 1 if bins.any() else 1
+    first = _HEAD + _BINS + _WINDOW
+    window = np.stack([each[_HEAD + _BINS : first].reshape(WINDOW_STEPS, -1) for each in packed])
+    return EpochTimeline(
+        steps,
+        1 << shift,
+        {name: bins[:, row, :used].copy() for row, name in enumerate(QUANTITIES)},
+        window[:, : min(steps, WINDOW_STEPS)].copy(),
+        _single(ranks[:READING_RANKS], packed, first, heads[:, 2]),
+        _single(ranks[:OFFSET_RANKS], packed, first + 3 * READS, heads[:, 3]),
+    )
+
+
+def _single(
+    ranks: NDArray[np.int64], packed: list[NDArray[np.int64]], first: int, counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The rows of each rank, three numbers each from `first` on, with the rank before them."""
+    found = [
+        np.column_stack([np.full(count, rank), each[first : first + 3 * count].reshape(count, 3)])
+        for rank, each, count in zip(ranks.tolist(), packed, counts.tolist())  # noqa: B905
+    ]
+    return np.concatenate(found)

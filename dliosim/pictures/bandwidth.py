@@ -1,0 +1,84 @@
+"""Bytes by time: of each rank as a map, and of all together as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from dliosim.pictures.epochs import laid_out, mark_epochs, name_rows, ranks_said
+from dliosim.pictures.style import INK, SERIES, figure, grid_lines, rate_axis, whole_axis
+from dliosim.readable import size
+from dliosim.report.saved.loops import RecordedEpoch
+
+MAP_CAPTION = (
+    "How to read it: a row is a rank, and light is much. A dark row is a rank that gets less than the others, a "
+    "dark column a time in which nobody gets anything: a checkpoint, steps that have all they need, or storage that "
+    "stalls. "
+    "Formula: bytes of a rank in a bin / the bin's length, the bytes of a step spread evenly over the time in which "
+    "it was read."
+)
+
+SUM_CAPTION = (
+    "How to read it: the curve is what all ranks get together; the broken line is each epoch's mean over the time "
+    "shown, checkpoints included. A first epoch below the later ones is a cold cache; gaps are checkpoints, or "
+    "steps that have all they need. "
+    "Formula: bytes of all ranks in a bin / the bin's length, the bytes of a step spread evenly over the time in "
+    "which it was read."
+)
+
+
+def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
+    """Bandwidth by rank and time."""
+    places = laid_out(epochs)
+    rows = max(len(place.epoch.ranks) for place in places)
+    drawn = figure(height=min(5.6, 2.2 + 0.1 * rows))
+    axes = drawn.add_subplot()
+    unit = mark_epochs(axes, places)
+    rates = [place.epoch.bytes[:, : place.epoch.used_bins] / (place.epoch.bin_ns * 1e-9) for place in places]
+    greatest = max(float(one.max()) for one in rates) or 1.0
+    mesh = None
+    for place, rate in zip(places, rates, strict=True):
+        across = np.arange(len(place.epoch.ranks) + 1) - 0.5
+        mesh = axes.pcolormesh(place.edges * unit, across, rate, vmin=0, vmax=greatest, rasterized=True)
+    axes.set_ylim(rows - 0.5, -0.5)
+    whole_axis(axes.yaxis)
+    name_rows(axes.yaxis, places[0].epoch)
+    axes.set_ylabel("rank")
+    if mesh is not None:
+        bar = drawn.colorbar(mesh, ax=axes, pad=0.01, aspect=25)
+        bar.outline.set_visible(False)
+        rate_axis(bar.ax.yaxis)
+        bar.set_label("of a rank")
+    return drawn
+
+
+def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
+    """Bandwidth of all ranks together over time, with each epoch's mean."""
+    places = laid_out(epochs)
+    drawn = figure(height=2.9)
+    axes = drawn.add_subplot()
+    unit = mark_epochs(axes, places)
+    for place in places:
+        epoch = place.epoch
+        rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0) / (epoch.bin_ns * 1e-9)
+        axes.stairs(rate, place.edges * unit, fill=True, color=SERIES[0], alpha=0.25, linewidth=0)
+        axes.stairs(rate, place.edges * unit, color=SERIES[0], linewidth=1.0)
+        mean = float(epoch.bytes.sum()) / epoch.seconds
+        axes.hlines(mean, place.begin * unit, place.end * unit, color=INK, linewidth=1.2, linestyle=(0, (5, 2)))
+        if place.end - place.begin > 0.12 * places[-1].end:
+            axes.annotate(
+                f"mean {size(mean, 3)}/s",
+                (place.end * unit, mean),
+                xytext=(-3, 3),
+                textcoords="offset points",
+                ha="right",
+                va="bottom",
+                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
+            )
+    axes.set_ylim(bottom=0)
+    rate_axis(axes.yaxis)
+    axes.set_ylabel(f"bytes per second, {ranks_said(places[0].epoch, ranks)}")
+    grid_lines(axes, "y")
+    return drawn

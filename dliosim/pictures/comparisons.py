@@ -1,0 +1,150 @@
+"""Variants against a reference: ratios with their intervals, and all pairs of two varied names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axis import Axis
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from dliosim.pictures.style import FAINT, INK, brief, figure, grid_lines
+from dliosim.readable import number, size
+from dliosim.report.saved.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
+
+FOREST_CAPTION = (
+    "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
+    "repetitions leave; right of 1 is faster. An interval that holds 1 shows no difference, and the grey band is "
+    "what these repetitions could not have told apart. "
+    "Formula: rate of the variant / rate of the reference, on a logarithmic axis, so that half and double are alike "
+    "far."
+)
+
+GRID_CAPTION = (
+    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the rate; "
+    "blue is faster, red slower, white alike. Ratios in brackets were not shown to differ. "
+    "Formula: rate of the variant / rate of the reference."
+)
+
+_COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
+_MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D", REFERENCE: "D"}
+
+# Factors that people think in; the same ones stand below 1.
+_TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+
+
+def forest(found: Comparison) -> Figure:
+    """A row for each variant that has a ratio: the ratio, its interval, and the verdict."""
+    shown = with_ratio(found)
+    drawn = figure(height=1.5 + 0.34 * len(shown))
+    axes = drawn.add_subplot()
+    axes.axvline(1.0, color=INK, linewidth=1.0)
+    for row, one in enumerate(shown):
+        ratio = one.ratio or 1.0
+        low, high = one.ratio_low or ratio, one.ratio_high or ratio
+        is_reference = one.label == found.reference
+        if one.smallest_difference and not is_reference:
+            reach = 1.0 + one.smallest_difference
+            axes.add_patch(Rectangle((1 / reach, row - 0.4), reach - 1 / reach, 0.8, color="#EBEBEB", zorder=0))
+        colour = INK if is_reference else _COLOURS[one.verdict]
+        axes.plot([low, high], [row, row], color=colour, linewidth=1.8, solid_capstyle="butt")
+        axes.plot([ratio], [row], color=colour, marker="|" if is_reference else _MARKERS[one.verdict], markersize=7)
+        said = "reference" if is_reference else f"{number(ratio, 3)} ({_interval(one)}), {one.verdict}"
+        axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
+    reach = max(1.25, *(edge for one in shown for edge in _reaches(one)))
+    axes.set_xscale("log")
+    axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
+    _ratio_axis(axes.xaxis, reach * 1.08)
+    axes.set_xlabel(f"rate / rate of {brief(found.reference, 60)}")
+    axes.set_yticks(range(len(shown)), [brief(one.label, 46) for one in shown])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    grid_lines(axes, "x")
+    return drawn
+
+
+def with_ratio(found: Comparison) -> list[Variant]:
+    """The variants that have a ratio."""
+    return [one for one in found.variants if one.ratio is not None]
+
+
+def _interval(one: Variant) -> str:
+    if one.ratio_low is None or one.ratio_high is None:
+        return "no interval"
+    return f"{number(one.ratio_low, 3)} to {number(one.ratio_high, 3)}"
+
+
+def _reaches(one: Variant) -> Sequence[float]:
+    """How far a variant's dot and interval reach from 1, as factors above 1."""
+    return [max(edge, 1 / edge) for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
+
+
+def _ratio_axis(axis: Axis, reach: float) -> None:
+    """Ticks at the same factors on both sides of 1, no more than find room."""
+    above: list[float] = []
+    for tick in _TICKS:
+        # A fifth of the half axis is room for a label.
+        if tick <= reach and tick >= (above[-1] if above else 1.0) * reach**0.2:
+            above.append(tick)
+    ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _factor(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _factor(value: float) -> str:
+    text = number(value, 2 if value < 1 else 3)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def two_way(found: Comparison) -> Figure:
+    """Ratios of all pairs of the values of two varied names."""
+    (first, rows), (second, columns) = found.varied
+    cells = {one.settings: one for one in found.variants}
+    drawn = figure(height=1.4 + 0.55 * len(rows), width=min(9.6, 3.6 + 1.5 * len(columns)))
+    axes = drawn.add_subplot()
+    reach = max(1.25, *(max(one.ratio, 1 / one.ratio) for one in found.variants if one.ratio))
+    ratios = np.full((len(rows), len(columns)), np.nan)
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            one = cells.get(((first, row), (second, column))) or cells.get(((second, column), (first, row)))
+            ratio = None if one is None else one.ratio
+            if one is None or ratio is None:
+                axes.text(j, i, "not run", ha="center", va="center", color=FAINT)
+                continue
+            ratios[i, j] = ratio
+            strong = abs(math.log(ratio)) > 0.6 * math.log(reach)
+            axes.text(j, i, _cell(one, found), ha="center", va="center", color="white" if strong else INK)
+    image = axes.imshow(ratios, cmap="RdBu", norm=LogNorm(1 / reach, reach), aspect="auto")
+    axes.set_xticks(range(len(columns)), [brief(name, 24) for name in columns])
+    axes.set_yticks(range(len(rows)), [brief(name, 30) for name in rows])
+    axes.tick_params(length=0)
+    axes.set_xlabel(brief(second, 60))
+    axes.set_ylabel(brief(first, 40))
+    for side in axes.spines.values():
+        side.set_visible(False)
+    bar = drawn.colorbar(image, ax=axes, pad=0.02, aspect=18, label="rate / reference's")
+    bar.outline.set_visible(False)
+    _ratio_axis(bar.ax.yaxis, reach * 1.001)
+    return drawn
+
+
+def is_two_way(found: Comparison) -> bool:
+    """Whether two names were varied, few enough values of each to be read, and any variant has a ratio."""
+    few = all(1 < len(values) <= 24 for _, values in found.varied)
+    return len(found.varied) == 2 and few and bool(with_ratio(found))
+
+
+def _cell(one: Variant, found: Comparison) -> str:
+    ratio = number(one.ratio, 3)
+    if one.label == found.reference:
+        ratio = "1 (reference)"
+    elif one.verdict not in (FASTER, SLOWER):
+        ratio = f"({ratio})"
+    rate = one.bytes_per_second
+    return f"{ratio}\n{size(rate, 3)}/s" if rate else f"{ratio}\n{number(one.samples_per_second, 3)} samples/s"

@@ -1,0 +1,174 @@
+"""Which pictures results have, under which names and with which captions, and why others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from dliosim.measure import over_epochs
+from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
+from dliosim.pictures.epochs import bins_said
+from dliosim.pictures.style import drawing
+from dliosim.report.loops import time_shares
+from dliosim.report.saved.comparison import Comparison
+from dliosim.report.saved.load import Loop, SavedRun
+from dliosim.report.saved.loops import RecordedEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that can be drawn, within `style.drawing`. `name` is for files, `title` and `caption` for people."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Pictures in their order, and sentences on those that are left out."""
+
+    pictures: tuple[Picture, ...]
+    left_out: tuple[str, ...]
+
+
+def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
+    """The pictures of one loop of a run."""
+    said: list[str] = []
+    pictures = [_by_epoch(saved, loop)]
+    if loop.rank_times:
+        pictures.append(
+            Picture(
+                "time-by-rank",
+                "Where the time of each rank went",
+                shares.TIME_CAPTION,
+                partial(shares.time_by_rank, loop.rank_times),
+            )
+        )
+    else:
+        said.append("The time of each rank is left out: there is no ranks.h5 beside results.json.")
+    recorded = [epoch for epoch in loop.timeline if epoch.used_bins and len(epoch.ranks)]
+    if recorded:
+        pictures += _of_timeline(saved, recorded)
+    else:
+        missing = "timeline.h5" in saved.missing
+        why = "there is no timeline.h5 beside results.json" if missing else "timeline.h5 has no epoch of this loop"
+        said.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
+    return Gallery(tuple(pictures), tuple(said))
+
+
+def of_comparison(found: Comparison) -> Gallery:
+    """The pictures of a comparison."""
+    if not comparisons.with_ratio(found):
+        return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
+    pictures = [
+        Picture(
+            "ratios",
+            "Ratios to the reference",
+            comparisons.FOREST_CAPTION,
+            partial(comparisons.forest, found),
+        )
+    ]
+    if comparisons.is_two_way(found):
+        names = " and ".join(name for name, _ in found.varied)
+        title = f"All pairs of {names}"
+        pictures.append(Picture("pairs", title, comparisons.GRID_CAPTION, partial(comparisons.two_way, found)))
+    return Gallery(tuple(pictures), ())
+
+
+def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
+    """The pictures of one loop, by its title, over several runs."""
+    pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
+    in_bytes = all(over_epochs.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
+    rated = [one for saved, loop in pairs if (one := _rated(saved, loop, in_bytes)) is not None]
+    if len(rated) < 2:
+        return Gallery((), ())
+    pictures = [
+        Picture(
+            "side-by-side",
+            f"{title}: results beside each other",
+            results.SIDE_CAPTION,
+            partial(results.beside, rated, in_bytes),
+        )
+    ]
+    if results.scales(rated):
+        caption, draw = results.SCALING_CAPTION, partial(results.scaling, rated, in_bytes)
+        pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
+    return Gallery(tuple(pictures), ())
+
+
+def drawn(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
+    """Each picture with its figure, one after the other: to be rendered before the next one is asked for."""
+    for picture in pictures:
+        with drawing():
+            yield picture, picture.draw()
+
+
+def _by_epoch(saved: SavedRun, loop: Loop) -> Picture:
+    if shares.has_utilization(loop.epochs):
+        doubtful = bool(doubt_of_run(saved.run) or doubt_of_utilization(loop.phases))
+        draw = partial(shares.utilization_by_epoch, loop.epochs, doubtful)
+        return Picture("utilization-by-epoch", "Utilization by epoch", shares.BUSY_CAPTION, draw)
+    return Picture("rate-by-epoch", "Rate by epoch", shares.RATE_CAPTION, partial(shares.rate_by_epoch, loop.epochs))
+
+
+def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
+    ranks, bins = saved.run.ranks, bins_said(recorded)
+    with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
+    for epoch in with_steps[:1] + with_steps[1:][-1:]:
+        yield Picture(
+            f"timeline-epoch-{epoch.epoch + 1}",
+            f"What each rank did, epoch {epoch.epoch + 1}",
+            f"{steps.steps_said(epoch)} {steps.CAPTION}",
+            partial(steps.rank_timeline, epoch),
+        )
+    if any(epoch.bytes.any() for epoch in recorded):
+        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
+        sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
+        yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
+        if ranks > 1:
+            by_rank = partial(bandwidth.bandwidth_map, recorded)
+            map_caption = f"{bins} {bandwidth.MAP_CAPTION}"
+            yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
+    counted = [epoch for epoch in recorded if epoch.batch_latency[:, 1].any() or epoch.call_latency[:, 1].any()]
+    if counted:
+        yield Picture(
+            "latency-distribution",
+            "Distribution of latencies",
+            latency.DISTRIBUTION_CAPTION,
+            partial(latency.latency_distribution, counted),
+        )
+    if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
+        yield Picture(
+            "latency-over-time",
+            "Batch latency over time",
+            f"{latency.longest_said(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
+            partial(latency.latency_over_time, recorded),
+        )
+    if offsets.shown_epochs(recorded):
+        caption = f"{offsets.offsets_said(recorded)} {offsets.CAPTION}".strip()
+        draw = partial(offsets.offsets_over_steps, recorded)
+        yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
+
+
+def _rated(saved: SavedRun, loop: Loop, in_bytes: bool) -> results.Rated | None:
+    """None where the time is 0, so that there is no rate."""
+    later = loop.epochs[1:] or loop.epochs
+    rate = over_epochs.bytes_per_second(later) if in_bytes else over_epochs.samples_per_second(later)
+    of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
+    if not rate:
+        return None
+    return results.Rated(
+        label=saved.label,
+        series=f"{saved.run.name}: {loop.title}, {loop.phases[0].api or 'no reads'}",
+        ranks=saved.run.ranks,
+        rate=rate,
+        epochs=tuple(one for one in of_epochs if one is not None),
+        shares=time_shares(loop.epochs),
+        is_doubtful=saved.run.environment.oversubscribed,
+    )

@@ -1,0 +1,179 @@
+"""How long batches and read calls took: their distribution, and when the long ones were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dliosim.pictures.epochs import Place, laid_out, mark_epochs, ranks_said
+from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
+from dliosim.readable import seconds
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
+
+DISTRIBUTION_CAPTION = (
+    "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "
+    "the right is late. Dots are p50 and p99. A long flat stretch divides two kinds of latency, such as a cache and "
+    "the storage behind it. "
+    "Formula: share of latencies above the upper edge of each bucket, which are 1.6 % wide at most. A batch's "
+    "latency is a step's data wait; a call's is one read call."
+)
+
+OVER_TIME_CAPTION = (
+    "How to read it: of each stretch of about two steps the longest data wait; the line is the median rank's, the "
+    "band spans the least and the greatest rank's. A high band over a low line is a rank that is late, a high line "
+    "all of them. "
+    "Formula: greatest (batch in memory - begin of waiting) of the steps that ended in the stretch."
+)
+
+_STYLES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (1, 1)))
+
+
+def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
+    """What share of batch and of call latencies is longer than so much, a curve an epoch."""
+    kinds = [(name, [getattr(epoch, key) for epoch in epochs]) for name, key in _KINDS]
+    kinds = [(name, found) for name, found in kinds if any(one[:, 1].sum() for one in found)]
+    drawn = figure(height=3.6)
+    for i, (name, found) in enumerate(kinds):
+        axes = drawn.add_subplot(1, len(kinds), i + 1)
+        for j, (epoch, one) in enumerate(zip(epochs, found, strict=True)):
+            if one[:, 1].sum():
+                colour, style = SERIES[j % len(SERIES)], _STYLES[j % len(_STYLES)]
+                _curve(axes, one, f"epoch {epoch.epoch + 1}", colour, style)
+        _finish(axes, name, [one for one in found if one[:, 1].sum()])
+        if i == 0:
+            axes.set_ylabel("share that took longer")
+    return drawn
+
+
+_KINDS = (("batch latency (data wait of a step)", "batch_latency"), ("latency of a read call", "call_latency"))
+
+
+def exceeding(latencies: Ints) -> tuple[Floats, Floats]:
+    """Upper edges of buckets in seconds, in order, and the share of latencies above each."""
+    order = np.argsort(latencies[:, 0], kind="stable")
+    edges, counts = latencies[order, 0] * 1e-9, latencies[order, 1].astype(np.float64)
+    return edges, 1.0 - np.cumsum(counts) / counts.sum()
+
+
+def _curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
+    edges, above = exceeding(latencies)
+    # What ends at 0 is no point of a logarithmic axis: the last step goes down to its lower end.
+    floor = 0.5 / float(latencies[:, 1].sum())
+    x = np.maximum(edges, 1e-9)
+    y = np.maximum(above, floor)
+    x, y = np.concatenate([x[:1], x]), np.concatenate([[1.0], y])
+    axes.plot(x, y, drawstyle="steps-post", color=colour, linestyle=style, linewidth=1.4, label=name)
+    for share in (0.5, 0.01):
+        if share < 2 * floor:
+            continue
+        # The first edge above which no more than that share lies.
+        at = int(np.argmax(above <= share + 1e-12))
+        axes.plot(x[at + 1], share, marker="o", markersize=4.5, color=colour)
+
+
+def _finish(axes: Axes, name: str, found: Sequence[Ints]) -> None:
+    most = max(int(one[:, 1].sum()) for one in found)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(max(0.5 / most, 1e-9), 1.3)
+    low, high = axes.get_xlim()
+    if high < 10 * low:
+        axes.set_xlim(low / 3, high * 3)
+    log_time_axis(axes.xaxis)
+    log_axis(axes.yaxis, _share)
+    axes.set_xlabel(name)
+    grid_lines(axes, "both")
+    for share, quantile in ((0.5, "p50"), (0.01, "p99")):
+        if share * most < 1:
+            continue
+        axes.axhline(share, color=FAINT, linewidth=0.8)
+        axes.text(
+            1.0,
+            share,
+            quantile,
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="bottom",
+            color=FAINT,
+            fontsize=8.5,
+        )
+    axes.legend(loc="lower left")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.10f}".rstrip("0").rstrip(".") + " %"
+
+
+def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
+    """The longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
+    places = laid_out(epochs)
+    drawn = figure(height=2.9)
+    axes = drawn.add_subplot()
+    unit = mark_epochs(axes, places)
+    several = any(len(place.epoch.ranks) > 1 for place in places)
+    for i, place in enumerate(places):
+        middles, some = _longest(place)
+        if not len(middles):
+            continue
+        middles = middles * unit
+        if several:
+            low, high = np.nanmin(some, axis=0), np.nanmax(some, axis=0)
+            axes.fill_between(
+                middles,
+                low,
+                high,
+                color=SERIES[0],
+                alpha=0.25,
+                linewidth=0,
+                label=None if i else "least to greatest rank",
+            )
+            axes.plot(middles, high, color=SERIES[0], alpha=0.5, linewidth=0.7)
+        label = "median rank" if several else "the rank"
+        axes.plot(
+            middles,
+            np.nanmedian(some, axis=0),
+            color=SERIES[1],
+            linewidth=1.0,
+            marker="." if len(middles) < 60 else "",
+            label=None if i else label,
+        )
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < 10 * low:
+        axes.set_ylim(low / 3, high * 3)
+    log_time_axis(axes.yaxis)
+    axes.set_ylabel("longest data wait of a step")
+    grid_lines(axes, "y")
+    if several:
+        axes.legend(loc="upper right", ncols=2, framealpha=0.85, frameon=True, edgecolor="none")
+    return drawn
+
+
+def _longest(place: Place) -> tuple[Floats, Floats]:
+    """Middles of columns, and (ranks, columns) the longest latency in each, nan for a rank without; all in seconds.
+
+    A column is as many bins as two steps take: in finer ones hardly any rank would have the end of a step.
+    """
+    bins = place.epoch.used_bins
+    together = max(min(-(-2 * bins // max(place.epoch.steps, 1)), bins // 8), 1)
+    firsts = np.arange(0, bins, together)
+    waits = np.maximum.reduceat(place.epoch.batch_latency_max_ns[:, :bins], firsts, axis=1).astype(np.float64)
+    # Where no step ended there is no latency, rather than one of 0.
+    waits[waits == 0] = np.nan
+    known = np.flatnonzero(~np.isnan(waits).all(axis=0))
+    ends = np.append(firsts[1:], bins)
+    return (place.edges[firsts] + place.edges[ends])[known] / 2, waits[:, known] * 1e-9
+
+
+def longest_said(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
+    """Which epoch and rank had the longest data wait."""
+    places = laid_out(epochs)
+    epoch = max((place.epoch for place in places), key=lambda one: int(one.batch_latency_max_ns.max()))
+    row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))
+    longest = seconds(int(epoch.batch_latency_max_ns.max()) * 1e-9, 3)
+    where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch + 1}"
+    return f"The longest, {longest}, was {where}; of {ranks_said(epoch, ranks)}."

@@ -1,0 +1,98 @@
+"""Where in the data each step read: the quality of a shuffle can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from dliosim.pictures.style import HEAT, MOST_SHAPES, SERIES, brief_size, figure, whole_axis
+from dliosim.report.saved.arrays import Floats, Ints
+from dliosim.report.saved.loops import RecordedEpoch
+
+CAPTION = (
+    "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "
+    "ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading in "
+    "order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a shuffle "
+    "within a buffer only. The same picture in two epochs means that they were not shuffled anew. "
+    "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
+)
+
+# More dots than this hide each other; even ones are chosen.
+_MOST_DOTS = 40_000
+
+# With more ranks than this, colours are a scale.
+_FEW_RANKS = 8
+
+
+def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
+    """Place in the data over the step: the first and the last recorded epoch beside each other."""
+    some = shown_epochs(epochs)
+    files = max(int(epoch.offsets[:, 2].max()) for epoch in some) + 1
+    furthest = max(int(epoch.offsets[:, 3].max()) for epoch in some)
+    ranks = np.unique(np.concatenate([np.unique(epoch.offsets[:, 0]) for epoch in some]))
+    drawn = figure(height=4.2)
+    panels = drawn.subplots(1, len(some), sharey=True, squeeze=False)[0]
+    scale = Normalize(float(ranks.min()), float(max(ranks.max(), ranks.min() + 1)))
+    for axes, epoch in zip(panels, some, strict=True):
+        dots = _thinned(epoch.offsets)
+        place = _places(dots, files, furthest)
+        across = dots[:, 1] + 0.8 * (np.searchsorted(ranks, dots[:, 0]) + 0.5) / len(ranks) - 0.4
+        size, image = (6.0 if len(dots) < 2000 else 2.0), len(dots) > MOST_SHAPES
+        if len(ranks) <= _FEW_RANKS:
+            for i, rank in enumerate(ranks):
+                of_rank = dots[:, 0] == rank
+                axes.scatter(
+                    across[of_rank], place[of_rank], size, SERIES[i], linewidths=0, label=str(rank), rasterized=image
+                )
+        else:
+            axes.scatter(across, place, size, dots[:, 0], cmap=HEAT, norm=scale, linewidths=0, rasterized=image)
+        axes.set_title(f"epoch {epoch.epoch + 1}")
+        axes.set_xlabel("step")
+        whole_axis(axes.xaxis)
+    panels[0].set_ylim(bottom=0)
+    if files > 1:
+        panels[0].set_ylabel("file" if furthest == 0 else "file, and place in it")
+        whole_axis(panels[0].yaxis)
+    else:
+        panels[0].set_ylabel("offset in the file")
+        panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: brief_size(value)))
+    if len(ranks) > _FEW_RANKS:
+        bar = drawn.colorbar(ScalarMappable(scale, HEAT), ax=list(panels), pad=0.01, aspect=25, label="rank")
+        whole_axis(bar.ax.yaxis)
+    elif len(ranks) > 1:
+        handles, names = panels[0].get_legend_handles_labels()
+        drawn.legend(handles, names, title="rank", loc="outside right upper", markerscale=2.5)
+    return drawn
+
+
+def shown_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
+    """The first and the last epoch of which reads were recorded."""
+    some = [epoch for epoch in epochs if len(epoch.offsets)]
+    return some[:1] + some[1:][-1:]
+
+
+def offsets_said(epochs: Sequence[RecordedEpoch]) -> str:
+    """Of which ranks the reads are."""
+    ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in shown_epochs(epochs)]))
+    names = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"Reads of rank {names}." if len(ranks) == 1 else f"Reads of ranks {names}."
+
+
+def _thinned(dots: Ints) -> Ints:
+    if len(dots) <= _MOST_DOTS:
+        return dots
+    # An even stride could fall in with the ranks or the steps; an order of its own cannot.
+    chosen: Ints = dots[np.random.default_rng(0).permutation(len(dots))[:_MOST_DOTS]]
+    return chosen
+
+
+def _places(dots: Ints, files: int, furthest: int) -> Floats:
+    """Offsets in the only file, or file numbers with what part of the longest file lies before."""
+    if files == 1:
+        return dots[:, 3].astype(np.float64)
+    return dots[:, 2] + dots[:, 3] / (furthest * 1.05 + 1)

@@ -1,0 +1,161 @@
+"""Several runs of one loop: beside each other, and over the number of ranks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from dliosim.pictures.style import (
+    FAINT,
+    INK,
+    PARTS,
+    SERIES,
+    brief,
+    figure,
+    grid_lines,
+    log_axis,
+    percent_axis,
+    rate_axis,
+)
+from dliosim.readable import number, percent, size
+
+SIDE_CAPTION = (
+    "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
+    "spans its slowest and fastest epoch; right, where the time of all its ranks went. What differs on the right is "
+    "why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
+    "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
+    "left out."
+)
+
+SCALING_CAPTION = (
+    "How to read it: a line is one loop and access method; on the broken line each rank would get what it gets with "
+    "the fewest ranks. Beside each dot is its share of that; of several results with as many ranks the line takes "
+    "the median. Hollow dots had more ranks than cores, and say nothing about storage. "
+    "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A loop of a result: its rate in bytes (or samples) per second over the epochs after the first, that of each of
+    them, and the share of each of the `PARTS` in the time of its ranks. `series` is what belongs on one line of a
+    scaling curve."""
+
+    label: str
+    series: str
+    ranks: int
+    rate: float
+    epochs: tuple[float, ...]
+    shares: dict[str, float]
+    is_doubtful: bool
+
+
+def beside(rated: Sequence[Rated], in_bytes: bool) -> Figure:
+    """Rates, and where the time went, a row a result."""
+    drawn = figure(height=1.6 + 0.34 * len(rated))
+    left, right = drawn.subplots(1, 2, sharey=True)
+    for row, one in enumerate(rated):
+        left.plot([min(one.epochs), max(one.epochs)], [row, row], color=SERIES[0], linewidth=1.8)
+        left.plot(
+            [one.rate],
+            [row],
+            marker="o",
+            markersize=7,
+            color=SERIES[0],
+            markerfacecolor="white" if one.is_doubtful else SERIES[0],
+        )
+        begin = 0.0
+        for part, colour in PARTS.items():
+            share = max(one.shares.get(part, 0.0), 0.0)
+            right.barh(row, share, left=begin, height=0.62, color=colour, linewidth=0)
+            if share > 0.09:
+                ink = INK if part in ("sync wait", "checkpoint") else "white"
+                middle = begin + share / 2
+                right.text(middle, row, percent(share, 2), ha="center", va="center", color=ink, fontsize=8)
+            begin += share
+    left.set_xlim(0, 1.08 * max(max(one.epochs) for one in rated) or 1.0)
+    left.xaxis.set_major_locator(MaxNLocator(5))
+    if in_bytes:
+        rate_axis(left.xaxis)
+    left.set_xlabel("bytes per second" if in_bytes else "samples per second")
+    left.set_yticks(range(len(rated)), [brief(one.label, 34) for one in rated])
+    left.set_ylim(len(rated) - 0.5, -0.5)
+    for axes in (left, right):
+        axes.tick_params(axis="y", length=0)
+        grid_lines(axes, "x")
+    right.set_xlim(0, 1)
+    percent_axis(right.xaxis)
+    right.set_xlabel("share of the time of all ranks")
+    seen = [part for part in PARTS if any(one.shares.get(part, 0.0) > 0 for one in rated)]
+    handles = [right.barh(0, 0, color=PARTS[part], label=part) for part in seen]
+    drawn.legend(handles=handles, loc="outside upper right", ncols=len(seen), handlelength=1.2, columnspacing=1.4)
+    return drawn
+
+
+def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
+    """Rate over ranks, both logarithmic, with the line of ideal scaling of each series."""
+    drawn = figure(height=4.0)
+    axes = drawn.add_subplot()
+    lines: dict[str, list[Rated]] = {}
+    for one in rated:
+        lines.setdefault(one.series, []).append(one)
+    counts = sorted({one.ranks for one in rated})
+    for i, (name, points) in enumerate(lines.items()):
+        colour = SERIES[i % len(SERIES)]
+        points = sorted(points, key=lambda one: one.ranks)
+        middles = {count: _median(points, count) for count in sorted({one.ranks for one in points})}
+        fewest, base = next(iter(middles.items()))
+        ideal = [base * count / fewest for count in (fewest, counts[-1])]
+        axes.plot([fewest, counts[-1]], ideal, color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)))
+        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=brief(name, 60))
+        for one in points:
+            axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
+            face = "white" if one.is_doubtful else colour
+            axes.plot([one.ranks], [one.rate], marker="o", markersize=6.5, color=colour, markerfacecolor=face)
+        for count, rate in list(middles.items())[1:]:
+            said = percent(rate * fewest / (base * count), 2)
+            axes.annotate(said, (count, rate), xytext=(7, -9), textcoords="offset points", color=colour, fontsize=8.5)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(_spaced(counts)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
+    axes.set_xlim(counts[0] / 1.2, counts[-1] * 1.35)
+    low, high = axes.get_ylim()
+    if high < 20 * low:
+        axes.set_ylim(low / 2.5, high * 2.5)
+    log_axis(axes.yaxis, lambda value: f"{size(value, 1)}/s" if in_bytes else number(value, 1))
+    if high < 100 * low:
+        axes.yaxis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0)))
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("bytes per second" if in_bytes else "samples per second")
+    grid_lines(axes, "both")
+    axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
+    axes.legend(loc="upper left")
+    return drawn
+
+
+def scales(rated: Sequence[Rated]) -> bool:
+    """Whether any series has several numbers of ranks."""
+    found: dict[str, set[int]] = {}
+    for one in rated:
+        found.setdefault(one.series, set()).add(one.ranks)
+    return any(len(ranks) > 1 for ranks in found.values())
+
+
+def _median(points: Sequence[Rated], ranks: int) -> float:
+    """The median rate of the results with so many ranks."""
+    return statistics.median(one.rate for one in points if one.ranks == ranks)
+
+
+def _spaced(counts: Sequence[int]) -> list[int]:
+    """Numbers of ranks far enough apart for their labels."""
+    kept: list[int] = []
+    for count in counts:
+        if not kept or count >= kept[-1] * 1.2:
+            kept.append(count)
+    return kept

@@ -1,0 +1,168 @@
+"""What all pictures share: colours, fonts, axes with units, and bytes that are the same each time."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from dliosim.readable import number, seconds, size
+
+#: The parts of the wall time, in the order in which they are stacked, each with its colour everywhere. The colours are
+#: those of Okabe and Ito, which are told apart with any kind of colour blindness.
+PARTS = {
+    "data wait": "#D55E00",
+    "compute": "#009E73",
+    "sync wait": "#F0C808",
+    "checkpoint": "#CC79A7",
+    "arrival wait": "#0072B2",
+    "tool": "#7F7F7F",
+}
+
+#: Read calls of a reader, beside the steps.
+READS = "#56B4E9"
+
+#: One series after the other where a series is an epoch, a result or a rank.
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
+
+#: From dark for nothing to light for much; even in grey, and for the colour-blind.
+HEAT = "cividis"
+
+INK, FAINT = "#222222", "#8A8A8A"
+
+#: The width of a picture in inches; a page shows it as wide as its text.
+WIDE = 9.6
+
+#: More marks than this are drawn as an image within an SVG.
+MOST_SHAPES = 4000
+
+_SETTINGS = {
+    "text.parse_math": False,
+    "text.usetex": False,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": False,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.dpi": 100.0,
+    "svg.fonttype": "path",  # Looks the same everywhere, and nothing of what results say becomes markup.
+    "svg.hashsalt": "dliosim",
+    "image.cmap": HEAT,
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Settings of its own for all that is drawn and saved within, whatever the user's matplotlib is set to."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        # Names in patterns may be in any script; a box stands for what the font lacks.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        yield
+
+
+def figure(height: float, width: float = WIDE) -> Figure:
+    """An empty figure, in inches, whose parts are laid out so that nothing overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def rendered(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
+    """A figure as a file's bytes: the same for the same figure, with no date and no version in them."""
+    content = io.BytesIO()
+    nothing = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    drawn.savefig(content, format=kind, dpi=160, metadata=nothing)
+    return content.getvalue()
+
+
+def time_axis(axis: Axis, longest: float, label: str) -> float:
+    """Label an axis with `label` and a unit of time; what to multiply seconds with."""
+    unit, name = next(
+        ((unit, name) for unit, name in ((1.0, "s"), (1e3, "ms"), (1e6, "us")) if longest * unit >= 2), (1e9, "ns")
+    )
+    axis.set_label_text(f"{label} ({name})")
+    axis.set_major_formatter(FuncFormatter(_plain))
+    return unit
+
+
+def rate_axis(axis: Axis) -> None:
+    """Ticks of an axis in bytes per second, in the unit that fits each."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_brief(size, value)}/s" if value else "0"))
+
+
+def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
+    """Ticks of a logarithmic axis, a label at each power of ten."""
+    axis.set_major_locator(LogLocator(10.0, numticks=10))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def log_time_axis(axis: Axis) -> None:
+    """Ticks of a logarithmic axis of seconds: 10 us, 1 ms, 1 s."""
+    log_axis(axis, lambda value: _brief(seconds, value))
+
+
+def whole_axis(axis: Axis) -> None:
+    """Ticks of an axis at whole numbers alone: ranks, steps and epochs."""
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(_plain))
+
+
+def percent_axis(axis: Axis) -> None:
+    """Ticks of an axis of ratios, in per cent."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_plain(100 * value)} %"))
+
+
+def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
+    """Faint lines across, behind everything."""
+    axes.grid(True, axis=axis)
+
+
+def brief_size(value: float) -> str:
+    """Bytes for a tick: `10 MB`."""
+    return _brief(size, value) if value else "0"
+
+
+def brief(text: str, longest: int) -> str:
+    """A text of at most so many characters, its end kept."""
+    return text if len(text) <= longest else f"{text[: longest - 14]}...{text[-11:]}"
+
+
+def _plain(value: float, _: object = None) -> str:
+    """A number without exponent and without zeros at its end."""
+    if not math.isfinite(value):
+        return ""
+    text = number(value, 6) if value else "0"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _brief(show: Callable[[float], str], value: float) -> str:
+    """`1.000 ms` as `1 ms`."""
+    text, _, unit = show(value).partition(" ")
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"

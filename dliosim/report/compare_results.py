@@ -1,0 +1,152 @@
+"""The results of a comparison as files: rows.csv with every pass, and compare.json, written last."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import dliosim
+from dliosim.compare.outcome import Measured, Outcome
+from dliosim.compare.rows import Pass
+from dliosim.compare.verdict import verdict
+from dliosim.report.results import finite, write_whole
+
+SCHEMA_VERSION: Final = 1
+COMPARE: Final = "compare.json"
+ROWS: Final = "rows.csv"
+
+#: Columns of rows.csv after block, position, variant and `counts`, and of the rows in compare.json.
+ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
+    "seconds": lambda one: one.seconds,
+    "samples": lambda one: one.samples,
+    "bytes": lambda one: one.bytes,
+    "samples_per_second": lambda one: one.samples_per_second,
+    "bytes_per_second": lambda one: one.bytes_per_second,
+    "bytes_moved": lambda one: one.bytes_moved,
+    "calls": lambda one: one.calls,
+    "opens": lambda one: one.opens,
+    "data_wait_seconds": lambda one: one.data_wait,
+    "compute_seconds": lambda one: one.compute,
+    "sync_wait_seconds": lambda one: one.sync_wait,
+    "arrival_wait_seconds": lambda one: one.arrival_wait,
+    "checkpoint_seconds": lambda one: one.checkpoint,
+    "tool_seconds": lambda one: one.tool,
+    "io_busy_seconds": lambda one: one.io_busy,
+    "open_seconds": lambda one: one.open_close,
+    "view_seconds": lambda one: one.view,
+    "utilization": lambda one: one.utilization,
+    "amplification": lambda one: one.amplification,
+    "storage_amplification": lambda one: one.storage_amplification,
+    "depth": lambda one: one.depth,
+    "resident_share": lambda one: one.resident_share,
+    "two_phase": lambda one: one.two_phase or None,
+    "batch_latency_p50_seconds": lambda one: one.latency.quantile(0.5) * 1e-9,
+    "batch_latency_p90_seconds": lambda one: one.latency.quantile(0.9) * 1e-9,
+    "batch_latency_p99_seconds": lambda one: one.latency.quantile(0.99) * 1e-9,
+    "batch_latency_max_seconds": lambda one: one.latency.max_ns * 1e-9,
+    "order_hash": lambda one: f"{one.order_hash:016x}",
+    "extent_hash": lambda one: f"{one.extent_hash:016x}",
+}
+
+
+def compare_of(outcome: Outcome) -> dict[str, Any]:
+    """What compare.json holds: plain values, None where there is no figure; passes in the order of blocks."""
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "compare",
+        "dliosim_version": dliosim.__version__,
+        "name": outcome.name,
+        "title": outcome.title,
+        "pattern": outcome.pattern,
+        "overrides": [list(pair) for pair in outcome.overrides],
+        "arguments": list(outcome.arguments),
+        "environment": asdict(outcome.environment) | {"details": dict(outcome.environment.details)},
+        "ranks": outcome.ranks,
+        "nodes": outcome.nodes,
+        "started": outcome.started,
+        "seconds": outcome.total_seconds,
+        "loop": outcome.loop,
+        "varied": [{"name": one.name, "values": list(one.values)} for one in outcome.varied],
+        "reference": outcome.measured[0].label,
+        "repetitions": outcome.repetitions,
+        "seed": outcome.seed,
+        "caches": outcome.caches,
+        "variants": [_variant(outcome, number) for number in range(len(outcome.measured))],
+        "not_run": [asdict(one) for one in outcome.not_run],
+        "verdict": verdict(outcome),
+    }
+    return {name: finite(value) for name, value in content.items()}
+
+
+def rows_of(outcome: Outcome) -> str:
+    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["block", "position", "variant", "counts", "drawn_in", *ROW_FIGURES])
+    passes = [(each, one) for one in outcome.measured for each in one.passes]
+    for each, one in sorted(passes, key=lambda pair: pair[0].position):
+        figures = (figure(each) for figure in ROW_FIGURES.values())
+        shown = ["" if value is None else repr(value) if isinstance(value, float) else value for value in figures]
+        marks = [int(each.block > 0), int(each.position in outcome.drawn_in)]
+        table.writerow([each.block, each.position, one.label, *marks, *shown])
+    return text.getvalue()
+
+
+def write_comparison(directory: Path, outcome: Outcome) -> None:
+    """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
+    text = json.dumps(compare_of(outcome), indent=1, allow_nan=False) + "\n"
+    write_whole(directory / ROWS, rows_of(outcome).encode())
+    write_whole(directory / COMPARE, text.encode())
+
+
+def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
+    one, against = outcome.measured[number], outcome.comparison_of(number)
+    latency = one.latency
+    return {
+        "label": one.label,
+        "settings": dict(one.values),
+        "added": one.added or None,
+        "digest": one.digest,
+        "api": one.api,
+        "rate_samples_per_second": one.median(lambda each: each.samples_per_second),
+        "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
+        "seconds": [each.seconds for each in one.counted],
+        "ratio": against.ratio if against else 1.0,
+        "ratio_low": against.low if against else None,
+        "ratio_high": against.high if against else None,
+        "p_adjusted": against.p_adjusted if against else None,
+        "smallest_difference": against.smallest - 1 if against and against.smallest else None,
+        "verdict": against.verdict if against else "reference",
+        **_shares(one),
+        "amplification": one.median(lambda each: each.amplification),
+        "storage_amplification": one.median(lambda each: each.storage_amplification),
+        "depth": one.median(lambda each: each.depth),
+        "resident_share": one.median(lambda each: each.resident_share),
+        "batch_latency_seconds": latency and asdict(latency),
+        "two_phase": one.two_phase or None,
+        "striping": one.striping or None,
+        "hints_asked": dict(one.hints_asked),
+        "hints_granted": dict(one.hints_granted),
+        "order_hash": f"{one.passes[0].order_hash:016x}",
+        "passes": [
+            {"block": each.block, "position": each.position, "drawn_in": each.position in outcome.drawn_in}
+            | {name: figure(each) for name, figure in ROW_FIGURES.items()}
+            for each in one.passes
+        ],
+    }
+
+
+def _shares(one: Measured) -> dict[str, float]:
+    return {
+        "data_wait_share": one.share(lambda each: each.data_wait),
+        "compute_share": one.share(lambda each: each.compute),
+        "sync_wait_share": one.share(lambda each: each.sync_wait),
+        "arrival_wait_share": one.share(lambda each: each.arrival_wait),
+        "checkpoint_share": one.share(lambda each: each.checkpoint),
+        "tool_share": one.share(lambda each: each.tool),
+    }

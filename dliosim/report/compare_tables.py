@@ -1,0 +1,175 @@
+"""What a comparison prints: conditions, a row for each variant, the verdict, and what was not run."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+from dliosim.compare.outcome import Measured, Outcome
+from dliosim.compare.statistics import Comparison
+from dliosim.compare.verdict import verdict
+from dliosim.readable import ABSENT, count, number, seconds
+from dliosim.report.grid import WIDTH, grid
+from dliosim.report.header import aligned, environment_rows
+
+_HEADINGS = [
+    "variant",
+    "samples\n/s",
+    "GB/s",
+    "times as\nfast",
+    "from",
+    "to",
+    "p",
+    "would\nshow",
+    "verdict",
+]
+_MORE = [
+    "variant",
+    "batch\np50",
+    "p99",
+    "max",
+    "data\nwait %",
+    "compute\n%",
+    "sync\nwait %",
+    "tool\n%",
+    "in\nflight",
+    "read/\nasked",
+    "cached\n%",
+]
+
+
+def compare_report(outcome: Outcome) -> str:
+    """Everything that a comparison prints at its end, at most `grid.WIDTH` columns wide but for long labels."""
+    labels = _names(outcome)
+    named = zip(outcome.measured, labels, strict=True)
+    short = replace(outcome, measured=tuple(replace(one, label=label) for one, label in named))
+    sections = [
+        _header(outcome),
+        _legend(outcome, labels),
+        _rates(outcome, labels),
+        _times(outcome, labels),
+        _sweep(outcome),
+        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in verdict(short)),
+        _not_run(outcome),
+        f"whole comparison: {seconds(outcome.total_seconds)}",
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _header(outcome: Outcome) -> str:
+    passes = count(outcome.repetitions, "pass", "passes")
+    rows = [
+        (
+            "comparison",
+            f"{outcome.name}: loop {outcome.loop}, {count(len(outcome.measured), 'variant')}, {passes} of each",
+        ),
+        *(("override", f"-D {name}={value}") for name, value in outcome.overrides),
+        (
+            "order",
+            f"random in each of {count(outcome.repetitions, 'block')}, seed {outcome.seed}; a warm-up each before",
+        ),
+        ("caches", f"{outcome.caches} before each pass"),
+        *environment_rows(outcome.environment, outcome.ranks, outcome.nodes),
+    ]
+    for phase in outcome.prepared:
+        rows += [("note", f"{phase.name}: {note}") for note in phase.notes]
+    return aligned(rows)
+
+
+def _names(outcome: Outcome) -> list[str]:
+    """Labels as they fit into a table: long ones as letters, which a legend explains."""
+    labels = [one.label for one in outcome.measured]
+    if max(map(len, labels)) <= 44:
+        return labels
+    return [f"({number + 1})" for number in range(len(labels))]
+
+
+def _legend(outcome: Outcome, names: list[str]) -> str:
+    lines = []
+    for name, one in zip(names, outcome.measured, strict=True):
+        added = f" (added: {one.added})" if one.added else ""
+        label = "" if name == one.label else f" {one.label}"
+        alone = "" if not _no_aggregation(one) else ": independent reads in a collective call, no aggregation"
+        striped = f"; {one.striping}" if one.striping else ""
+        if label or added or alone or striped:
+            lines.append(f"{name}{label}{added}{alone}{striped}")
+    return "\n".join(lines)
+
+
+def _no_aggregation(one: Measured) -> bool:
+    return one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
+
+
+def _rates(outcome: Outcome, names: list[str]) -> str:
+    rows = []
+    for number_, (name, one) in enumerate(zip(names, outcome.measured, strict=True)):
+        rate = one.median(lambda each: each.samples_per_second)
+        moved = one.median(lambda each: each.bytes_per_second)
+        rows.append(
+            [
+                name,
+                number(rate),
+                number(None if moved is None else moved * 1e-9),
+                *_judged(outcome.comparison_of(number_)),
+            ]
+        )
+    title = (
+        f"{outcome.loop}: medians of {count(outcome.repetitions, 'pass', 'passes')}; times as fast as the first "
+        "variant from paired log ratios, 95 % intervals (wider where Holm's correction asks), p corrected"
+    )
+    return grid(title, _HEADINGS, rows)
+
+
+def _judged(found: Comparison | None) -> list[str]:
+    if found is None:
+        return ["1", "", "", "", "", "reference"]
+    p = ABSENT if found.p_adjusted is None else "< 0.0001" if found.p_adjusted < 1e-4 else number(found.p_adjusted, 2)
+    return [number(found.ratio), number(found.low), number(found.high), p, number(found.smallest, 3), found.verdict]
+
+
+def _times(outcome: Outcome, names: list[str]) -> str:
+    rows = []
+    for name, one in zip(names, outcome.measured, strict=True):
+        waits = one.latency
+        tails = [ABSENT] * 3 if waits is None else [seconds(value, 3) for value in (waits.p50, waits.p99, waits.max)]
+        shares = [
+            one.share(lambda each: each.data_wait),
+            one.share(lambda each: each.compute),
+            one.share(lambda each: each.sync_wait),
+            one.share(lambda each: each.tool),
+        ]
+        resident = one.median(lambda each: each.resident_share)
+        rows.append(
+            [
+                name,
+                *tails,
+                *(number(100 * share, 3) for share in shares),
+                number(one.median(lambda each: each.depth), 3),
+                number(one.median(lambda each: each.amplification), 4),
+                ABSENT if resident is None else number(100 * resident, 3),
+            ]
+        )
+    return grid(f"{outcome.loop}: batch latency, where the time of all ranks went, and what was read", _MORE, rows)
+
+
+def _sweep(outcome: Outcome) -> str:
+    """Two varied names as a table of rates, the first downwards and the second across."""
+    if len(outcome.varied) != 2:
+        return ""
+    down, across = outcome.varied
+    found = {tuple(one.values): one for one in outcome.measured}
+    rows = []
+    for first in down.values:
+        cells = [found.get(((down.name, first), (across.name, second))) for second in across.values]
+        rates = [None if one is None else one.median(lambda each: each.samples_per_second) for one in cells]
+        rows.append([first, *(number(rate) for rate in rates)])
+    title = f"{outcome.loop}: samples/s by {down.name} (down) and {across.name} (across)"
+    return grid(title, [down.name, *across.values], rows, [1] * len(across.values))
+
+
+def _not_run(outcome: Outcome) -> str:
+    reasons: dict[str, list[str]] = {}
+    for one in outcome.not_run:
+        reasons.setdefault(one.reason, []).append(one.label)
+    lines = [f"not run: {reason}: {'; '.join(labels)}" for reason, labels in reasons.items()]
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)

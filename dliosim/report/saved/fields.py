@@ -1,0 +1,169 @@
+"""Values of a JSON file, each checked where it is taken: a wrong one is named by file and key."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dliosim.errors import UsageError
+
+#: The largest JSON file that is read, in bytes; a run of ten thousand epochs writes 25 MB.
+MAX_JSON_BYTES = 64 << 20
+
+#: The longest text that is taken, in characters, if its reader does not say otherwise.
+MAX_TEXT = 10_000
+
+#: Numbers beyond this are no figures, and would break axes.
+_GREATEST = 1e24
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object of a JSON file; `where` is the key that led to it, empty for the whole file.
+
+    Every method raises UsageError where the value is missing or is not what it asks for. Keys that nobody asks for are
+    of no concern: later versions may have more.
+    """
+
+    file: Path
+    where: str
+    values: Mapping[str, object]
+
+    def text(self, key: str, longest: int = MAX_TEXT, lines: bool = False) -> str:
+        """A text of bounded length, in which nothing moves a cursor; it keeps its line ends if it has `lines`."""
+        value = self._value(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, "is not a text")
+        if len(value) > longest:
+            raise self.wrong(key, f"is longer than {longest} characters")
+        return printable(value, lines)
+
+    def text_or_none(self, key: str) -> str | None:
+        """A text, or None for null."""
+        return None if self._value(key) is None else self.text(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(Fields(self.file, self._path(key), {str(i): one}).text(str(i)) for i, one in self._list(key))
+
+    def text_pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        """An object whose values are texts, as pairs in its order."""
+        inside = self.one(key)
+        return tuple((printable(name[:MAX_TEXT]), inside.text(name)) for name in inside.values)
+
+    def flag(self, key: str) -> bool:
+        """true or false."""
+        value = self._value(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "is neither true nor false")
+        return value
+
+    def whole(self, key: str) -> int:
+        """A whole number, 0 or more, that fits 63 bits."""
+        value = self._value(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(key, "is not a whole number")
+        if not 0 <= value < 2**63:
+            raise self.wrong(key, "is not between 0 and 2^63 - 1")
+        return value
+
+    def whole_or_none(self, key: str) -> int | None:
+        """A whole number, or None for null."""
+        return None if self._value(key) is None else self.whole(key)
+
+    def number(self, key: str, least: float = 0.0) -> float:
+        """A finite number from `least` on."""
+        value = self._value(key)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise self.wrong(key, "is not a number")
+        if not least <= value <= _GREATEST or not math.isfinite(value):
+            raise self.wrong(key, f"is not between {least:g} and {_GREATEST:g}")
+        return float(value)
+
+    def number_or_none(self, key: str, least: float = 0.0) -> float | None:
+        """A number, or None for null."""
+        return None if self._value(key) is None else self.number(key, least)
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        return tuple(Fields(self.file, self._path(key), {str(i): one}).number(str(i)) for i, one in self._list(key))
+
+    def one(self, key: str) -> Fields:
+        """An object within this one."""
+        return self._object(key, self._value(key))
+
+    def one_or_none(self, key: str) -> Fields | None:
+        """An object, or None for null."""
+        return None if self._value(key) is None else self.one(key)
+
+    def many(self, key: str) -> list[Fields]:
+        """A list of objects."""
+        return [self._object(f"{key}[{i}]", one) for i, one in self._list(key)]
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there, whatever its value."""
+        return key in self.values
+
+    def wrong(self, key: str, what: str) -> UsageError:
+        """The error that says what is wrong with a key."""
+        return UsageError(f"{self.file}: {printable(self._path(key))[:200]} {what}")
+
+    def _value(self, key: str) -> object:
+        if key not in self.values:
+            raise self.wrong(key, "is missing")
+        return self.values[key]
+
+    def _list(self, key: str) -> list[tuple[int, object]]:
+        value = self._value(key)
+        if not isinstance(value, list):
+            raise self.wrong(key, "is not a list")
+        return list(enumerate(value))
+
+    def _object(self, key: str, value: object) -> Fields:
+        if not isinstance(value, dict):
+            raise self.wrong(key, "is not an object")
+        return Fields(self.file, self._path(key), value)
+
+    def _path(self, key: str) -> str:
+        return f"{self.where}.{key}" if self.where else key
+
+
+def read_json(path: Path) -> Fields:
+    """The object that a JSON file holds; UsageError where it is too large, unreadable or something else."""
+    check_file(path, MAX_JSON_BYTES)
+    try:
+        value = json.loads(path.read_bytes(), parse_constant=_no_constant)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"{path} is not JSON: {reason}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} does not hold an object")
+    return Fields(path, "", value)
+
+
+def check_file(path: Path, limit: int) -> None:
+    """See that `path` is a file of at most `limit` bytes, UsageError else: a pipe would block, a device never end."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path} is not a file")
+    if found.st_size > limit:
+        raise UsageError(f"{path} has {found.st_size} bytes, and dliosim writes none above {limit}")
+
+
+def printable(text: str, lines: bool = False) -> str:
+    """The text with U+FFFD for all that is no printable character: terminals and SVG take such for commands, or not."""
+    kept = "\n\t" if lines else ""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")

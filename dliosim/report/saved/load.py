@@ -1,0 +1,135 @@
+"""Directories of results, as values: runs and comparisons, each with a label of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from dliosim.errors import UsageError
+from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.report.naming import title_of
+from dliosim.report.results import RANKS, RESULTS, TIMELINE
+from dliosim.report.saved.arrays import Ints
+from dliosim.report.saved.comparison import Comparison, comparison_of
+from dliosim.report.saved.fields import printable, read_json
+from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
+from dliosim.report.saved.results import Latencies, run_of
+
+COMPARE = "compare.json"
+
+#: A label longer than this is cut, so that tables and axes keep room for figures.
+_LONGEST_LABEL = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """All runs of one loop in a run. Epochs count on from run to run, and so do those of `timeline`.
+
+    `rank_times` has the `TIME_COLUMNS` of ranks.h5, each (epochs, ranks) in ns; empty where that file is missing.
+    """
+
+    title: str
+    phases: tuple[PhaseSummary, ...]
+    epochs: tuple[EpochSummary, ...]
+    latencies: tuple[Latencies, ...]
+    rank_times: dict[str, Ints]
+    timeline: tuple[RecordedEpoch, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedRun:
+    """What a directory of `dliosim run` holds; `missing` are the files that are not there."""
+
+    label: str
+    run: RunSummary
+    loops: tuple[Loop, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedComparison:
+    """What a directory of `dliosim compare` holds."""
+
+    label: str
+    comparison: Comparison
+
+
+def load(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
+    """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
+    labels = _labels(given)
+    return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+
+
+def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
+    """The titles of the loops that any of the runs has, each once."""
+    return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
+
+
+def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
+    if (directory / COMPARE).exists():
+        return SavedComparison(label, comparison_of(read_json(directory / COMPARE)))
+    if not (directory / RESULTS).exists():
+        kind = "a directory" if directory.is_dir() else "no directory"
+        raise UsageError(
+            f"{directory} is {kind} with neither {RESULTS} nor {COMPARE}: name what `dliosim run` or `dliosim compare` "
+            "wrote; a run without results.json did not finish"
+        )
+    run, latencies = run_of(read_json(directory / RESULTS))
+    phases = [phase for phase in run.phases if phase.epochs]
+    ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
+    times: list[dict[str, Ints]] = [{} for _ in phases]
+    recorded: list[list[RecordedEpoch]] = [[] for _ in phases]
+    if with_arrays and ranks_file.exists():
+        times = rank_times(ranks_file, phases, run.ranks)
+    if with_arrays and timeline_file.exists():
+        recorded = timelines(timeline_file, phases, run.ranks)
+    of_loops = [found for found, phase in zip(latencies, run.phases, strict=True) if phase.epochs]
+    # As `alike` puts phases together, but with what lies beside each.
+    groups: dict[str, list[int]] = {}
+    for i, phase in enumerate(phases):
+        groups.setdefault(title_of(phase), []).append(i)
+    loops = tuple(
+        _loop([(phases[i], of_loops[i], times[i], recorded[i]) for i in indices]) for indices in groups.values()
+    )
+    return SavedRun(label, run, loops, tuple(one.name for one in (ranks_file, timeline_file) if not one.exists()))
+
+
+_Part = tuple[PhaseSummary, tuple[Latencies, ...], dict[str, Ints], list[RecordedEpoch]]
+
+
+def _loop(parts: Sequence[_Part]) -> Loop:
+    """All runs of a loop together."""
+    phases = [phase for phase, *_ in parts]
+    firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
+    epochs = [epoch for phase in phases for epoch in phase.epochs]
+    times = [found for _, _, found, _ in parts]
+    return Loop(
+        title=title_of(phases[0]),
+        phases=tuple(phases),
+        epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),
+        latencies=tuple(one for _, found, _, _ in parts for one in found),
+        rank_times={name: np.concatenate([one[name] for one in times]) for name in TIME_COLUMNS} if all(times) else {},
+        timeline=tuple(
+            replace(epoch, epoch=first + epoch.epoch)
+            for first, (_, _, _, recorded) in zip(firsts, parts, strict=False)
+            for epoch in recorded
+        ),
+    )
+
+
+def _labels(given: Sequence[str]) -> list[str]:
+    """The last part of each path, or all of it where two end alike; numbered where even that is the same."""
+    short = [Path(one).absolute().name or one for one in given]
+    often = Counter(short)
+    labels = [_cut(printable(name if often[name] == 1 else one)) for name, one in zip(short, given, strict=True)]
+    often = Counter(labels)
+    return [name if often[name] == 1 else f"{name} #{i + 1}" for i, name in enumerate(labels)]
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST_LABEL else f"{label[:12]}...{label[-_LONGEST_LABEL + 15 :]}"

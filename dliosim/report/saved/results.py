@@ -1,0 +1,217 @@
+"""results.json read back, as the figures that it was written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dliosim.measure.figures import (
+    BoundBy,
+    Environment,
+    EpochSummary,
+    ExpectationResult,
+    FileSystem,
+    PhaseSummary,
+    RunSummary,
+    Spread,
+    VerbSummary,
+)
+from dliosim.measure.histogram import Histogram, Quantiles
+from dliosim.model.job import MAX_RANKS
+from dliosim.report.results import SCHEMA_VERSION
+from dliosim.report.saved.fields import Fields
+
+_MAX_PATTERN = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """The quantiles of one epoch's latencies, None where there were none."""
+
+    batch: Quantiles | None
+    call: Quantiles | None
+    request: Quantiles | None
+
+
+def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ...]]:
+    """What results.json says, and for each phase the latencies of its epochs. UsageError where it is not as it must be.
+
+    What the file does not hold is empty here: histograms (hence the quantiles beside), and `steady_seconds` and
+    `steady_samples`, which are 0.
+    """
+    version = results.whole("schema_version")
+    if version != SCHEMA_VERSION:
+        raise results.wrong("schema_version", f"is {version}, and this dliosim reads {SCHEMA_VERSION}")
+    ranks, null = results.whole("ranks"), results.flag("null")
+    if not 1 <= ranks <= MAX_RANKS:
+        raise results.wrong("ranks", f"is not between 1 and {MAX_RANKS}")
+    phases = results.many("phases")
+    run = RunSummary(
+        name=results.text("name"),
+        title=results.text("title"),
+        pattern=results.text("pattern", _MAX_PATTERN, lines=True),
+        overrides=_overrides(results),
+        digest=results.text("digest"),
+        ranks=ranks,
+        nodes=results.whole("nodes"),
+        environment=environment_of(results.one("environment")),
+        started=results.text("started"),
+        seconds=results.number("seconds"),
+        phases=tuple(_phase(one, ranks, null) for one in phases),
+        expectations=tuple(map(_expectation, results.many("expectations"))),
+        arguments=results.texts("arguments"),
+        null=null,
+        verify=results.flag("verify"),
+    )
+    return run, tuple(tuple(map(_latencies, one.many("epochs"))) for one in phases)
+
+
+def environment_of(found: Fields) -> Environment:
+    """The machine and the libraries, as results.json and compare.json have them."""
+    return Environment(
+        mpi_library=found.text("mpi_library"),
+        cores_per_node=found.whole("cores_per_node"),
+        ranks_per_node=found.whole("ranks_per_node"),
+        memory_per_node=found.whole("memory_per_node"),
+        load_average=found.number("load_average"),
+        mpi_io=found.text("mpi_io"),
+        file_systems=tuple(
+            FileSystem(*(one.text(key) for key in ("root", "directory", "kind", "options", "striping")))
+            for one in found.many("file_systems")
+        ),
+        details=found.text_pairs("details"),
+    )
+
+
+def quantiles_of(found: Fields | None) -> Quantiles | None:
+    """Seconds; a quantile that is null lies beyond what histograms tell apart, hence inf."""
+    if found is None:
+        return None
+    known = (found.number_or_none(key) for key in ("p50", "p90", "p99", "p999", "max"))
+    return Quantiles(*(float("inf") if value is None else value for value in known))
+
+
+def _overrides(results: Fields) -> tuple[tuple[str, str], ...]:
+    pairs = results.values.get("overrides")
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise results.wrong("overrides", "is not a list of pairs")
+    given = [Fields(results.file, f"overrides[{i}]", {"0": name, "1": to}) for i, (name, to) in enumerate(pairs)]
+    return tuple((one.text("0"), one.text("1")) for one in given)
+
+
+def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
+    verb = found.one_or_none("files")
+    return PhaseSummary(
+        name=found.text("name"),
+        kind=found.text("kind"),
+        seconds=found.number("seconds"),
+        epochs=tuple(_epoch(one, ranks, null) for one in found.many("epochs")),
+        verb=None if verb is None else _verb(verb, ranks),
+        resident_share=found.number_or_none("resident_share"),
+        null_seconds=found.number_or_none("null_seconds"),
+        api=found.text_or_none("api"),
+        cache=found.text_or_none("cache"),
+        prefetch=found.whole("prefetch"),
+        hint_set=found.text("hint_set"),
+        hints_asked=found.text_pairs("hints_asked"),
+        hints_granted=found.text_pairs("hints_granted"),
+        notes=found.texts("notes"),
+    )
+
+
+def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
+    bound = found.one_or_none("bound_by")
+    return EpochSummary(
+        epoch=found.whole("epoch"),
+        ranks=ranks,
+        steps=found.whole("steps"),
+        fewest_steps=found.whole("fewest_steps"),
+        samples=found.whole("samples"),
+        bytes=found.whole("bytes"),
+        bytes_moved=found.whole("bytes_moved"),
+        calls=found.whole("calls"),
+        opens=found.whole("opens"),
+        seconds=found.number("seconds"),
+        loop_seconds=found.number("loop_seconds"),
+        steady_seconds=0.0,
+        steady_samples=0,
+        utilization=found.number_or_none("utilization"),
+        utilization_min=found.number_or_none("utilization_min"),
+        utilization_max=found.number_or_none("utilization_max"),
+        data_wait_seconds=_spread(found.one("data_wait_seconds")),
+        io_busy_seconds=_spread(found.one("io_busy_seconds")),
+        open_seconds=_spread(found.one("open_seconds")),
+        view_seconds=_spread(found.one("view_seconds")),
+        compute_seconds=_spread(found.one("compute_seconds")),
+        sync_wait_seconds=_spread(found.one("sync_wait_seconds")),
+        arrival_wait_seconds=_spread(found.one("arrival_wait_seconds")),
+        checkpoint_seconds=_spread(found.one("checkpoint_seconds")),
+        tool_seconds=_spread(found.one("tool_seconds")),
+        batch_latency=Histogram(),
+        call_latency=Histogram(),
+        request_latency=Histogram(),
+        bound_by=None if bound is None else BoundBy(*map(bound.number, ("storage", "compute", "tool", "arrivals"))),
+        slowest_rank=found.whole_or_none("slowest_rank"),
+        slowest_rank_share=found.number_or_none("slowest_rank_share"),
+        least_sync_wait_seconds=found.number_or_none("least_sync_wait_seconds"),
+        oversleep_share=found.number_or_none("oversleep_share", least=-1.0),
+        amplification=found.number_or_none("amplification"),
+        storage_amplification=found.number_or_none("storage_amplification"),
+        depth=found.number_or_none("depth"),
+        dlio_au=found.number_or_none("dlio_au", least=-1e24),
+        dlio_samples_per_second=found.number_or_none("dlio_samples_per_second", least=-1e24),
+        order_hash=_hash(found, "order_hash"),
+        extent_hash=_hash(found, "extent_hash"),
+        null=null,
+        null_seconds=found.number_or_none("null_seconds"),
+    )
+
+
+def _latencies(epoch: Fields) -> Latencies:
+    kinds = ("batch", "call", "request")
+    return Latencies(*(quantiles_of(epoch.one_or_none(f"{kind}_latency_seconds")) for kind in kinds))
+
+
+def _verb(found: Fields, ranks: int) -> VerbSummary:
+    return VerbSummary(
+        ranks=ranks,
+        bytes=found.whole("bytes"),
+        bytes_moved=found.whole("bytes_moved"),
+        files=found.whole("files"),
+        calls=found.whole("calls"),
+        opens=found.whole("opens"),
+        seconds=found.number("seconds"),
+        call_seconds=_spread(found.one("call_seconds")),
+        content_seconds=_spread(found.one("content_seconds")),
+        send_seconds=_spread(found.one("send_seconds")),
+        open_seconds=_spread(found.one("open_seconds")),
+        view_seconds=_spread(found.one("view_seconds")),
+        file_sync_seconds=_spread(found.one("file_sync_seconds")),
+        rename_seconds=_spread(found.one("rename_seconds")),
+        delete_seconds=_spread(found.one("delete_seconds")),
+        call_latency=Histogram(),
+        resident_bytes=found.whole("resident_bytes"),
+        examined_bytes=found.whole("examined_bytes"),
+    )
+
+
+def _expectation(found: Fields) -> ExpectationResult:
+    return ExpectationResult(
+        text=found.text("text"),
+        measured=found.number_or_none("measured"),
+        unit=found.text("unit"),
+        held=found.flag("held"),
+        over=found.text("over"),
+        reported_only=found.text_or_none("reported_only"),
+    )
+
+
+def _spread(found: Fields) -> Spread:
+    # Tool time is a remainder, and may be a little below 0.
+    return Spread(*(found.number(key, least=-1e24) for key in ("mean", "min", "max")))
+
+
+def _hash(found: Fields, key: str) -> int:
+    text = found.text(key)
+    if len(text) != 16 or not set(text) <= set("0123456789abcdef"):
+        raise found.wrong(key, "is not 16 hexadecimal digits")
+    return int(text, 16)

@@ -1,0 +1,297 @@
+"""Results beside each other: a column each, a row a figure; the same tables for terminals and for pages."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary, RunSummary
+from dliosim.measure.histogram import Quantiles
+from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.readable import ABSENT, count, number, percent, seconds, size
+from dliosim.report.grid import LINE, WIDTH, grid
+from dliosim.report.header import cache_state
+from dliosim.report.loops import time_shares
+from dliosim.report.naming import alike, title_of
+from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
+from dliosim.report.warnings import warnings_of
+
+# Longer cells are cut.
+_BRIEF = 26
+_LONGEST_VARIANT = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, headings of columns, and rows of cells; `LINE` is a row that is drawn as one."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """All tables and warnings of results as text, at most 120 columns wide."""
+    runs = [one for one in results if isinstance(one, SavedRun)]
+    sections = [_text(table) for table in tables_of_runs(runs)]
+    warned = [
+        textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
+        for label, line in warnings_of_runs(runs)
+    ]
+    sections += ["\n".join(warned)] if warned else []
+    for one in results:
+        if isinstance(one, SavedComparison):
+            sections += [_text(table) for table in tables_of_comparison(one)]
+            said = [*not_run_lines(one.comparison), *one.comparison.verdict]
+            sections += [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in said]
+    return "\n\n".join(sections) + "\n"
+
+
+def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
+    """The conditions, each loop that any run has, and the verbs beside them."""
+    if not runs:
+        return []
+    loops = [_loop_table(title, [_loop_of(one, title) for one in runs], runs) for title in loop_titles(runs)]
+    return [_conditions(runs), *loops, *_verbs(runs)]
+
+
+def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
+    """Label and text of each warning; one that several runs share stands once, with all their labels."""
+    said: dict[str, list[str]] = {}
+    for one in runs:
+        for line in warnings_of(one.run):
+            said.setdefault(line, []).append(one.label)
+    return [(", ".join(labels), line) for line, labels in said.items()]
+
+
+def tables_of_comparison(saved: SavedComparison) -> list[Table]:
+    """What a comparison found, a row for each variant."""
+    found = saved.comparison
+    title = (
+        f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
+        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {found.reference}"
+    )
+    headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
+    rows = [
+        (
+            _brief(one.label, _LONGEST_VARIANT),
+            "reference" if one.label == found.reference else one.verdict,
+            *(show(one) for _, show in _VARIANT_COLUMNS),
+        )
+        for one in found.variants
+    ]
+    return [Table(title, headings, tuple(rows))] if rows else []
+
+
+def not_run_lines(found: Comparison) -> list[str]:
+    """Which variants were not run, and why."""
+    return [f"not run: {label}: {reason}" for label, reason in found.not_run]
+
+
+def rate_of(loop: Loop) -> float | None:
+    """Samples per second over the epochs after the first (the only one, if there is one)."""
+    return over_epochs.samples_per_second(loop.epochs[1:] or loop.epochs)
+
+
+def _text(table: Table) -> str:
+    return grid(table.title, table.headings, table.rows, [1] * (len(table.headings) - 1))
+
+
+def _brief(text: str, longest: int = _BRIEF) -> str:
+    """A text of at most so many characters: its beginning and its end."""
+    half = (longest - 3) // 2
+    return text if len(text) <= longest else f"{text[:half]}...{text[-(longest - 3 - half) :]}"
+
+
+def _loop_of(one: SavedRun, title: str) -> Loop | None:
+    return next((loop for loop in one.loops if loop.title == title), None)
+
+
+def _conditions(runs: Sequence[SavedRun]) -> Table:
+    rows = [(name, *(_brief(show(one.run)) for one in runs)) for name, show in _CONDITIONS]
+    return Table("conditions", ("", *(_brief(one.label) for one in runs)), tuple(rows))
+
+
+def _kinds(run: RunSummary) -> str:
+    return ", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) or ABSENT
+
+
+def _mark(run: RunSummary) -> str:
+    return ", ".join(filter(None, ["--null" if run.null else "", "--verify" if run.verify else ""])) or ABSENT
+
+
+_CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
+    ("workload", lambda run: run.name),
+    ("digest", lambda run: run.digest),
+    ("ranks", lambda run: str(run.ranks)),
+    ("nodes", lambda run: str(run.nodes)),
+    ("ranks / cores, fullest node", lambda run: f"{run.environment.ranks_per_node} / {run.environment.cores_per_node}"),
+    ("more ranks than cores", lambda run: "yes" if run.environment.oversubscribed else "no"),
+    ("load average before", lambda run: number(run.environment.load_average, 3)),
+    ("MPI library", lambda run: run.environment.mpi_library),
+    ("file systems", _kinds),
+    ("options", _mark),
+    ("order hash", lambda run: f"{run.order_hash:016x}"),
+    ("extent hash", lambda run: f"{run.extent_hash:016x}"),
+    ("whole run", lambda run: seconds(run.seconds)),
+]
+
+
+def _loop_table(title: str, loops: Sequence[Loop | None], runs: Sequence[SavedRun]) -> Table:
+    """The figures of one loop, over the epochs after the first; rows that nobody has are left out."""
+    rows: list[tuple[str, ...]] = []
+    for group in _LOOP_ROWS:
+        some = [
+            (name, *(ABSENT if loop is None else show(loop, one.run) for loop, one in zip(loops, runs, strict=True)))
+            for name, show in group
+        ]
+        some = [row for row in some if set(row[1:]) != {ABSENT}]
+        rows += [LINE, *some] if rows and some else some
+    about = "over the epochs after the first (the only one, if there is one); latencies are medians of theirs"
+    return Table(f"{title}: {about}", ("", *(_brief(one.label) for one in runs)), tuple(rows))
+
+
+def _later(loop: Loop) -> tuple[EpochSummary, ...]:
+    return loop.epochs[1:] or loop.epochs
+
+
+def _utilization(loop: Loop, run: RunSummary) -> str:
+    share = over_epochs.utilization(_later(loop))
+    doubtful = doubt_of_run(run) or doubt_of_utilization(loop.phases)
+    return ABSENT if share is None else f"{number(100 * share)}{'?' if doubtful else ''}"
+
+
+def _quantile(kind: str, tail: str) -> Callable[[Loop, RunSummary], str]:
+    def show(loop: Loop, run: RunSummary) -> str:
+        found: list[Quantiles | None] = [getattr(one, kind) for one in loop.latencies[1:] or loop.latencies]
+        known = [getattr(one, tail) for one in found if one is not None]
+        return seconds(statistics.median(known), 3) if known else ABSENT
+
+    return show
+
+
+def _share(part: str) -> Callable[[Loop, RunSummary], str]:
+    def show(loop: Loop, run: RunSummary) -> str:
+        share = time_shares(loop.epochs).get(part)
+        return percent(share, 3) if share else ABSENT
+
+    return show
+
+
+def _rate(unit: float) -> Callable[[Loop, RunSummary], str]:
+    def show(loop: Loop, run: RunSummary) -> str:
+        rate = over_epochs.bytes_per_second(_later(loop))
+        return number(None if rate is None else rate / unit)
+
+    return show
+
+
+def _checkpoints(loop: Loop, run: RunSummary) -> str:
+    took = sum(one.checkpoint_seconds.mean for one in _later(loop))
+    return seconds(took, 3) if took else ABSENT
+
+
+def _amplification(figure: str) -> Callable[[Loop, RunSummary], str]:
+    def show(loop: Loop, run: RunSummary) -> str:
+        known = [(getattr(one, figure), one.bytes) for one in _later(loop)]
+        if any(ratio is None for ratio, _ in known) or not sum(weight for _, weight in known):
+            return ABSENT
+        return number(sum(ratio * weight for ratio, weight in known) / sum(weight for _, weight in known))
+
+    return show
+
+
+def _moved(loop: Loop, run: RunSummary) -> str:
+    asked = sum(one.bytes for one in _later(loop))
+    return number(sum(one.bytes_moved for one in _later(loop)) / asked) if asked else ABSENT
+
+
+def _cache(loop: Loop, run: RunSummary) -> str:
+    return ABSENT if loop.phases[0].api == "null" else cache_state(loop.phases[0]).removeprefix("page cache ")
+
+
+_LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
+    [
+        ("ranks", lambda loop, run: str(run.ranks)),
+        ("api", lambda loop, run: loop.phases[0].api or ABSENT),
+        ("page cache at first", _cache),
+        ("epochs", lambda loop, run: str(len(loop.epochs))),
+        ("steps an epoch", lambda loop, run: str(max(one.steps for one in loop.epochs))),
+    ],
+    [
+        ("samples/s", lambda loop, run: number(rate_of(loop))),
+        ("GB/s", _rate(1e9)),
+        ("GiB/s", _rate(2**30)),
+        ("utilization %", _utilization),
+    ],
+    [
+        ("batch p50", _quantile("batch", "p50")),
+        ("batch p99", _quantile("batch", "p99")),
+        ("call p50", _quantile("call", "p50")),
+        ("call p99", _quantile("call", "p99")),
+        ("request p50", _quantile("request", "p50")),
+        ("request p99", _quantile("request", "p99")),
+    ],
+    [
+        ("time in data wait", _share("data wait")),
+        ("time in arrival wait", _share("arrival wait")),
+        ("time in compute", _share("compute")),
+        ("time in sync wait", _share("sync wait")),
+        ("time in tool", _share("tool")),
+        ("checkpoints beside", _checkpoints),
+    ],
+    [
+        ("moved / asked", _moved),
+        ("read() / asked", _amplification("amplification")),
+        ("device / asked", _amplification("storage_amplification")),
+    ],
+]
+
+
+def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
+    """Time and rate of each verb that writes or reads files, over all its runs."""
+    groups = [
+        {title_of(group[0]): group for group in alike([phase for phase in one.run.phases if phase.verb])}
+        for one in runs
+    ]
+    rows: list[tuple[str, ...]] = []
+    for title in dict.fromkeys(title for of_run in groups for title in of_run):
+        cells = []
+        for of_run in groups:
+            verbs = [phase.verb for phase in of_run.get(title, []) if phase.verb is not None]
+            wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
+            rate = f", {size(content / wall, 3)}/s" if wall > 0 and content else ""
+            cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
+        rows.append((_brief(title), *cells))
+    title = "files: mean time of a run of the verb, and bytes by time"
+    return [Table(title, ("", *(_brief(one.label) for one in runs)), tuple(rows))] if rows else []
+
+
+def _interval(one: Variant) -> str:
+    if one.ratio_low is None or one.ratio_high is None:
+        return ABSENT
+    return f"{number(one.ratio_low, 3)} .. {number(one.ratio_high, 3)}"
+
+
+def _tail(tail: str) -> Callable[[Variant], str]:
+    return lambda one: ABSENT if one.batch_latency is None else seconds(getattr(one.batch_latency, tail), 3)
+
+
+_VARIANT_COLUMNS: list[tuple[str, Callable[[Variant], str]]] = [
+    ("samples\n/s", lambda one: number(one.samples_per_second)),
+    ("GB/s", lambda one: number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9)),
+    ("ratio", lambda one: number(one.ratio, 3)),
+    ("interval", _interval),
+    ("data\nwait", lambda one: percent(one.data_wait_share, 3)),
+    ("com-\npute", lambda one: percent(one.compute_share, 3)),
+    ("sync\nwait", lambda one: percent(one.sync_wait_share, 3)),
+    ("batch\np50", _tail("p50")),
+    ("batch\np99", _tail("p99")),
+    ("read() /\nasked", lambda one: number(one.amplification)),
+    ("two-\nphase", lambda one: one.two_phase or ABSENT),
+    ("order\nhash", lambda one: one.order_hash[:8]),
+]

@@ -1,0 +1,88 @@
+"""What is said of a comparison, and that it is true of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dliosim.compare.verdict import tied_with_fastest, verdict
+from dliosim.measure.histogram import Histogram
+from tests.compare.sample import ORDER, measured, outcome
+from tests.compare.synthetic import passes
+
+
+def said(text: str, *variants: float, repetitions: int = 8, **changed: object) -> str:
+    """The sentence with a text, of a comparison of variants so much slower than the first; empty if there is none."""
+    found = outcome(measured(variants, repetitions, **changed), repetitions)
+    return next((sentence for sentence in verdict(found) if text in sentence), "")
+
+
+def test_the_fastest_is_named_with_its_ratio_and_interval() -> None:
+    sentence = said("Fastest", 1.0, 1.3, 0.8)
+    assert sentence.startswith("Fastest: api=c: 1.2") and "times as fast as api=a" in sentence
+    assert said("Every other one is slower", 1.0, 1.3, 0.8)
+
+
+def test_the_first_one_may_be_the_fastest() -> None:
+    assert said("Fastest", 1.0, 1.5) == "Fastest: api=a (the first one)."
+
+
+def test_who_is_not_shown_to_be_slower_is_named() -> None:
+    sentence = said("Not shown to be slower", 1.0, 0.7, 0.7)
+    assert sentence.startswith("Highest rate: api=") and " than it: api=" in sentence
+    assert not said("Fastest", 1.0, 0.7, 0.7)
+
+
+def test_nothing_is_called_fastest_where_nothing_differs() -> None:
+    assert not said("Fastest", 1.0, 1.0, 1.0)
+    assert "would have shown" in said("No difference shown", 1.0, 1.0, 1.0)
+
+
+def test_few_repetitions_give_no_verdict() -> None:
+    assert said("No verdict: 4 repetitions", 1.0, 3.0, repetitions=4)
+    assert not said("Fastest", 1.0, 3.0, repetitions=4)
+
+
+def test_the_fastest_may_lose_at_a_percentile() -> None:
+    tail = Histogram([1000] * 95 + [50_000_000] * 5)
+    assert said("loses at p99 of batch latency: 50", 1.0, 0.5, latency=tail)
+    assert not said("loses at p50", 1.0, 0.5, latency=tail)
+
+
+def test_another_order_of_samples_is_told() -> None:
+    assert f"{ORDER:016x}" in said("the same samples in the same order", 1.0, 2.0)
+    assert said("That is other work", 1.0, 2.0, order_hash=7)
+
+
+def test_bytes_beside_those_asked_and_two_phase_are_told() -> None:
+    assert said("api=b read 31.4 bytes for each byte asked", 1.0, 2.0, amplification=31.4)
+    assert said("Two-phase engaged: api=b", 1.0, 2.0, two_phase="engaged")
+
+
+def test_unequal_depth_and_unlike_caches_are_told() -> None:
+    assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
+    assert said("CACHES WERE NOT ALIKE", 1.0, 2.0, resident_share=0.5)
+    assert not said("CACHES WERE NOT ALIKE", 1.0, 2.0)
+    cold = outcome(measured((1.0, 2.0)), caches="cold")
+    assert any("dropping them had no effect" in sentence for sentence in verdict(cold))
+
+
+def test_hints_that_were_not_granted_are_told() -> None:
+    first, second = measured((1.0, 2.0))
+    asked = replace(second, hints_asked=(("cb_nodes", "4"),), hints_granted=(("cb_nodes", "1"),))
+    assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in verdict(outcome((first, asked)))
+
+
+def test_more_ranks_than_cores_are_no_finding() -> None:
+    found = outcome(measured((1.0, 2.0)))
+    crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
+    assert any(sentence.startswith("No finding about storage") for sentence in verdict(crowded))
+
+
+def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:
+    """Which one is fastest is known only afterwards: that choice must not make a finding."""
+    alone = sum(not tied_with_fastest(passes(seed, (1.0,) * 4))[1] for seed in range(500))
+    assert alone <= 0.06 * 500
+
+
+def test_the_fastest_stands_alone_where_it_is_much_faster() -> None:
+    assert tied_with_fastest(passes(0, (1.0, 1.5, 0.5, 1.5))) == (2, [])

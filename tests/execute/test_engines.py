@@ -1,0 +1,340 @@
+"""What every engine of api posix does alike, and what is each one's own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dliosim.errors import ExecutionError
+from dliosim.execute import queued as queued_module
+from dliosim.execute.backend import OverlappingReader, Reader
+from dliosim.execute.buffers import allocate
+from dliosim.execute.mapped import MappedReader
+from dliosim.execute.posix import PosixReader
+from dliosim.execute.queued import QueuedReader
+from dliosim.execute.queues import Aio, Queue, Ring, make_queue
+from dliosim.execute.readahead import make_batches, slot_count
+from dliosim.measure.histogram import Histogram
+from dliosim.measure.meter import Meters
+from dliosim.model import PAGE, Access
+from dliosim.plan.extents import Calls, Extents, calls
+from tests.execute.calls import make_calls
+
+Rows = list[tuple[int, int, int]]
+READERS = {"preadv": PosixReader, "mmap": MappedReader, "queued": QueuedReader}
+
+
+def name(file: int) -> str:
+    return f"{file}.raw"
+
+
+def reader(directory: Path, engine: str, size: Callable[[int], int] = lambda file: 0, **access: object) -> Reader:
+    depth = {"depth": 3} if engine == "queued" else {}
+    made = Access(engine=engine, **(depth | access))  # type: ignore[arg-type]
+    return READERS[engine](made, directory, name, size)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[bytes]:
+    files = [os.urandom(50_000 + file) for file in range(4)]
+    for file, content in enumerate(files):
+        (tmp_path / name(file)).write_bytes(content)
+    return files
+
+
+@pytest.fixture(params=["io_uring", "libaio"])
+def queue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Both of the kernel's queues, each in turn."""
+    make = {"io_uring": Ring, "libaio": Aio}[request.param]
+    try:
+        make(1, 2).close()
+    except OSError as error:
+        pytest.skip(f"no {request.param} here: {error}")
+    monkeypatch.setattr(queued_module, "make_queue", make)
+    yield request.param
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def expected(files: list[bytes], rows: Rows) -> bytes:
+    return b"".join(files[file][at : at + size] for file, at, size in rows)
+
+
+ENGINES = pytest.mark.parametrize("engine", READERS)
+# Samples of one size at multiples of it, of one size anywhere, of many sizes, one alone, none; of one file and several.
+BATCHES: list[Rows] = [
+    [(0, 100 * (7 * k % 40) + 50, 100) for k in range(40)],
+    [(0, 97 * k % 49_000, 100) for k in range(40)],
+    [(0, 50 * k, 1 + 13 * k % 60) for k in range(40)],
+    [(2, 49_990, 12)],
+    [],
+    [(k % 4, 1000 * (k % 7), 4096) for k in range(40)],
+    [(1, 4096 * k, 4096) for k in range(12)],
+]
+
+
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "each epoch", "once"])
+def test_a_step_lands_where_its_calls_say(tmp_path: Path, data: list[bytes], engine: str, lifetime: str) -> None:
+    one, into = reader(tmp_path, engine, open=lifetime), allocate(200_000)
+    before = open_files()
+    for _ in range(2):
+        one.begin_epoch()
+        for rows in BATCHES:
+            size = sum(row[2] for row in rows)
+            assert one.read(make_calls([rows]), into) == size
+            assert into[:size] == expected(data, rows)
+        one.end_epoch()
+    assert one.meter.moved == 2 * sum(row[2] for rows in BATCHES for row in rows)
+    assert one.meter.opens == {"each sample": 2 * sum(map(len, BATCHES)), "each epoch": 8, "once": 4}[lifetime]
+    latencies = Histogram(one.meter.take_latencies())
+    assert latencies.count == one.meter.calls > 0
+    assert one.meter.open_ns > 0
+    one.close()
+    one.close()
+    assert open_files() == before
+
+
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "once"])
+def test_a_file_that_ends_too_early_is_found(tmp_path: Path, data: list[bytes], engine: str, lifetime: str) -> None:
+    os.truncate(tmp_path / name(1), 6000)
+    (tmp_path / name(3)).write_bytes(b"")
+    before = open_files()
+    for rows, text in [
+        ([(0, 0, 10), (1, 4096, 4096), (0, 0, 10)], r"of 4096 bytes at offset 4096 returned 1904 on .*/1\.raw"),
+        ([(0, 0, 10), (1, 7000, 100)], r"of 100 bytes at offset 7000 returned 0 on .*/1\.raw"),
+        ([(3, 0, 1)], r"of 1 bytes at offset 0 returned 0 on .*/3\.raw"),
+    ]:
+        one = reader(tmp_path, engine, open=lifetime)
+        with pytest.raises(ExecutionError, match=text) as found:
+            one.read(make_calls([rows]), allocate(5000))
+        assert found.value.code == "R401"
+        one.close()
+    assert open_files() == before
+
+
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "once"])
+def test_a_missing_file_a_link_and_a_directory_are_named(tmp_path: Path, engine: str, lifetime: str) -> None:
+    (tmp_path / name(1)).symlink_to("/etc/hostname")
+    (tmp_path / name(2)).mkdir()
+    (tmp_path / name(3)).write_bytes(b"0123456789")
+    before = open_files()
+    for file, reason in enumerate(["No such file", "symbolic link", "directory|No such device"]):
+        one = reader(tmp_path, engine, open=lifetime)
+        with pytest.raises(ExecutionError, match=rf"on .*/{file}\.raw: .*({reason})") as found:
+            one.read(make_calls([[(3, 0, 10), (file, 0, 10), (3, 0, 10)]]), allocate(30))
+        assert file == 2 or found.value.code == "R401"
+        # What was begun is over: the reader can go on with what is there.
+        into = allocate(10)
+        assert one.read(make_calls([[(3, 0, 10)]]), into) == 10
+        assert into == b"0123456789"
+        one.close()
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("engine", ["preadv", "queued"])
+def test_a_sample_of_several_calls_is_opened_once(tmp_path: Path, data: list[bytes], engine: str) -> None:
+    rows = [(0, 100 * k, 100) for k in range(90)] + [(1, 0, 100), (1, 500, 100)]
+    one, into = reader(tmp_path, engine, open="each sample", transfer=100), allocate(9200)
+    one.read(make_calls([rows]), into)
+    assert into == expected(data, rows)
+    assert (one.meter.opens, one.meter.calls) == (3, 92)
+    before = open_files()
+    one.read(make_calls([rows]), into)
+    assert open_files() == before
+    one.close()
+
+
+# ---- mmap ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_copied_by_one_call(tmp_path: Path, data: list[bytes]) -> None:
+    one, into = reader(tmp_path, "mmap"), allocate(200_000)
+    for rows in BATCHES:
+        one.read(make_calls([rows]), into)
+    assert one.meter.calls == len(BATCHES) - 1
+    apart = reader(tmp_path, "mmap", open="each sample")
+    apart.read(make_calls([BATCHES[0]]), into)
+    assert apart.meter.calls == 40
+
+
+@pytest.mark.parametrize("when", ["an epoch begins", "it ends"])
+def test_a_mapped_file_that_is_cut_is_found_before_and_after_an_epoch(
+    tmp_path: Path, data: list[bytes], when: str
+) -> None:
+    one = reader(tmp_path, "mmap")
+    one.begin_epoch()
+    one.read(make_calls([[(0, 0, 10), (1, 0, 10)]]), allocate(20))
+    if when == "an epoch begins":
+        one.end_epoch()
+    os.truncate(tmp_path / name(1), 5)
+    with pytest.raises(ExecutionError, match=r"1\.raw has 5 bytes, and had 50001 when it was mapped") as found:
+        if when == "an epoch begins":
+            one.begin_epoch()
+        else:
+            one.end_epoch()
+    assert found.value.code == "R401"
+    one.close()
+
+
+# ---- queued -------------------------------------------------------------------------------------------------------
+
+
+def shuffled(count: int, size: int) -> Rows:
+    offset = np.random.default_rng(4).integers(0, 50_000 - size, count).tolist()
+    return [(0, at, size) for at in offset]
+
+
+@pytest.mark.parametrize("depth", [1, 7, 500])
+def test_a_batch_of_more_calls_than_the_queue_holds_is_whole(
+    tmp_path: Path, data: list[bytes], queue: str, depth: int
+) -> None:
+    one = reader(tmp_path, "queued", depth=depth)
+    rows = shuffled(9000, 11)
+    into = allocate(99_000)
+    for _ in range(2):  # the second time the queue does not begin at its first place
+        into[:] = bytes(99_000)
+        assert one.read(make_calls([rows]), into) == 99_000
+        assert into == expected(data, rows)
+    assert (one.meter.calls, one.meter.how) == (18_000, f"queued by {queue}")
+    together, latencies = Meters([one.meter]), Histogram()
+    busy = together.take(latencies) + together.rest()
+    assert latencies.count == 18_000
+    assert 0 < busy <= latencies.sum_ns <= busy * depth
+    assert depth > 1 or busy == latencies.sum_ns
+    one.close()
+
+
+def direct_calls(rows: list[tuple[int, int]]) -> Calls:
+    offset, length = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    zero = np.zeros(len(rows), np.int64)
+    return calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
+
+
+def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, data: list[bytes], queue: str) -> None:
+    rows = [(100, 50), (4000, 200), (49_000, 1000)]
+    made = direct_calls(rows)
+    one = reader(tmp_path, "queued", lambda file: 50_000, cache="off")
+    into = allocate(made.buffer_size)
+    assert one.read(made, into) == one.meter.moved == 4096 + 8192 + 50_000 - 45_056
+    for (offset, length), start in zip(rows, made.sample_start.tolist(), strict=True):
+        assert into[start : start + length] == data[0][offset : offset + length]
+    one.close()
+    os.truncate(tmp_path / name(0), 49_990)
+    one = reader(tmp_path, "queued", lambda file: 50_000, cache="off")
+    with pytest.raises(ExecutionError, match="shorter than planned"):
+        one.read(made, into)
+    one.close()
+
+
+def test_the_calls_of_two_batches_are_in_flight_together(tmp_path: Path, data: list[bytes], queue: str) -> None:
+    one = reader(tmp_path, "queued", depth=50)
+    assert isinstance(one, OverlappingReader)
+    batches = [(shuffled(20, 11 + k), allocate(20 * (11 + k))) for k in range(3)]
+    for rows, into in batches:
+        assert one.has_room
+        one.begin(make_calls([rows]), into)
+    for rows, into in batches:
+        while not one.advance():
+            pass
+        assert one.complete() == len(into)
+        assert into == expected(data, rows)
+    assert len(one.meter.take_latencies()) == one.meter.calls == 60
+    one.close()
+
+
+def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: list[bytes], queue: str) -> None:
+    (tmp_path / name(1)).unlink()
+    steps = [shuffled(20, 11), [(0, 0, 10), (1, 0, 10)], [(0, 49_999, 2)], shuffled(20, 12), []]
+    made = make_calls(steps)
+    access = Access(engine="queued", depth=50, readers=2, prefetch=3)
+    batches = make_batches(
+        access,
+        [reader(tmp_path, "queued", depth=50) for _ in range(2)],
+        [allocate(made.buffer_size) for _ in range(slot_count(access))],
+    )
+    batches.begin(made)
+    batches.start()
+    for step, rows in enumerate(steps):
+        if step in (1, 2):
+            with pytest.raises(ExecutionError, match=["No such file", "returned 1 on"][step - 1]):
+                batches.wait(step)
+        else:
+            slot, got = batches.wait(step)
+            assert slot[:got] == expected(data, rows)
+    batches.end()
+    batches.close()
+
+
+def test_a_queue_that_breaks_fails_all_that_it_holds(
+    tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Ring):
+        def turn(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(queued_module, "make_queue", Broken)
+    access = Access(engine="queued", depth=50, readers=1, prefetch=2)
+    made = make_calls([shuffled(20, 11)] * 4)
+    slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
+    batches = make_batches(access, [reader(tmp_path, "queued", depth=50)], slots)
+    batches.begin(made)
+    batches.start()
+    for step in range(4):
+        with pytest.raises(ExecutionError, match="io_uring failed with 0 calls in flight: Input/output error"):
+            batches.wait(step)
+    batches.end()
+    batches.close()
+
+
+def test_a_bad_read_names_file_offset_and_queue(tmp_path: Path, data: list[bytes], queue: str) -> None:
+    one = reader(tmp_path, "queued", lambda file: 50_000, cache="off")
+    rows = make_calls([[(0, 0, 4096), (0, 4096 + 1, 4096)]])
+    with pytest.raises(
+        ExecutionError, match=rf"read queued by {queue} of 4096 bytes at offset 4097 failed on .*0\.raw"
+    ):
+        one.read(rows, allocate(8192))
+    one.close()
+
+
+def test_without_io_uring_libaio_is_used_and_without_both_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Queue:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Ring, "_open", refuse)
+    second = make_queue(4, 16)
+    assert second.name == "libaio"
+    second.close()
+    monkeypatch.setattr(Aio, "__init__", refuse)
+    with pytest.raises(ExecutionError, match=r"io_uring \(Operation not permitted\) and libaio") as found:
+        make_queue(4, 16)
+    assert found.value.code == "R403"
+
+
+def test_readers_have_queues_of_their_own(tmp_path: Path, data: list[bytes], queue: str) -> None:
+    """Each on the thread that reads, however many there are."""
+    rows, buffers = shuffled(500, 90), [allocate(45_000) for _ in range(4)]
+    readers = [reader(tmp_path, "queued", depth=20) for _ in buffers]
+
+    def work(one: Reader, into: memoryview) -> None:
+        for _ in range(5):
+            one.read(make_calls([rows]), into)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(readers, buffers, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, into in zip(readers, buffers, strict=True):
+        assert into == expected(data, rows)
+        one.close()

@@ -1,0 +1,99 @@
+"""Run by every rank of a job: one rank of a node reads for all of them, and each has its own batch.
+
+With a word after the directory, `LARGEST` is so small that batches are counted in pages.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute import scattering
+from dliosim.execute.backends import Files
+from dliosim.execute.ending import job_name
+from dliosim.execute.groups import free_group, group_of
+from dliosim.execute.world import World, make_world
+from dliosim.model import PAGE, Access
+from dliosim.plan.extents import Extents, calls
+from tests.execute.calls import make_calls
+from tests.mpi.backends_program import SIZE, name, random_steps
+
+ACCESSES = [
+    Access(scatter=True),
+    Access("mpi-independent", scatter=True, open="each epoch"),
+    Access("mpi-independent", scatter=True, communicator=2),
+    Access("mpi-independent", scatter=True, communicator="node"),
+]
+
+
+def check_batches(world: World, access: Access, directory: Path, contents: list[bytes]) -> None:
+    """Each rank has what it would have read itself; the calls were made by the first rank alone."""
+    steps = random_steps(world.rank, len(contents))
+    planned = make_calls(steps)
+    largest = np.array([planned.buffer_size])
+    world.allreduce(largest, "max")
+    files = Files(directory, name, lambda file: SIZE, len(contents) == 1, group_of(world, access))
+    batches = scattering.make_scattered(world, access, files, int(largest[0]))
+    for _ in range(2):
+        batches.begin(planned)
+        batches.start()
+        for step, rows in enumerate(steps):
+            slot, got = batches.wait(step)
+            expected = b"".join(contents[file][at : at + size] for file, at, size in rows)
+            assert got == len(expected)
+            assert slot[:got] == expected
+            slot[:] = bytes(len(slot))  # nothing of it may serve the next step
+        batches.end()
+    made = np.array([2 * len(planned.file), 2 * int(planned.length.sum())])
+    world.allreduce(made, "sum")
+    [reader] = batches.readers
+    counted = [reader.meter.calls, reader.meter.moved]
+    assert counted == (made.tolist() if world.rank == 0 else [0, 0])
+    batches.close()
+    batches.close()
+    free_group(world, files.comm)
+
+
+def check_direct(world: World, directory: Path, content: bytes) -> None:
+    """Parts of the buffer begin at pages, and calls that reach beyond the end of a file are whole."""
+    offset = np.array([0, SIZE // PAGE * PAGE]) if world.rank % 2 else np.array([PAGE * (world.rank + 1)])
+    length = np.minimum(3000, SIZE - offset)
+    zeros = np.zeros_like(offset)
+    planned = calls(Extents(zeros, zeros, offset, length, np.array([0, len(offset)])), None, PAGE)
+    largest = np.array([planned.buffer_size])
+    world.allreduce(largest, "max")
+    files = Files(directory, name, lambda file: SIZE, True, world.comm)
+    batches = scattering.make_scattered(world, Access(cache="off", scatter=True), files, int(largest[0]))
+    batches.begin(planned)
+    slot, got = batches.wait(0)
+    assert got >= length.sum()
+    for at, size, start in zip(offset.tolist(), length.tolist(), planned.sample_start.tolist(), strict=True):
+        assert slot[start : start + size] == content[at : at + size]
+    batches.end()
+    batches.close()
+
+
+def main(comm: MPI.Intracomm, directory: Path) -> None:
+    random = np.random.default_rng(99)
+    contents = [random.bytes(SIZE) for _ in range(4)]
+    if comm.rank == 0:
+        for file, content in enumerate(contents):
+            (directory / name(file)).write_bytes(content)
+    comm.Barrier()
+    for cores in (0, comm.size) if comm.size <= 2 else (0,):  # polite waits, and those that spin
+        world = make_world(comm, lambda node, cores=cores: cores, job_name(comm))
+        for access in ACCESSES:
+            check_batches(world, access, directory, contents[:1])
+            check_batches(world, access, directory, contents)
+        check_direct(world, directory, contents[0])
+    if comm.rank == 0:
+        print("each has its own")
+
+
+if __name__ == "__main__":
+    if sys.argv[2:]:
+        scattering.LARGEST = 1000
+    main(MPI.COMM_WORLD, Path(sys.argv[1]))

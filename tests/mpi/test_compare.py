@@ -1,0 +1,100 @@
+"""`dliosim compare` as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mpi.jobs import CLI, DATASET, HEAD, PREPARE, TRAIN, only_error
+from tests.mpi.launch import run_ranks
+
+
+def compare(place: Path, ranks: int, *options: str, repeat: int = 5) -> subprocess.CompletedProcess[str]:
+    """Compare variants of the pattern in a directory, however that ends."""
+    places = ["--dir", str(place / "data"), "--output", str(place / "out"), "--repeat", str(repeat)]
+    return run_ranks(ranks, *CLI, "compare", str(place / "tiny.dlio"), *places, *options, seconds=90, cwd=place)
+
+
+def outcome(place: Path, ranks: int, *options: str, repeat: int = 5) -> dict[str, Any]:
+    """The results of a comparison, which must succeed."""
+    done = compare(place, ranks, *options, repeat=repeat)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    content: dict[str, Any] = json.loads((place / "out" / "compare.json").read_text())
+    assert all(line in " ".join(done.stdout.split()) for line in (f"loop {content['loop']}", "whole comparison"))
+    return content
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with a pattern."""
+    (tmp_path / "tiny.dlio").write_text(HEAD + DATASET + PREPARE + TRAIN)
+    return tmp_path
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_way_of_reading_gets_the_same_samples_in_the_same_order(place: Path, ranks: int) -> None:
+    found = outcome(
+        place,
+        ranks,
+        *("--vary", "api=posix,mpi-independent,mpi-collective"),
+        *("--vary", "layout=shared file,file per sample"),
+        repeat=1,
+    )
+    assert len(found["variants"]) == 5 and len(found["not_run"]) == 1
+    hashes = {one["order_hash"] for variant in found["variants"] for one in variant["passes"]}
+    assert len(hashes) == 1
+    # Two layouts, two data sets, each prepared once.
+    assert len(list((place / "data" / "d").iterdir())) == 2
+    assert {variant["verdict"] for variant in found["variants"]} == {"reference", "not judged"}
+
+
+def test_a_variant_made_slower_on_purpose_is_found(place: Path) -> None:
+    found = outcome(place, 2, "--vary", "compute=1 ms,30 ms")
+    second = found["variants"][1]
+    assert second["verdict"] == "slower" and second["ratio_high"] < 0.5
+    assert found["verdict"][0] == "Fastest: compute=1 ms (the first one)."
+    assert second["compute_share"] > 0.5
+
+
+def test_rows_are_whole_passes_in_blocks_with_a_warm_up_before(place: Path) -> None:
+    found = outcome(place, 2, "--vary", "order=as planned,by offset", "--seed", "3", repeat=4)
+    rows = list(csv.DictReader((place / "out" / "rows.csv").read_text().splitlines()))
+    assert [int(row["block"]) for row in rows] == [block for block in range(5) for _ in range(2)]
+    for block in range(5):
+        assert {row["variant"] for row in rows if row["block"] == str(block)} == {"order=as planned", "order=by offset"}
+    # A pass is both epochs: on two ranks of 41 samples each has 20, which are 5 steps of 4.
+    assert {row["samples"] for row in rows} == {"80"}
+    assert found["caches"] == "warm" and found["repetitions"] == 4
+
+
+def test_a_variant_that_fails_is_told_and_the_others_go_on(place: Path) -> None:
+    other = DATASET.replace("dataset d", "dataset e").replace('"d"', '"e"')
+    (place / "tiny.dlio").write_text(HEAD + DATASET + other + PREPARE + TRAIN)
+    found = outcome(place, 2, "--vary", "read=d,e", "--vary", "transfer=whole sample,1 kB", repeat=1)
+    assert [one["label"] for one in found["variants"]] == ["read=d, transfer=whole sample", "read=d, transfer=1 kB"]
+    reasons = [one["reason"] for one in found["not_run"]]
+    assert len(reasons) == 2 and all("failed in its warm-up" in reason and "prepare e" in reason for reason in reasons)
+
+
+def test_caches_are_dropped_where_the_pattern_drops_them(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + DATASET + PREPARE + "drop caches\n" + TRAIN)
+    assert outcome(place, 1, "--vary", "transfer=whole sample,1 kB", repeat=1)["caches"] == "cold"
+
+
+def test_mistakes_are_said_once_and_nothing_is_left_behind(place: Path) -> None:
+    assert "E104" in only_error(compare(place, 3, "--vary", "apj=posix,mpi-independent"), status=2)
+    done = compare(place, 2, "--vary", "api=posix")
+    assert done.returncode == 2 and "nothing to compare" in done.stderr
+    assert not (place / "out").exists() and not (place / "data").exists()
+
+
+def test_results_of_another_comparison_are_not_written_over(place: Path) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "compare.json").write_text("{}")
+    done = compare(place, 1, "--vary", "api=posix,mpi-independent")
+    assert done.returncode == 2 and "results of another" in done.stderr

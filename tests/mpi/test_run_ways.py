@@ -1,0 +1,33 @@
+"""Named ways of doing I/O do what they are called: what was asked and granted, who reads, and what is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mpi.jobs import DATASET, PREPARE, TRAIN, Place, phases
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Data that are written once, and then read by every test."""
+    made = Place(tmp_path_factory.mktemp("ways"))
+    made.write(DATASET, PREPARE, TRAIN)
+    return made
+
+
+def test_so_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> None:
+    define = {"train.api": "mpi-collective", "train.hints": "two-phase 2 aggregators buffer 1 MiB"}
+    [train] = phases(place.results(3, "--verify", define=define), "train")
+    granted = train["hints_granted"]
+    assert train["hint_set"] == "two-phase"
+    assert train["hints_asked"].items() <= granted.items()
+    assert (granted["cb_nodes"], granted["cb_buffer_size"]) == ("2", "1048576")
+    assert granted["romio_aggregator_list"].split() == ["0", "1"]
+
+
+def test_a_collective_read_without_aggregation_is_called_what_it_is(place: Place) -> None:
+    define = {"train.api": "mpi-collective", "train.hints": "no-aggregation"}
+    done = place.run(2, "--verify", define=define)
+    assert "mpi-collective without aggregation: independent reads in a collective call" in " ".join(done.stdout.split())
+    done = place.run(2, define={**define, "train.hints": "two-phase"})
+    assert "mpi-collective with hints two-phase" in " ".join(done.stdout.split())

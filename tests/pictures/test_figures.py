@@ -1,0 +1,283 @@
+"""Pictures hold what the data say: their artists' data read back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
+from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
+from dliosim.pictures.style import PARTS, READS, drawing, rendered
+from dliosim.report.saved.comparison import Comparison
+from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, load
+from tests.pictures.sample import SAMPLE, write_comparison, write_run
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
+    directory = tmp_path_factory.mktemp("run")
+    write_run(directory, ranks=3, steps=20, epochs=4)
+    (found,) = load([str(directory)], with_arrays=True)
+    assert isinstance(found, SavedRun)
+    return found
+
+
+@pytest.fixture
+def loop(saved: SavedRun) -> Loop:
+    return saved.loops[0]
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Comparison:
+    write_comparison(tmp_path)
+    (found,) = load([str(tmp_path)], with_arrays=True)
+    assert isinstance(found, SavedComparison)
+    return found.comparison
+
+
+def boxes(figure: Figure, colour: str) -> list[tuple[float, float, float, float]]:
+    """Begin, end, low and high of the bars of a colour in the first axes, in their units."""
+    found = [
+        path.vertices[:4]
+        for collection in figure.axes[0].collections
+        if tuple(collection.get_facecolor()[0]) == to_rgba(colour)
+        for path in collection.get_paths()
+    ]
+    return [(one[:, 0].min(), one[:, 0].max(), one[:, 1].min(), one[:, 1].max()) for one in found]
+
+
+def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: Loop) -> None:
+    epoch = loop.timeline[0]
+    with drawing():
+        figure = steps.rank_timeline(epoch)
+    computes = boxes(figure, PARTS["compute"])
+    assert len(computes) == 3 * 20
+    wanted = {(row, *epoch.window_ns[row, step, 2:4] * 1e-6) for row in range(3) for step in range(20)}
+    drawn = {(int(low), begin, end) for begin, end, low, _ in computes}
+    for row, begin, end in wanted:
+        assert any(row == r and begin == pytest.approx(b) and end == pytest.approx(e) for r, b, e in drawn)
+    assert len(boxes(figure, PARTS["checkpoint"])) == 3
+    assert len(boxes(figure, READS)) == len(epoch.reads_ns)
+    low, high = zip(*((one[2] % 1, one[3] % 1) for one in boxes(figure, READS)), strict=True)
+    assert min(low) > max(one[3] % 1 for one in computes)
+    assert max(high) < 1
+
+
+def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: Loop) -> None:
+    epoch = loop.timeline[0]
+    window = epoch.window_ns.copy()
+    window[1, 5:] = -1
+    with drawing():
+        figure = steps.rank_timeline(replace(epoch, window_ns=window))
+    assert sum(1 < one[2] < 2 for one in boxes(figure, PARTS["compute"])) == 5
+    assert figure.axes[0].get_xlim()[0] == 0
+
+
+def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loop) -> None:
+    epoch = loop.timeline[0]
+    own = np.arange(100)[::-1] * 1000  # the first are the slowest
+    window = np.zeros((100, 1, 6), np.int64)
+    window[:, :, 2:] = own[:, None, None]
+    many = replace(epoch, ranks=np.arange(100), window_ns=window)
+    rows = steps.chosen_rows(many).tolist()
+    assert len(rows) == 32
+    assert rows == sorted(set(rows))
+    assert set(range(8)) <= set(rows)
+    assert set(range(92, 100)) <= set(rows)
+    assert max(np.diff(rows)) <= 6
+    assert "Of 100 ranks 32 are shown" in steps.steps_said(many)
+    with drawing():
+        names = [label.get_text() for label in steps.rank_timeline(many).axes[0].get_yticklabels()]
+    assert names[:2] == ["slow 0", "slow 1"]
+    assert names[-1] == "fast 99"
+
+
+def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: Loop) -> None:
+    with drawing():
+        figure = bandwidth.bandwidth_over_time(loop.timeline, 3)
+    axes = figure.axes[0]
+    stairs = [patch.get_data() for patch in axes.patches][::2]
+    assert len(stairs) == 4
+    for one, epoch in zip(stairs, loop.timeline, strict=True):
+        # Edges are ms here or s there: of the axis's unit.
+        unit = 1e-3 if "(ms)" in axes.get_xlabel() else 1.0
+        assert (one.values * np.diff(one.edges) * unit).sum() == pytest.approx(3 * 20 * 4 * SAMPLE)
+        assert len(one.values) == epoch.used_bins
+    means = [line.get_segments()[0][0, 1] for line in axes.collections]
+    assert means == pytest.approx([epoch.bytes.sum() / epoch.seconds for epoch in loop.timeline])
+    assert axes.get_ylim()[0] == 0
+
+
+def test_the_map_of_bandwidth_has_a_row_a_rank(loop: Loop) -> None:
+    with drawing():
+        figure = bandwidth.bandwidth_map(loop.timeline)
+    meshes = figure.axes[0].collections
+    for mesh, epoch in zip(meshes, loop.timeline, strict=True):
+        rates = np.asarray(mesh.get_array())
+        np.testing.assert_allclose(rates * epoch.bin_ns * 1e-9, epoch.bytes[:, : epoch.used_bins])
+        assert mesh.get_clim() == meshes[0].get_clim()
+
+
+def test_a_curve_of_latencies_falls_by_the_share_of_each_bucket() -> None:
+    edges, above = latency.exceeding(np.array([[4_000_000, 1], [1_000_000, 6], [2_000_000, 3]]))
+    assert edges == pytest.approx([1e-3, 2e-3, 4e-3])
+    assert above == pytest.approx([0.4, 0.1, 0.0])
+
+
+def test_dots_on_a_curve_of_latencies_are_its_quantiles(loop: Loop) -> None:
+    counts = np.array([[1_000_000, 600], [2_000_000, 385], [4_000_000, 10], [8_000_000, 5]])
+    with drawing():
+        figure = latency.latency_distribution([replace(loop.timeline[0], batch_latency=counts)])
+    dots = [line.get_xydata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [tuple(dot) for dot in dots] == [pytest.approx((1e-3, 0.5)), pytest.approx((4e-3, 0.01))]
+
+
+def test_latency_over_time_has_the_longest_of_each_stretch(loop: Loop) -> None:
+    with drawing():
+        figure = latency.latency_over_time(loop.timeline)
+    axes = figure.axes[0]
+    highest = max(line.get_ydata().max() for line in axes.lines if len(line.get_ydata()) > 2)
+    assert highest == pytest.approx(max(epoch.batch_latency_max_ns.max() for epoch in loop.timeline) * 1e-9)
+    assert axes.get_yscale() == "log"
+
+
+def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: Loop) -> None:
+    with drawing():
+        figure = offsets.offsets_over_steps(loop.timeline)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["epoch 1", "epoch 4"]
+    for axes, epoch in zip(figure.axes, (loop.timeline[0], loop.timeline[-1]), strict=True):
+        dots = np.concatenate([np.asarray(one.get_offsets()) for one in axes.collections])
+        assert sorted(dots[:, 1]) == sorted(epoch.offsets[:, 3])
+        assert sorted(np.round(dots[:, 0])) == sorted(epoch.offsets[:, 1])
+
+
+def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: Loop) -> None:
+    rows = np.array([[0, 0, 0, 0], [0, 1, 2, 500], [0, 2, 2, 1000]])
+    with drawing():
+        figure = offsets.offsets_over_steps([replace(loop.timeline[0], offsets=rows)])
+    heights = np.asarray(figure.axes[0].collections[0].get_offsets())[:, 1]
+    assert np.floor(heights).tolist() == [0, 2, 2]
+    assert heights[1] < heights[2]
+
+
+def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: Loop) -> None:
+    with drawing():
+        axes = shares.time_by_rank(loop.rank_times).axes[0]
+    tops: dict[int, float] = {}
+    for bar in axes.patches:
+        rank = round(bar.get_x() + bar.get_width() / 2)
+        tops[rank] = max(tops.get(rank, 0.0), bar.get_y() + bar.get_height())
+    unit = 1e3 if "(ms)" in axes.get_ylabel() else 1.0
+    walls = sum(times[1:].sum(axis=0) for times in loop.rank_times.values()) * 1e-9 * unit
+    assert [tops[rank] for rank in range(3)] == pytest.approx(walls.tolist())
+    assert {tuple(bar.get_facecolor()) for bar in axes.patches} <= {to_rgba(colour) for colour in PARTS.values()}
+
+
+def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: Loop) -> None:
+    with drawing():
+        axes = shares.utilization_by_epoch(loop.epochs, doubtful=True).axes[0]
+    assert axes.lines[0].get_ydata().tolist() == [epoch.utilization for epoch in loop.epochs]
+    assert axes.get_ylim() == (0, 1.05)
+    assert "not to be trusted" in axes.get_ylabel()
+    assert all(text.get_text().endswith("?") for text in axes.texts)
+
+
+def test_without_utilization_there_are_rates(saved: SavedRun, loop: Loop) -> None:
+    epochs = tuple(replace(epoch, utilization=None) for epoch in loop.epochs)
+    names = [one.name for one in of_loop(saved, replace(loop, epochs=epochs)).pictures]
+    assert "rate-by-epoch" in names
+    assert "utilization-by-epoch" not in names
+    with drawing():
+        axes = shares.rate_by_epoch(epochs).axes[0]
+    assert axes.lines[0].get_ydata().tolist() == [epoch.bytes_per_second for epoch in epochs]
+    assert axes.get_ylim()[0] == 0
+
+
+def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: Comparison) -> None:
+    with drawing():
+        axes = comparisons.forest(compared).axes[0]
+    spans = [line.get_xdata().tolist() for line in axes.lines[1:] if len(line.get_xdata()) == 2]
+    assert spans == [[one.ratio_low, one.ratio_high] for one in compared.variants]
+    low, high = axes.get_xlim()
+    assert low * high == pytest.approx(1)
+    assert high > 1.81
+    said = [text.get_text() for text in axes.texts]
+    assert said[0] == "reference"
+    assert said[-1] == "1.62 (1.44 to 1.81), faster"
+
+
+def test_pairs_have_their_ratios_and_what_was_not_run(compared: Comparison) -> None:
+    with drawing():
+        axes = comparisons.two_way(compared).axes[0]
+    ratios = np.asarray(axes.images[0].get_array().filled(np.nan))
+    np.testing.assert_allclose(ratios, [[1.0, 0.81], [1.02, 0.74], [1.62, np.nan]])
+    said = {tuple(map(round, text.get_position())): text.get_text() for text in axes.texts}
+    assert said[(0, 0)].startswith("1 (reference)")
+    assert said[(0, 1)].startswith("(1.02)")
+    assert said[(1, 2)] == "not run"
+
+
+def test_one_varied_name_has_no_map_of_pairs(compared: Comparison) -> None:
+    alone = replace(compared, varied=compared.varied[:1])
+    assert [one.name for one in of_comparison(alone).pictures] == ["ratios"]
+    nothing = replace(compared, variants=tuple(replace(one, ratio=None) for one in compared.variants))
+    assert of_comparison(nothing).pictures == ()
+    assert "No variant has a ratio" in of_comparison(nothing).left_out[0]
+
+
+def rated(ranks: int, rate: float, doubtful: bool = False) -> results.Rated:
+    return results.Rated(f"on {ranks}", "series", ranks, rate, (rate * 0.9, rate * 1.1), {"compute": 1.0}, doubtful)
+
+
+def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
+    with drawing():
+        axes = results.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["60 %", "31 %"]
+    ideal, line = axes.lines[0], axes.lines[1]
+    assert list(ideal.get_xdata()) == [2, 16]
+    assert list(ideal.get_ydata()) == [200e6, 1600e6]
+    assert list(line.get_xdata()) == [2, 8, 16]
+    faces = [one.get_markerfacecolor() for one in axes.lines if one.get_marker() == "o"]
+    assert [face == "white" for face in faces] == [False, False, True]
+
+
+def test_results_of_one_number_of_ranks_have_no_scaling_curve(saved: SavedRun) -> None:
+    names = [one.name for one in of_runs([saved, replace(saved, label="again")], "train").pictures]
+    assert names == ["side-by-side"]
+    assert of_runs([saved], "train").pictures == ()
+
+
+def test_pictures_whose_file_is_missing_are_left_out_with_the_reason(saved: SavedRun, loop: Loop) -> None:
+    without = replace(saved, missing=("ranks.h5", "timeline.h5"))
+    found = of_loop(without, replace(loop, timeline=(), rank_times={}))
+    assert [one.name for one in found.pictures] == ["utilization-by-epoch"]
+    assert "there is no ranks.h5" in found.left_out[0]
+    assert "there is no timeline.h5" in found.left_out[1]
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_drawn_twice_has_the_same_bytes(loop: Loop, kind: str) -> None:
+    def once() -> bytes:
+        with drawing():
+            return rendered(latency.latency_distribution(loop.timeline), kind)  # type: ignore[arg-type]
+
+    assert once() == once()
+    assert b"Matplotlib v" not in once()
+
+
+@pytest.mark.parametrize(("ranks", "count", "epochs"), [(1, 1, 1), (1, 3, 2), (70, 2, 1)])
+def test_few_steps_and_many_ranks_draw_without_a_warning(
+    tmp_path: Path, ranks: int, count: int, epochs: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    write_run(tmp_path, ranks=ranks, steps=count, epochs=epochs)
+    (found,) = load([str(tmp_path)], with_arrays=True)
+    assert isinstance(found, SavedRun)
+    for one in of_loop(found, found.loops[0]).pictures:
+        with drawing():
+            rendered(one.draw(), "svg")
+    assert [str(one.message) for one in recwarn] == []

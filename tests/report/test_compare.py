@@ -1,0 +1,62 @@
+"""What a comparison prints and writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.compare.design import Varied
+from dliosim.report.compare_results import COMPARE, ROWS, compare_of, rows_of, write_comparison
+from dliosim.report.compare_tables import compare_report
+from tests.compare.sample import measured, outcome
+
+GOLDEN = Path(__file__).with_name("compare.txt")
+
+
+def test_the_report_is_the_golden_one() -> None:
+    assert compare_report(outcome(measured((1.0, 1.3, 0.8), two_phase="engaged"))) == GOLDEN.read_text()
+
+
+def test_long_labels_become_numbers_that_a_legend_explains() -> None:
+    first, second = measured((1.0, 2.0))
+    long = replace(second, label="api=mpi-collective, hints=two-phase 16 aggregators buffer 64 MiB")
+    text = compare_report(outcome((first, long)))
+    assert f"(2) {long.label}" in text and "Fastest: (1)" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_two_names_give_a_table_of_rates_with_holes() -> None:
+    variants = measured((1.0, 2.0, 3.0))
+    places = ((("x", "1"), ("y", "a")), (("x", "1"), ("y", "b")), (("x", "2"), ("y", "a")))
+    swept = tuple(replace(one, values=values) for one, values in zip(variants, places, strict=True))
+    made = outcome(swept, varied=(Varied("x", ("1", "2")), Varied("y", ("a", "b"))))
+    lines = compare_report(made).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("train: samples/s by x (down)"))
+    first, second = lines[start + 3].split(), lines[start + 4].split()
+    assert len(first) == 3 and second[0] == "2" and second[2] == "-"
+
+
+def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
+    made = outcome(measured((1.0, 2.0)))
+    rows = list(csv.DictReader(rows_of(made).splitlines()))
+    assert [int(row["position"]) for row in rows] == list(range(18))
+    assert [row["counts"] for row in rows].count("0") == 2
+    # Nothing is rounded: statistics can be made again from the rows.
+    exact = {one.position: one.seconds for variant in made.measured for one in variant.passes}
+    assert all(float(row["seconds"]) == exact[int(row["position"])] for row in rows)
+
+
+def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
+    made = outcome(measured((1.0, 2.0)))
+    write_comparison(tmp_path, made)
+    content = json.loads((tmp_path / COMPARE).read_text())
+    assert (tmp_path / ROWS).read_text() == rows_of(made)
+    assert content == json.loads(json.dumps(compare_of(made)))
+    second = content["variants"][1]
+    assert second["verdict"] == "slower" and second["ratio"] == pytest.approx(0.5, rel=0.1)
+    assert second["ratio_low"] < second["ratio"] < second["ratio_high"] < 1
+    assert len(second["passes"]) == 9 and content["verdict"][0].startswith("Fastest: api=a")

@@ -1,0 +1,106 @@
+"""`dliosim report` without pictures: the table, and what it can do without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+from dliosim.errors import UsageError
+from dliosim.report.grid import WIDTH
+from dliosim.report.saved.load import load
+from dliosim.report.side_by_side import side_by_side
+from tests.pictures.sample import write_comparison, write_run
+from tests.report.sample import run
+
+REPOSITORY = Path(__file__).parents[2]
+GOLDEN = Path(__file__).with_name("side_by_side.txt")
+
+
+def written(place: Path) -> list[str]:
+    write_run(place / "one-rank", ranks=1, steps=8, epochs=3)
+    crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
+    write_run(place / "crowded", ranks=4, steps=8, epochs=3, environment=crowded)
+    write_comparison(place / "methods")
+    return [str(place / name) for name in ("one-rank", "crowded", "methods")]
+
+
+def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
+    assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+
+
+def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(tmp_path: Path) -> None:
+    given = []
+    for index in range(9):
+        given.append(str(tmp_path / f"a-result-with-quite-a-long-name-{index}"))
+        write_run(Path(given[-1]), ranks=1, steps=2, epochs=1)
+    text = side_by_side(load(given, with_arrays=False))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert all(f"-name-{index}" in text for index in range(9))
+
+
+def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ranks=1, steps=2, epochs=1)
+    write_run(tmp_path / "b", ranks=1, steps=2, epochs=1)
+    path = tmp_path / "b" / "results.json"
+    path.write_text(
+        path.read_text().replace('"kind": "train"', '"kind": "infer"').replace('"name": "train"', '"name": ""')
+    )
+    text = side_by_side(load([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
+    train, infer = text.split("train: over")[1].split("infer: over")
+    rows = [next(line for line in part.splitlines() if line.startswith("samples/s")).split() for part in (train, infer)]
+    assert rows[0][2] == "-"
+    assert rows[1][1] == "-"
+
+
+def python(code: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_neither_table_nor_page_import_mpi(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ranks=1, steps=2, epochs=1)
+    code = (
+        "import sys; from dliosim.cli import main; sys.modules['mpi4py'] = None\n"
+        "status = main(['report', 'a']) + main(['report', 'a', '--html', 'a.html'])\n"
+        "sys.exit(status or 'matplotlib.pyplot' in sys.modules)"
+    )
+    done = python(code, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_matplotlib_the_table_works_and_pictures_say_what_to_install(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ranks=1, steps=2, epochs=1)
+    code = "import sys; from dliosim.cli import main; sys.modules['matplotlib'] = None; sys.exit(main({}))"
+    assert "utilization %" in python(code.format("['report', 'a']"), cwd=tmp_path).stdout
+    for option in ("'--html', 'a.html'", "'--png', 'out'"):
+        done = python(code.format(f"['report', 'a', {option}]"), cwd=tmp_path)
+        assert done.returncode == 2
+        assert "pip install 'dliosim[report]'" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_page_is_never_written_over_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, ranks=1, steps=2, epochs=1)
+    before = (tmp_path / "results.json").read_bytes()
+    assert main(["report", str(tmp_path), "--html", str(tmp_path / "results.json")]) == UsageError.exit_code
+    assert "name a file that ends in .html" in capsys.readouterr().err
+    assert (tmp_path / "results.json").read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, ranks=1, steps=2, epochs=1)
+    assert main(["report", str(tmp_path), "--html", str(tmp_path / "nowhere" / "a.html")]) == 1
+    assert f"{tmp_path / 'nowhere' / 'a.html'} cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_broken_results_are_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "results.json").write_text('{"schema_version": "1"}')
+    assert main(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'results.json'}: schema_version is not a whole number\n"

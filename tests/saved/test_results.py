@@ -1,0 +1,178 @@
+"""results.json and compare.json read back, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dliosim.errors import UsageError
+from dliosim.report.results import results_of
+from dliosim.report.saved.comparison import comparison_of
+from dliosim.report.saved.fields import MAX_JSON_BYTES, read_json
+from dliosim.report.saved.load import SavedComparison, SavedRun, load
+from dliosim.report.saved.results import run_of
+from tests.pictures.sample import comparison, write_comparison, write_run
+from tests.report.sample import run
+
+Content = dict[str, Any]
+
+
+def saved(path: Path, content: Content) -> Path:
+    file = path / "results.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(tmp_path: Path) -> None:
+    written = results_of(run())
+    found, latencies = run_of(read_json(saved(tmp_path, written)))
+    again = results_of(found)
+    for content in (written, again):
+        for phase in content["phases"]:
+            for epoch in phase["epochs"]:
+                del epoch["steady_samples_per_second"]
+                for kind in ("batch", "call", "request"):
+                    del epoch[f"{kind}_latency_seconds"]
+            if phase["files"]:
+                del phase["files"]["call_latency_seconds"]
+    assert again == written
+    exact = run().phases[4].epochs[0].batch_latency.quantiles()
+    assert latencies[4][0].batch == exact
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: one.pop("ranks"), "ranks is missing"),
+        (lambda one: one.update(ranks=0), "ranks is not between 1 and"),
+        (lambda one: one.update(ranks=True), "ranks is not a whole number"),
+        (lambda one: one.update(ranks=1 << 80), "ranks is not between 0 and 2^63 - 1"),
+        (lambda one: one.update(schema_version=2), "schema_version is 2, and this dliosim reads 1"),
+        (lambda one: one.update(seconds=-1), "seconds is not between 0 and"),
+        (lambda one: one.update(seconds=10**400), "seconds is not between 0 and"),
+        (lambda one: one.update(null="no"), "null is neither true nor false"),
+        (lambda one: one.update(phases={}), "phases is not a list"),
+        (lambda one: one.update(phases=[3]), "phases[0] is not an object"),
+        (lambda one: one.update(name="n" * 10_001), "name is longer than 10000 characters"),
+        (lambda one: one.update(overrides=[["a"]]), "overrides is not a list of pairs"),
+        (lambda one: one.update(arguments=["a", 3]), "arguments.1 is not a text"),
+        (
+            lambda one: one["phases"][4]["epochs"][1].update(bytes=1.5),
+            "phases[4].epochs[1].bytes is not a whole number",
+        ),
+        (
+            lambda one: one["phases"][4]["epochs"][0]["tool_seconds"].pop("max"),
+            "phases[4].epochs[0].tool_seconds.max is missing",
+        ),
+        (lambda one: one["phases"][4]["epochs"][0].update(order_hash="-1"), "order_hash is not 16 hexadecimal digits"),
+        (lambda one: one["environment"].update(details={"a": []}), "environment.details.a is not a text"),
+    ],
+)
+def test_a_wrong_value_is_named_by_file_and_key(tmp_path: Path, change: Callable[[Content], object], said: str) -> None:
+    content = json.loads(json.dumps(results_of(run())))
+    change(content)
+    with pytest.raises(UsageError) as found:
+        run_of(read_json(saved(tmp_path, content)))
+    assert f"{tmp_path / 'results.json'}: " in str(found.value)
+    assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ('{"seconds": NaN}', "is not JSON: NaN is no number of JSON"),
+        ("[" * 100_000, "is not JSON: nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "is not JSON"),
+        ("[1]", "does not hold an object"),
+        ("\xff", "is not JSON"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=r"results\.json") as found:
+        read_json(path)
+    assert said in str(found.value)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    with path.open("wb") as stream:
+        stream.truncate(MAX_JSON_BYTES + 1)
+    with pytest.raises(UsageError, match=f"has {MAX_JSON_BYTES + 1} bytes, and dliosim writes none above"):
+        read_json(path)
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "results.json")
+    with pytest.raises(UsageError, match="is not a file"):
+        load([str(tmp_path)], with_arrays=False)
+
+
+def test_a_directory_without_results_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is a directory with neither results\.json nor compare\.json"):
+        load([str(tmp_path)], with_arrays=False)
+    with pytest.raises(UsageError, match="is no directory with neither"):
+        load([str(tmp_path / "nowhere")], with_arrays=False)
+
+
+def test_texts_lose_what_would_move_a_cursor_or_break_svg(tmp_path: Path) -> None:
+    content = {**results_of(run()), "name": "a\x1b[2Jb\u202ec\ud800", "pattern": "one\ntwo\x07"}
+    found, _ = run_of(read_json(saved(tmp_path, content)))
+    assert found.name == "a\ufffd[2Jb\ufffdc\ufffd"
+    assert found.pattern == "one\ntwo\ufffd"
+
+
+def test_labels_are_the_last_parts_of_paths_and_differ(tmp_path: Path) -> None:
+    paths = [tmp_path / "one" / "x", tmp_path / "two" / "x", tmp_path / "y"]
+    for path in paths:
+        write_run(path, ranks=1, steps=2, epochs=1)
+    found = load([str(path) for path in (*paths, paths[2])], with_arrays=False)
+    labels = [one.label for one in found]
+    assert len(set(labels)) == 4
+    assert all(len(label) < 40 for label in labels)
+    assert load([str(paths[2])], with_arrays=False)[0].label == "y"
+
+
+def test_a_comparison_is_read_with_its_variants(tmp_path: Path) -> None:
+    write_comparison(tmp_path)
+    (found,) = load([str(tmp_path)], with_arrays=True)
+    assert isinstance(found, SavedComparison)
+    last = found.comparison.variants[-1]
+    assert (last.ratio, last.ratio_low, last.ratio_high, last.verdict) == (1.62, 1.44, 1.81, "faster")
+    assert last.settings == (("api", "mpi-collective"), ("layout", "shared file"))
+    assert found.comparison.not_run[0][0] == "api=mpi-collective, layout=file per sample"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verdict": "better"}, "variants[1].verdict is none of faster"),
+        ({"ratio": 0.0}, "variants[1].ratio is not between 1e-09 and"),
+        ({"ratio_low": 0.9}, "variants[1].ratio does not lie within ratio_low and ratio_high"),
+    ],
+)
+def test_a_wrong_variant_is_named(tmp_path: Path, change: Content, said: str) -> None:
+    content = comparison()
+    content["variants"][1].update(change)
+    (tmp_path / "compare.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError) as found:
+        comparison_of(read_json(tmp_path / "compare.json"))
+    assert said in str(found.value)
+
+
+def test_epochs_of_all_runs_of_a_loop_count_on(tmp_path: Path) -> None:
+    whole = run()
+    evaluate = whole.phases[5]
+    saved(tmp_path, results_of(run(phases=(evaluate, whole.phases[4], evaluate))))
+    (found,) = load([str(tmp_path)], with_arrays=True)
+    assert isinstance(found, SavedRun)
+    assert [loop.title for loop in found.loops] == ["evaluate universe", "train"]
+    assert [epoch.epoch for epoch in found.loops[0].epochs] == [0, 1]
+    assert found.missing == ("ranks.h5", "timeline.h5")
