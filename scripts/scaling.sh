@@ -122,11 +122,9 @@ done
 
 if [ "${#finished[@]}" -gt 0 ]; then
     echo
-    if "$PYTHON" -m dliosim.cli report --help >/dev/null 2>&1; then
-        "$PYTHON" -m dliosim.cli report "${finished[@]}"
-    else
-        "$PYTHON" "$here/scaling_table.py" "${finished[@]}"
-    fi
+    "$PYTHON" -m dliosim.cli report "${finished[@]}"
+    echo
+    "$PYTHON" "$here/scaling_table.py" "${finished[@]}"
 fi
 if [ "${#failed[@]}" -gt 0 ]; then
     echo "no results for ranks ${failed[*]}" >&2

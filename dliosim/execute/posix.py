@@ -147,7 +147,7 @@ class PosixWriter:
         self.meter = Meter()
         self.path = path
         self._descriptor = self._direct = -1
-        self._bounce = allocate(_BOUNCE if access.cache == "off" else 0)
+        self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
         flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         before = perf_counter_ns()
         try:

@@ -67,7 +67,9 @@ class Histogram:
             raise ValueError(f"a latency of {low} ns: the clock ran backwards")
         # A zero's bits lie far below the first bucket, and clipping puts it, and what is too long, at the ends.
         buckets = (values.astype(np.float64).view(np.int64) >> _SHIFT) - (_FIRST - 1)
-        np.clip(buckets, 0, _OVERFLOW, out=buckets)
+        # np.clip would look up the limits of the type each time.
+        np.maximum(buckets, 0, out=buckets)
+        np.minimum(buckets, _OVERFLOW, out=buckets)
         self._include(np.bincount(buckets, minlength=_OVERFLOW + 1), len(values), int(values.sum()), low, high)
 
     def merge(self, other: Histogram) -> None:

@@ -72,6 +72,7 @@ def test_a_run_with_results_is_not_done_again(here: Path) -> None:
     assert ranks_asked(launcher) == ["1", "2"]
     assert calls(launcher).count("--verify") == 2
     assert "ranks 1: done before" in again.stdout
+    assert again.stdout.index("\nconditions\n") < again.stdout.index("efficiency %")
 
 
 def test_ctrl_c_leaves_no_rank_behind(here: Path) -> None:
