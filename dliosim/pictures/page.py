@@ -93,7 +93,9 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
     found = saved.comparison
     section = _Section(saved.label, anchor)
     section.pieces.append(markup.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
-    section.pieces += [markup.paragraph(line, "said") for line in found.verdict]
+    # The first sentence answers the question, the others tell how far to trust it.
+    section.pieces += [markup.paragraph(line, "said") for line in found.verdict[:1]]
+    section.pieces.append(markup.items(found.verdict[1:]))
     section.pieces += [markup.table(one) for one in tables_of_comparison(saved)]
     section.pieces.append(markup.items(not_run_lines(found)))
     section.pieces += _shown(of_comparison(found))

@@ -46,8 +46,9 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     for one in results:
         if isinstance(one, SavedComparison):
             sections += [_text(table) for table in tables_of_comparison(one)]
-            said = [*not_run_lines(one.comparison), *one.comparison.verdict]
-            sections += [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in said]
+            for lines in (not_run_lines(one.comparison), one.comparison.verdict):
+                filled = (textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
+                sections += ["\n".join(filled)] if lines else []
     return "\n\n".join(sections) + "\n"
 
 
