@@ -204,9 +204,10 @@ class Ring:
 
 # ---- libaio -------------------------------------------------------------------------------------------------------
 
-_IO_SETUP, _IO_DESTROY, _IO_GETEVENTS, _IO_SUBMIT = (
-    (206, 207, 208, 209) if platform.machine() == "x86_64" else (0, 1, 4, 2)
-)
+# Numbers of io_setup, io_destroy, io_getevents and io_submit: those of newer architectures agree. (Those of
+# io_uring are the same on all.)
+_NEWER: Final = (0, 1, 4, 2)
+_AIO: Final = {"x86_64": (206, 207, 208, 209), "aarch64": _NEWER, "riscv64": _NEWER}
 _PREAD: Final = 0
 
 _IOCB: Final = np.dtype(
@@ -227,8 +228,12 @@ class Aio:
 
     def __init__(self, depth: int, capacity: int) -> None:
         self.capacity = capacity
+        numbers = _AIO.get(platform.machine())
+        if numbers is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        setup, self._destroy, self._get_events, self._submit = numbers
         context = ctypes.c_ulong(0)
-        _call(_IO_SETUP, depth, ctypes.addressof(context))
+        _call(setup, depth, ctypes.addressof(context))
         self._context = context.value
         self._blocks = np.zeros(capacity, _IOCB)
         self._blocks["opcode"] = _PREAD
@@ -257,19 +262,19 @@ class Aio:
             at = self._submitted % self.capacity
             together = min(submit, self.capacity - at)
             try:
-                submitted = _call(_IO_SUBMIT, self._context, together, self._pointers.ctypes.data + 8 * at)
+                submitted = _call(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
             except OSError as error:
                 if error.errno != errno.EAGAIN or self._submitted == self._back:
                     raise
             self._submitted += submitted
         # Fewer may have been taken than were handed over: what is not in flight cannot come back.
         least = min(least, self._submitted - self._back)
-        count = _call(_IO_GETEVENTS, self._context, least, len(events), events.ctypes.data)
+        count = _call(self._get_events, self._context, least, len(events), events.ctypes.data)
         self._back += count
         return submitted, events["number"][:count].copy(), events["result"][:count].copy()
 
     def close(self) -> None:
         """See `Queue.close`."""
         if self._context:
-            _call(_IO_DESTROY, self._context)
+            _call(self._destroy, self._context)
             self._context = 0

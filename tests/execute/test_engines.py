@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,9 @@ def test_the_calls_of_several_batches_are_in_flight_together(
         assert into == expected(data, rows)
     # All of two batches and half of the third at once, and a look at them when a quarter is back.
     assert turns[0] == (50, 12)
+    spans = one.meter.spans
+    assert len(spans) == 3
+    assert all(other[0].min() >= since for (_, _, since), other in pairwise(spans))
     assert len(one.meter.take_latencies()) == one.meter.calls == 60
     one.close()
 
@@ -293,8 +297,12 @@ def test_a_queue_that_breaks_fails_all_that_it_holds(
 ) -> None:
     class Broken(Ring):
         def turn(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if not broken:
+                broken.append(True)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().turn(submit, least)
 
+    broken: list[bool] = []
     monkeypatch.setattr(queued_module, "make_queue", Broken)
     access = Access(engine="queued", depth=50, readers=1, prefetch=2)
     made = make_calls([shuffled(20, 11)] * 4)
