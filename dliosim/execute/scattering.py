@@ -56,23 +56,20 @@ class ScatteredBatches:
 
     def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
         """See `Batches.begin`: the rank that reads gets the calls of the epoch from all ranks of its node."""
-        total = np.zeros(calls.steps + 1, np.int64)
-        before = np.append(0, np.cumsum(calls.length))
-        np.cumsum(np.diff(before[calls.step_start]), out=total[1:])
-        self._asked: list[int] = np.diff(total).tolist()
-        self._pieces = self._in_units(calls.step_bytes)
-        # For each step, the units of every rank; on the rank that reads.
-        self._counts = self._gathered(self._pieces[:, np.newaxis], self._same(calls.steps))
-        per_step = self._gathered(np.diff(calls.step_start)[:, np.newaxis], self._same(calls.steps))
+        before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
+        self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
+        self._units = -(-calls.step_bytes // self._unit)
+        of_steps = np.stack([self._units, np.diff(calls.step_start)], axis=1)
+        per_step = self._gathered(of_steps, np.full(self._node.size, steps))
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
         self._world.allreduce_on(self._node, rows, "sum")
         columns = np.stack([calls.file, calls.offset, calls.length, calls.start], axis=1)
         found = self._gathered(columns, rows)
         if self._node.rank == 0:
-            steps = calls.steps
-            self._counts = self._counts.reshape(self._node.size, steps).T.copy()
-            self._calls = _joined(found, rows, per_step.reshape(self._node.size, steps), self._slot)
+            units, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
+            self._units_of_ranks = units.T.copy()
+            self._calls = _joined(found, rows, counts, self._slot)
         self._reader.begin_epoch()
 
     def start(self) -> None:
@@ -82,10 +79,10 @@ class ScatteredBatches:
         """Read the batches of all ranks of the node, or wait for one's own."""
         if self._node.rank == 0:
             self._read(self._calls.step(step))
-            send = [self._buffer, self._counts[step], self._places, self._type]
+            send = [self._buffer, self._units_of_ranks[step], self._places, self._type]
             self._world.scatter_on(self._node, send, MPI.IN_PLACE, self._slot * self._node.size)
         else:
-            receive = [self._buffer, int(self._pieces[step]), self._type]
+            receive = [self._buffer, int(self._units[step]), self._type]
             self._world.scatter_on(self._node, None, receive, self._slot * self._node.size)
         return self._buffer[: self._slot], self._asked[step]
 
@@ -111,12 +108,6 @@ class ScatteredBatches:
         # Calls that were widened to pages may end with their file; the reader itself knows where.
         if got < asked and not self._widened:
             raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
-
-    def _in_units(self, size: NDArray[np.int64]) -> NDArray[np.int64]:
-        return -(-size // self._unit)
-
-    def _same(self, rows: int) -> NDArray[np.int64]:
-        return np.full(self._node.size, rows, np.int64)
 
     def _gathered(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
