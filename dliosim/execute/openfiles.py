@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -16,10 +17,16 @@ from dliosim.execute.faults import failed, truncated
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 
+# Files that a reader opens at a time with `open each sample`: enough that what a run of them costs once does not count.
+_TOGETHER = 64
+# One in so many of the descriptors that a process may have: all its readers together hold no more for such runs.
+_SHARE = 8
+
 
 class OpenFiles:
     """Opens and closes the files of one reader, timed into its meter; `kept` has the descriptors that stay open.
 
+    `together` is how many files the reader may open at a time where none stays open, of what the system allows.
     `file_name` gives the path of a file below `directory`, and `file_size` its planned bytes, asked for only when an
     O_DIRECT call meets the end of a file.
     """
@@ -34,12 +41,13 @@ class OpenFiles:
     ) -> None:
         self.kept: dict[int, int] = {}
         self.direct = access.cache == "off"
+        self._access = access
         self._meter = meter
         self._directory = str(directory)
         self._file_name = file_name
         self._file_size = file_size
         self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_DIRECT if self.direct else 0)
-        raise_open_limit()
+        self.together = max(1, min(_TOGETHER, raise_open_limit() // (_SHARE * max(1, access.readers))))
 
     def path(self, file: int) -> str:
         """Where a file lies."""
@@ -112,8 +120,13 @@ class OpenFiles:
 
     def _open_hint(self, error: OSError) -> str:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            return f"{len(self.kept)} are open and the limit is {limit}: `open each sample` needs one at a time"
+            if self._access.open != "each sample":
+                need = "`open each sample` needs few at a time"
+            elif self._access.depth:
+                need = "fewer `readers`, or a smaller `depth`, need fewer"
+            else:
+                need = "fewer `readers` need fewer"
+            return f"the limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: {need}"
         return direct_hint(error) if self.direct else ""
 
 
@@ -122,12 +135,14 @@ def direct_hint(error: OSError) -> str:
     return "`cache off`: this file system refuses O_DIRECT" if error.errno == errno.EINVAL else ""
 
 
-def raise_open_limit() -> None:
-    """Let this process open as many files as the system allows it."""
+def raise_open_limit() -> int:
+    """Let this process open as many files as the system allows it; how many that are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = soft
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            limit = hard
         except (OSError, ValueError):
-            # Some systems report a hard limit that they do not grant; the soft one then stays as it was.
-            return
+            pass  # some systems report a hard limit that they do not grant; the soft one then stays as it was
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit

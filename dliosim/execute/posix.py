@@ -20,8 +20,6 @@ from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
 
 _BOUNCE = 1 << 20
-# Files that are open at a time with `open each sample`: enough that what a run of them costs once does not count.
-_TOGETHER = 64
 
 
 class PosixReader:
@@ -84,9 +82,9 @@ class PosixReader:
             bounds = [*np.flatnonzero(sample_heads(calls, True)).tolist(), count]
         else:
             bounds = list(range(count + 1))
-        moved = 0
-        for first in range(0, len(bounds) - 1, _TOGETHER):
-            begins = bounds[first : first + _TOGETHER + 1]
+        moved, together = 0, self._files.together
+        for first in range(0, len(bounds) - 1, together):
+            begins = bounds[first : first + together + 1]
             rows = slice(begins[0], begins[-1])
             opened: list[int] = []
             try:

@@ -109,7 +109,8 @@ class QueuedReader:
         heads, size = None, self._rows // 2
         if access.open == "each sample":
             heads = sample_heads(calls, access.transfer is not None)
-            size = min(size, max(access.depth, 32))  # the first are read before all files are open
+            # The first are read before all files are open.
+            size = min(size, max(access.depth, self._files.together // 2))
         count = len(calls.file)
         self._asked += count
         for first in range(0, count, size):

@@ -79,7 +79,7 @@ def _call(number: int, *arguments: int) -> int:
 
 _SETUP: Final = 425
 _ENTER: Final = 426
-_SINGLE_MMAP: Final = 1
+_CUR_POSITION: Final = 1 << 3  # a feature of Linux 5.6, which is also the first to know the reads that are made here
 _GETEVENTS: Final = 1
 _READ: Final = 22
 _OFFSET_SQES: Final = 0x10000000
@@ -138,8 +138,9 @@ class Ring:
             except OSError as error:
                 if error.errno != errno.EINVAL or not more:
                     raise
-        if not params["features"][0] & _SINGLE_MMAP:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))  # before Linux 5.4
+        if not params["features"][0] & _CUR_POSITION:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        _call(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where making a ring is not
         entries, completions = params["entries"][0].tolist()
         sq, cq = params["sq"][0].tolist(), params["cq"][0].tolist()
         rings = self._map(max(sq[6] + 4 * entries, cq[5] + 16 * completions), 0)
@@ -150,8 +151,7 @@ class Ring:
         self._heads = words[cq[0] // 4 : cq[0] // 4 + 1], words[cq[1] // 4 : cq[1] // 4 + 1]
         self._completions = np.frombuffer(rings, _CQE, completions, cq[5])
         self._mask, self._completion_mask = entries - 1, completions - 1
-        self._put = 0
-        self._taken = 0
+        self._put = self._sent = self._back = 0
         self._entries["opcode"] = _READ
 
     def _map(self, size: int, offset: int) -> mmap.mmap:
@@ -180,16 +180,23 @@ class Ring:
 
     def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
         """See `Queue.turn`."""
-        submitted = _call(_ENTER, self._descriptor, submit, least, _GETEVENTS)
+        try:
+            submitted = _call(_ENTER, self._descriptor, submit, least, _GETEVENTS)
+        except OSError as error:
+            # The kernel has no memory for more of them now: those in flight give some back.
+            if error.errno not in (errno.EAGAIN, errno.EBUSY) or self._sent == self._back:
+                raise
+            submitted = 0
+            _call(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
+        self._sent += submitted
         head, tail = self._heads
-        first, last = self._taken, int(tail[0])
-        at, count = first & self._completion_mask, (last - first) & 0xFFFFFFFF
+        at, count = self._back & self._completion_mask, (int(tail[0]) - self._back) & 0xFFFFFFFF
         done = self._completions[at : at + count]
         if len(done) < count:
             done = np.concatenate([done, self._completions[: count - len(done)]])
         numbers, results = done["number"].copy(), done["result"].astype(np.int64)
-        self._taken = last
-        head[0] = last
+        self._back += count
+        head[0] = self._back & 0xFFFFFFFF
         return submitted, numbers, results
 
     def close(self) -> None:

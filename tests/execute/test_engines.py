@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -14,8 +17,9 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import queued as queued_module
+from dliosim.execute import queues
 from dliosim.execute.backend import OverlappingReader, Reader
-from dliosim.execute.buffers import allocate
+from dliosim.execute.buffers import address_of, allocate
 from dliosim.execute.mapped import MappedReader
 from dliosim.execute.posix import PosixReader
 from dliosim.execute.queued import QueuedReader
@@ -157,6 +161,28 @@ def test_a_sample_of_several_calls_is_opened_once(tmp_path: Path, data: list[byt
 
 
 # ---- mmap ---------------------------------------------------------------------------------------------------------
+
+
+_FEW_DESCRIPTORS = """
+import resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+from dliosim.execute.buffers import allocate
+from tests.execute.calls import make_calls
+from tests.execute.test_engines import reader
+one = reader(Path(sys.argv[1]), sys.argv[2], open="each sample", readers=4)
+print(one.read(make_calls([[(row % 4, row, 9) for row in range(200)]]), allocate(1800)))
+"""
+
+
+@pytest.mark.parametrize("engine", READERS)
+def test_each_sample_opens_no_more_files_together_than_the_system_allows(
+    tmp_path: Path, data: list[bytes], engine: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW_DESCRIPTORS, str(tmp_path), engine], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "1800\n", done.stderr
 
 
 def test_a_batch_is_copied_by_one_call(tmp_path: Path, data: list[bytes]) -> None:
@@ -339,6 +365,62 @@ def test_without_io_uring_libaio_is_used_and_without_both_the_run_ends(monkeypat
     with pytest.raises(ExecutionError, match=r"io_uring \(Operation not permitted\) and libaio") as found:
         make_queue(4, 16)
     assert found.value.code == "R403"
+
+
+@pytest.mark.parametrize("kernel", ["before 5.6", "io_uring_enter forbidden"])
+def test_an_io_uring_that_cannot_read_is_passed_over(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = queues._call
+
+    def old(number: int, *arguments: int) -> int:
+        if number == queues._ENTER and kernel != "before 5.6":
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        result = call(number, *arguments)
+        if number == queues._SETUP and kernel == "before 5.6":
+            ctypes.c_uint32.from_address(arguments[1] + 20).value = 1  # params.features of Linux 5.4
+        return result
+
+    try:
+        Ring(4, 16).close()
+    except OSError as error:
+        pytest.skip(f"no io_uring here: {error}")
+    monkeypatch.setattr(queues, "_call", old)
+    found = make_queue(4, 16)
+    assert found.name == "libaio"
+    found.close()
+
+
+def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    call, refused = queues._call, []
+
+    def scarce(number: int, *arguments: int) -> int:
+        if number == queues._ENTER and arguments[1] and not refused:
+            refused.append(arguments)
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return call(number, *arguments)
+
+    try:
+        ring = Ring(2, 4)
+    except OSError as error:
+        pytest.skip(f"no io_uring here: {error}")
+    told, teller = os.pipe()
+    into, once = allocate(4096), np.ones(1, np.int64)
+    for number in range(2):
+        ring.put(told, 0 * once, address_of(into) + number * once, once, number)
+    assert ring.turn(1, 0)[0] == 1
+    monkeypatch.setattr(queues, "_call", scarce)
+    os.write(teller, b"a")
+    submitted, numbers, results = ring.turn(1, 1)  # refused, while the first one is still in flight
+    assert (submitted, numbers.tolist(), results.tolist(), len(refused)) == (0, [0], [1], 1)
+    os.write(teller, b"b")
+    submitted, numbers, results = ring.turn(1, 1)
+    assert (submitted, numbers.tolist(), results.tolist()) == (1, [1], [1])
+    assert into[:2] == b"ab"
+    refused.clear()
+    with pytest.raises(OSError, match="temporarily unavailable"):  # and nothing that could give memory back
+        ring.turn(1, 1)
+    ring.close()
+    os.close(told)
+    os.close(teller)
 
 
 def test_readers_have_queues_of_their_own(tmp_path: Path, data: list[bytes], queue: str) -> None:
