@@ -31,7 +31,7 @@ from dliosim.execute.verbs import asked_and_granted, verb_phase
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.records import EpochRecord, VerbRecord
 from dliosim.measure.series import EpochSeries, thinned
-from dliosim.measure.summary import gather_ranks, summarise
+from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
@@ -42,6 +42,8 @@ from dliosim.plan.streams import key
 
 #: So many loops of a run, each with its evaluations, leave a timeline: rank 0 keeps 26 MB of each at 512 ranks.
 _TIMELINES = 8
+
+_WALL = RANK_COLUMNS.index("wall_ns")
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class _Running:
     buffer_size: int = 0
     saves: list[VerbRecord] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
-    records: list[EpochRecord] = field(default_factory=list)
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
     epochs: list[EpochSummary] = field(default_factory=list)
     series: dict[int, EpochSeries] = field(default_factory=dict)
     resident: float | None = None
@@ -154,7 +156,7 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
     running.deadline = None
     # An evaluation goes on where its last run ended: other orders, other draws.
-    first = len(running.records)
+    first = len(running.rows)
     for epoch in range(first, first + epochs):
         stop = _epoch(session, running, epoch, epoch - first + 1, steps)
         yield epoch, stop
@@ -223,7 +225,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
         if not session.options.null and keeps_offsets(world.rank, world.size):
             series.offsets = _offsets(work.calls, record.steps)
         keep(running.series, epoch, series)
-    running.records.append(record)
+    running.rows.append(rank_row(record))
     summary = summarise(record, world)
     if summary is not None:
         running.epochs.append(summary)
@@ -337,7 +339,7 @@ def _phase(session: Session, running: _Running) -> Phase:
     granted = next((reader.granted() for reader in readers if reader.meter.opens), None)
     asked, granted_ones = asked_and_granted(session.world, access, granted)
     how = next((reader.meter.how for reader in readers if reader.meter.how), "")
-    wall = np.array([sum(record.wall_ns for record in running.records)], np.int64)
+    wall = np.array([sum(int(row[_WALL]) for row in running.rows)], np.int64)
     session.world.allreduce(wall, "max")
     summary = PhaseSummary(
         loop.name,
@@ -354,5 +356,5 @@ def _phase(session: Session, running: _Running) -> Phase:
         notes=tuple(filter(None, (how, who_reads(access)))),
     )
     world, series = session.world, running.series
-    rows = gather_ranks(running.records, world) if running.records else None
+    rows = gather_ranks(running.rows, world) if running.rows else None
     return Phase(summary, rows, gather_timeline(series, world.rank, world.size, world) if series else None)

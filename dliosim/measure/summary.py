@@ -194,16 +194,18 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     )
 
 
-def gather_ranks(records: Sequence[EpochRecord], reducer: Reducer) -> NDArray[np.int64] | None:
+def rank_row(record: EpochRecord) -> NDArray[np.int64]:
+    """The `RANK_COLUMNS` of one epoch of this rank: all that need be kept of its record, which has 66 kB of buckets."""
+    latencies = [record.batch_latency.max_ns, record.call_latency.max_ns, record.request_latency.max_ns]
+    return np.array([*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies], np.int64)
+
+
+def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray[np.int64] | None:
     """The figures of every rank in every epoch of a phase, int64 (ranks, epochs, `RANK_COLUMNS`), at the root.
 
-    Collective: one gathering, with as many records on every rank.
+    Collective: one gathering, with as many rows (`rank_row`) on every rank.
     """
-    rows = np.zeros((len(records), len(RANK_COLUMNS)), np.int64)
-    for row, record in zip(rows, records, strict=True):
-        latencies = [record.batch_latency.max_ns, record.call_latency.max_ns, record.request_latency.max_ns]
-        row[:] = [*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies]
-    return reducer.gather(rows)
+    return reducer.gather(np.array(rows, np.int64).reshape(len(rows), len(RANK_COLUMNS)))
 
 
 def _extremes(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import re
 import time
@@ -15,6 +16,7 @@ from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.records import EpochRecord
 from dliosim.model import Job
 from dliosim.report.progress import Progress
 
@@ -49,6 +51,17 @@ def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path
     shown = [label for label, _ in groupby(re.findall(r"\r(\w+, epoch \d of \d)", terminal.getvalue()))]
     evaluated = ["evaluate, epoch 1 of 2", "evaluate, epoch 2 of 2"]
     assert shown == ["train, epoch 1 of 2", *evaluated, "train, epoch 2 of 2", *evaluated]
+
+
+def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> None:
+    class Counting(Terminal):
+        def write(self, text: str) -> int:
+            alive.append(sum(isinstance(each, EpochRecord) for each in gc.get_objects()))
+            return len(text)
+
+    alive: list[int] = []
+    run_alone(tmp_path, "train {\nread d\nepochs 5\n}\n", Counting())
+    assert 1 <= max(alive) <= 2
 
 
 def test_busy_compute_uses_the_core_as_long_as_it_was_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from dliosim.measure.figures import BoundBy
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, Block, EpochRecord, VerbRecord, packed_arrival, unpacked_arrivals
-from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, summarise, summarise_verb
+from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
 from tests.measure.ranks import on_ranks
 
 STORAGE, COMPUTE, TOOL, ARRIVALS = range(4)
@@ -227,7 +227,8 @@ def test_a_verb_s_figures_add_up():
 
 
 def test_gathered_rows_are_those_of_each_rank_and_epoch():
-    of_ranks = [[EpochRecord(0, epoch, steps=rank, wall_ns=10 * epoch) for epoch in (0, 1)] for rank in range(3)]
+    records = [[EpochRecord(0, epoch, steps=rank, wall_ns=10 * epoch) for epoch in (0, 1)] for rank in range(3)]
+    of_ranks = [[rank_row(each) for each in of_rank] for of_rank in records]
     rows, *others = on_ranks(gather_ranks, of_ranks)
     assert rows.shape == (3, 2, len(RANK_COLUMNS))
     assert rows[:, :, RANK_COLUMNS.index("steps")].tolist() == [[0, 0], [1, 1], [2, 2]]
