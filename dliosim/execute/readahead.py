@@ -232,11 +232,15 @@ class ReadAhead:
                     return
                 if self._cancelled:
                     continue
-                if isinstance(task, _Reading):
-                    task.begin(reader)
-                    begun.append(task)
-                else:
+                if not isinstance(task, _Reading):
                     task.perform(reader)
+                    continue
+                try:
+                    task.begin(reader)
+                except BaseException as error:  # as below
+                    task.fail(error)
+                else:
+                    begun.append(task)
                 continue
             try:
                 complete = reader.advance()

@@ -318,6 +318,32 @@ def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: l
     batches.close()
 
 
+def test_a_batch_that_cannot_be_begun_fails_and_nobody_waits_for_it(tmp_path: Path, data: list[bytes]) -> None:
+    class Full(QueuedReader):
+        def begin(self, calls: Calls, into: memoryview) -> None:
+            raise MemoryError("no more")
+
+    access = Access(engine="queued", depth=3, readers=1, prefetch=1)
+    made = make_calls([shuffled(5, 11)])
+    slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
+    batches = make_batches(access, [Full(access, tmp_path, name, lambda file: 0)], slots)
+    batches.begin(made)
+    batches.start()
+    found: list[BaseException] = []
+
+    def wait() -> None:
+        with pytest.raises(MemoryError) as raised:
+            batches.wait(0)
+        found.append(raised.value)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(20)
+    assert len(found) == 1
+    batches.end()
+    batches.close()
+
+
 def test_a_queue_that_breaks_fails_all_that_it_holds(
     tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
