@@ -31,7 +31,7 @@ from dliosim.execute.striping import NO_STRIPING, read_striping
 from dliosim.execute.totals import share_prefixes
 from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
-from dliosim.model import DropCaches, Job, Repeat, Verb
+from dliosim.model import DropCaches, Job, Repeat, Verb, ranks_together
 from dliosim.readable import seconds
 from dliosim.report.compare_results import COMPARE, write_comparison
 from dliosim.report.compare_tables import compare_report
@@ -151,7 +151,8 @@ def _one_pass(one: _Running, block: int, position: int, number: int, cold: bool)
         return
     one.hints = phase.summary
     if phase.summary.epochs:
-        one.passes.append(pass_of(phase.summary, phase.rank_rows, block, position, number))
+        together = ranks_together(one.variant.loop.access.communicator, one.variant.workload.job)
+        one.passes.append(pass_of(phase.summary, phase.rank_rows, together, block, position, number))
 
 
 def _measured(one: _Running) -> Measured:
