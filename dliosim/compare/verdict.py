@@ -145,6 +145,7 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
     """What else decides how far the figures can be trusted."""
     yield from _order(outcome.measured)
     yield from _refused(outcome.measured)
+    yield from _striping(outcome.measured)
     depths = {one.label: depth for one in outcome.measured if (depth := one.median(lambda each: each.depth))}
     if depths and max(depths.values()) > _UNEQUAL_DEPTH * min(depths.values()):
         low, high = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
@@ -174,6 +175,16 @@ def _refused(measured: Sequence[Measured]) -> Iterator[str]:
             if granted.get(key) != value:
                 got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
                 yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
+
+
+def _striping(measured: Sequence[Measured]) -> Iterator[str]:
+    """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
+    granted: dict[str, list[str]] = {}
+    for one in measured:
+        if one.striping:
+            granted.setdefault(one.striping, []).append(one.label)
+    for striping, labels in granted.items():
+        yield f"Striping granted to {'; '.join(labels)}: {striping}."
 
 
 def _order(measured: Sequence[Measured]) -> Iterator[str]:

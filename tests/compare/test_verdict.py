@@ -76,6 +76,14 @@ def test_hints_that_were_not_granted_are_told() -> None:
     assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in verdict(outcome((first, asked)))
 
 
+def test_the_striping_that_was_read_back_is_told() -> None:
+    first, second = (replace(one, striping="no striping to read back") for one in measured((1.0, 2.0)))
+    assert "Striping granted to api=a; api=b: no striping to read back." in verdict(outcome((first, second)))
+    other = replace(second, striping="1 target of 1 MiB")
+    assert "Striping granted to api=b: 1 target of 1 MiB." in verdict(outcome((first, other)))
+    assert not said("Striping", 1.0, 2.0)
+
+
 def test_more_ranks_than_cores_are_no_finding() -> None:
     found = outcome(measured((1.0, 2.0)))
     crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
