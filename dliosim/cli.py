@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import dliosim
 from dliosim.commands.launcher import launcher_rank
-from dliosim.errors import DliosimError, UsageError
+from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.model.job import MAX_RANKS
 
 if TYPE_CHECKING:
@@ -85,14 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from dliosim.commands.run import run_command
 
             return run_command(world, parsed, given)
-        if parsed.command == "report":
-            from dliosim.commands.report import report_command
-
-            return report_command(parsed)
-        from dliosim.commands.look import check_command, explain_command, plan_command
-
-        commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
-        return commands[parsed.command](parsed)
+        return _printed(parsed)
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
             print(error, file=sys.stderr)
@@ -101,8 +94,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read our output has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+
+
+def _printed(parsed: argparse.Namespace) -> int:
+    """Do what needs no MPI, and see that all it prints is taken; ExecutionError where it is not."""
+    try:
+        status = _without_mpi(parsed)
+        sys.stdout.flush()
+    except (BrokenPipeError, DliosimError):
+        raise
+    except OSError as error:
+        _discard_output()
+        raise ExecutionError(f"{error.filename or 'standard output'} cannot be written: {error.strerror}") from error
+    return status
+
+
+def _without_mpi(parsed: argparse.Namespace) -> int:
+    if parsed.command == "report":
+        from dliosim.commands.report import report_command
+
+        return report_command(parsed)
+    from dliosim.commands.look import check_command, explain_command, plan_command
+
+    commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
+    return commands[parsed.command](parsed)
+
+
+def _discard_output() -> None:
+    """What Python still holds back is not to fail a second time when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _world() -> MPI.Intracomm:

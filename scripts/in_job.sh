@@ -4,6 +4,7 @@
 #
 #   RANKS=64 NODES=4 PYTHON=env/bin/python DATA=/scratch/me/data OUTPUT=results scripts/in_job.sh PATTERN [OPTION...]
 #   ... scripts/in_job.sh --scaling PATTERN [OPTION...]       a scaling study (scaling.sh) instead of one run
+#   ... scripts/in_job.sh --compare PATTERN --vary NAME=A,B   a comparison of variants instead of one run
 #
 # RANKS, NODES  of the job
 # PYTHON        the interpreter that dliosim is installed for
@@ -12,18 +13,19 @@
 # OUTPUT        the directory of the results; it must not have any
 # LAUNCHER, RANKS_PER_NODE: see launch.sh
 #
-# Options are those of `dliosim run`: -D, --with-null, --verify. Exit status: dliosim's (0 done, 1 failed, 2 bad pattern, 3
+# Options are those of `dliosim run` (-D, --with-null, --verify), or `dliosim compare` (--vary, --repeat, --loop). Exit status: dliosim's (0 done, 1 failed, 2 bad pattern, 3
 # an `expect` line was missed), but never 0 without results.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${RANKS:?}" "${NODES:?}" "${PYTHON:?}" "${DATA:?}" "${OUTPUT:?}"
 export PYTHON RANKS
 
-study=''
-if [ "${1:-}" = --scaling ]; then
-    study=yes
-    shift
-fi
+what=run last=results.json
+case ${1:-} in
+--scaling) what=scaling ;;
+--compare) what=compare last=compare.json ;;
+esac
+if [ "$what" != run ]; then shift; fi
 if [ $# -eq 0 ]; then
     echo "no pattern: give the job script a pattern file, and options of \`dliosim run\` behind it" >&2
     exit 2
@@ -53,20 +55,20 @@ if grep -Eq '^ +root +local( |$)' <<<"$resolved"; then
     places+=(--root "local=$LOCAL")
 fi
 
-if [ -n "$study" ]; then
+if [ "$what" = scaling ]; then
     exec "$here/scaling.sh" --output "$OUTPUT" "$pattern" "${places[@]}" "$@"
 fi
 dliosim plan "$pattern" "${overrides[@]}" --ranks "$RANKS" --nodes "$NODES"
 echo
 status=0
 # If the launcher and mpi4py belong to different MPIs, each rank would be a job of its own; dliosim notices, and ends.
-"$here/launch.sh" "$RANKS" "$PYTHON" -m dliosim.cli run "$pattern" "${places[@]}" --output "$OUTPUT" "$@" || status=$?
-if [ ! -e "$OUTPUT/results.json" ]; then
-    echo "no $OUTPUT/results.json: the run did not finish (the launcher's exit status is $status)" >&2
+"$here/launch.sh" "$RANKS" "$PYTHON" -m dliosim.cli "$what" "$pattern" "${places[@]}" --output "$OUTPUT" "$@" || status=$?
+if [ ! -e "$OUTPUT/$last" ]; then
+    echo "no $OUTPUT/$last: the $what did not finish (the launcher's exit status is $status)" >&2
     [ "$status" -ne 0 ] || status=1
 elif ! "$PYTHON" -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["ranks"] != int(sys.argv[2]))' \
-    "$OUTPUT/results.json" "$RANKS"; then
-    echo "$OUTPUT/results.json is not of $RANKS ranks: the launcher and mpi4py belong to different MPIs" >&2
+    "$OUTPUT/$last" "$RANKS"; then
+    echo "$OUTPUT/$last is not of $RANKS ranks: the launcher and mpi4py belong to different MPIs" >&2
     status=1
 fi
 exit "$status"

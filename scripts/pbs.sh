@@ -3,14 +3,15 @@
 #PBS -l select=2:ncpus=8:mpiprocs=8
 #PBS -l walltime=01:00:00
 #PBS -j oe
-# One pattern, or a scaling study of it, as a PBS job. Submit it from the checkout. A PBS script gets no arguments, so that
+# One pattern, a scaling study or a comparison of it, as a PBS job. Submit it from the checkout. A PBS script gets no arguments, so that
 # they come in a variable, quoted as for a shell:
 #
 #   export ARGUMENTS='patterns/cosmoflow.dlio -D files=65536 -D layout="shared file"'
 #   qsub -v ARGUMENTS -l select=4:ncpus=32:mpiprocs=32 scripts/pbs.sh
 #   ARGUMENTS='--scaling patterns/cosmoflow.dlio' qsub -v ARGUMENTS scripts/pbs.sh
+#   ARGUMENTS='--compare patterns/resnet50.dlio --vary api=posix,mpi-collective' qsub -v ARGUMENTS scripts/pbs.sh
 #
-# Behind the pattern come options of `dliosim run`. Results go to dliosim-JOBID below the directory of submission, the
+# Behind the pattern come options of `dliosim run`, or `compare`. Results go to dliosim-JOBID below the directory of submission, the
 # tables to the job's output. `mpiprocs` says how many ranks a node has. Sites that want an account or a queue: qsub -A, -q,
 # or lines above. docs/cluster.md has the whole way, from the environment to what to look at.
 

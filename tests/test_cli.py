@@ -179,3 +179,22 @@ def test_whoever_closes_the_pipe_has_seen_enough(pattern: str) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("command", [["explain", "E204"], ["check"], ["plan", "--ranks", "2"]])
+def test_output_that_nobody_can_take_is_an_error_and_no_traceback(command: list[str], pattern: str) -> None:
+    given = command if "E204" in command else [*command, pattern]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dliosim.cli", *given], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    error = "error: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, error)
+
+
+def test_who_stops_reading_early_is_no_error(pattern: str) -> None:
+    command = [sys.executable, "-m", "dliosim.cli", "explain", pattern]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert started.stdout is not None and started.stderr is not None
+    started.stdout.close()
+    assert (started.stderr.read(), started.wait()) == (b"", 0)

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from time import perf_counter_ns
 
@@ -31,7 +31,7 @@ from dliosim.execute.striping import NO_STRIPING, read_striping
 from dliosim.execute.totals import share_prefixes
 from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
-from dliosim.model import DropCaches, Job, Repeat, Verb
+from dliosim.model import DropCaches, Job, Repeat, Verb, ranks_together
 from dliosim.readable import seconds
 from dliosim.report.compare_results import COMPARE, write_comparison
 from dliosim.report.compare_tables import compare_report
@@ -89,7 +89,7 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str])
             seed=parsed.seed,
             caches="cold" if cold else "warm",
             measured=tuple(_measured(one) for one in running if not one.failed),
-            not_run=(*found.not_run, *(NotRun(one.variant.label, one.failed) for one in running if one.failed)),
+            not_run=(*found.not_run, *_given_up(running)),
             prepared=tuple(phase.summary for phase in prepared),
         )
         status = _report(outcome, parsed.output, started)
@@ -151,7 +151,17 @@ def _one_pass(one: _Running, block: int, position: int, number: int, cold: bool)
         return
     one.hints = phase.summary
     if phase.summary.epochs:
-        one.passes.append(pass_of(phase.summary, phase.rank_rows, block, position, number))
+        together = ranks_together(one.variant.loop.access.communicator, one.variant.workload.job)
+        one.passes.append(pass_of(phase.summary, phase.rank_rows, together, block, position, number))
+
+
+def _given_up(running: Sequence[_Running]) -> list[NotRun]:
+    """The variants that failed; of the first one also which takes its place as the reference."""
+    gone = [NotRun(one.variant.label, one.failed) for one in running if one.failed]
+    left = [one.variant.label for one in running if not one.failed]
+    if running[0].failed and left:
+        gone[0] = replace(gone[0], reason=f"{gone[0].reason} (so all others are held against {left[0]})")
+    return gone
 
 
 def _measured(one: _Running) -> Measured:

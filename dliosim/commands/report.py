@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count
+from dliosim.report.results import write_whole
 from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.side_by_side import side_by_side
 
@@ -35,8 +36,7 @@ def report_command(parsed: argparse.Namespace) -> int:
 def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
     from dliosim.pictures.page import page
 
-    content = page(results)
-    path.write_text(content, encoding="utf-8")
+    write_whole(path, page(results).encode())
     sys.stdout.write(f"page: {path}\n")
 
 

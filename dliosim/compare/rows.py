@@ -70,8 +70,13 @@ class Pass:
         return self.bytes / self.seconds
 
 
-def pass_of(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, block: int, position: int, variant: int) -> Pass:
-    """The figures of a loop's phase; `rank_rows` as `measure.summary.gather_ranks` gives them."""
+def pass_of(
+    phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int, block: int, position: int, variant: int
+) -> Pass:
+    """The figures of a loop's phase.
+
+    `rank_rows` are as `measure.summary.gather_ranks` gives them; so many ranks opened a shared file `together`.
+    """
     epochs = phase.epochs
     io_busy = sum(epoch.io_busy_seconds.mean for epoch in epochs)
     busy = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
@@ -101,15 +106,15 @@ def pass_of(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, block: int
         storage_amplification=_mean_by_bytes(epochs, [epoch.storage_amplification for epoch in epochs]),
         depth=calls.sum_ns * 1e-9 / (io_busy * ranks) if io_busy > 0 else None,
         resident_share=phase.resident_share,
-        two_phase=two_phase(phase, rank_rows),
+        two_phase=two_phase(phase, rank_rows, together),
         order_hash=sum(epoch.order_hash for epoch in epochs) % 2**64,
         extent_hash=sum(epoch.extent_hash for epoch in epochs) % 2**64,
         latency=merged(epoch.batch_latency for epoch in epochs),
     )
 
 
-def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None) -> str:
-    """Whether aggregators read for other ranks, in a loop that reads collectively.
+def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int) -> str:
+    """Whether aggregators read for other ranks, in a loop that so many ranks read collectively `together`.
 
     What ROMIO was granted decides where it says so. Where it decides by itself (`automatic`, its default), somebody has
     read for others if a rank's own read calls brought less than it asked for. All ranks being aggregators leaves that
@@ -117,6 +122,8 @@ def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None) -> str:
     """
     if phase.api != "mpi-collective":
         return ""
+    if together < 2:
+        return "not engaged"  # whatever was granted, there is nobody to read for
     hints = dict(phase.hints_granted)
     asked = hints.get("romio_cb_read", "").strip().lower()
     if asked == "disable":
@@ -127,12 +134,12 @@ def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None) -> str:
         return "unknown"
     through_calls = rank_rows[:, :, RANK_COLUMNS.index("rchar")]
     wanted = rank_rows[:, :, RANK_COLUMNS.index("bytes")].sum(axis=1)
-    if (through_calls < 0).any() or len(wanted) < 2:
+    if (through_calls < 0).any():
         return "unknown"
     if (through_calls.sum(axis=1) < _READ_BY_OTHERS * wanted).any():
         return "engaged"
     aggregators = hints.get("cb_nodes", "")
-    return "not engaged" if aggregators.isdigit() and int(aggregators) < len(wanted) else "unknown"
+    return "not engaged" if aggregators.isdigit() and int(aggregators) < together else "unknown"
 
 
 def _mean_by_bytes(epochs: Sequence[EpochSummary], ratios: Sequence[float | None]) -> float | None:

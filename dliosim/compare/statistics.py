@@ -27,6 +27,8 @@ CAP: Final = 5.0
 # The standard deviation of a normal distribution by the median of its absolute deviations.
 _MAD_TO_SIGMA = 1.4826
 _POLISHINGS = 8
+# Residuals below this are the rounding of logarithms.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,8 @@ def capped(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.b
         left -= np.median(left, axis=0, keepdims=True)
     # Polishing fits a level to each block and variant, and leaves so many residuals at zero, or smaller than they are.
     fitted = blocks * variants / ((blocks - 1) * (variants - 1))
-    sizes = np.abs(left)
-    deviation = _MAD_TO_SIGMA * float(np.median(sizes[sizes > 1e-12])) if (sizes > 1e-12).any() else 0.0
+    sizes = np.where(np.abs(left) > _ROUNDING, np.abs(left), 0.0)
+    deviation = _MAD_TO_SIGMA * float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
     limit = CAP * deviation * fitted**0.25
     far = sizes > limit
     return np.where(far, logs - left + np.sign(left) * limit, logs), far

@@ -68,23 +68,27 @@ def comparables(
     _refuse_twice(full, given)
     varied = [_expanded(one, full[one.name], base.workload, chosen) for one in varied]
     known = {str(warning.message) for warning in base.warnings}
-    variants: list[Variant] = []
+    made: list[tuple[Variant, Compiled]] = []
     left_out: list[NotRun] = []
     for pairs in combinations(varied):
         label = ", ".join(f"{name}={value}" for name, value in pairs)
         try:
-            made = compile_document(path, [*given, *((full[name], value) for name, value in pairs)], job)
+            compiled = compile_document(path, [*given, *((full[name], value) for name, value in pairs)], job)
         except PatternError as error:
             if not all(found.code.startswith("E2") for found in error.diagnostics if found.is_error):
                 raise
             left_out.append(NotRun(label, next(found.message for found in error.diagnostics if found.is_error)))
             continue
-        varying = find_loop(made.workload, chosen.name)
-        reason = _without_effect(made, known, varying)
+        own = find_loop(compiled.workload, chosen.name)
+        made.append((Variant(label, pairs, compiled.workload, own), compiled))
+    variants: list[Variant] = []
+    varying = _varying([one.loop for one, _ in made])
+    for one, compiled in made:
+        reason = _without_effect(compiled, known, one.loop, varying) or _same_as(one, variants)
         if reason:
-            left_out.append(NotRun(label, reason))
+            left_out.append(NotRun(one.label, reason))
         else:
-            variants.append(Variant(label, pairs, made.workload, varying))
+            variants.append(one)
     variants += _libraries(variants)
     if len(variants) < 2:
         reasons = "".join(f"\n  not run: {one.label}: {one.reason}" for one in left_out)
@@ -171,14 +175,46 @@ def _two_phases(dataset: Dataset, job: Job) -> list[str]:
     ]
 
 
-def _without_effect(made: Compiled, known: set[str], loop: Loop) -> str:
-    """Why what is varied changes nothing here, which would only look like a finding; empty where it does."""
+def _varying(loops: Sequence[Loop]) -> frozenset[str]:
+    """Which of the settings that may be without effect differ between variants, by the words of their warnings."""
+    hints = {(loop.access.hints, loop.access.hint_set) for loop in loops}
+    communicators = {loop.access.communicator for loop in loops}
+    return frozenset(
+        [*(("`hint`", "`hints`") if len(hints) > 1 else ()), *(("`communicator`",) if len(communicators) > 1 else ())]
+    )
+
+
+def _without_effect(made: Compiled, known: set[str], loop: Loop, varying: frozenset[str]) -> str:
+    """Why what is varied changes nothing here, which would only look like a finding; empty where it does.
+
+    A setting that all variants share may well be without effect in some of them.
+    """
     for warning in made.warnings:
-        if warning.code == "W305" and warning.message not in known:
-            return str(warning.message)
-    if loop.access.api == "mpi-independent" and loop.access.hint_set != _LIBRARY:
+        message = str(warning.message)
+        if warning.code == "W305" and message not in known and message.partition(" ")[0] in varying:
+            return message
+    if "`hints`" in varying and loop.access.api == "mpi-independent" and loop.access.hint_set != _LIBRARY:
         return f"`hints {loop.access.hint_set}` changes nothing where each rank reads sample by sample"
     return ""
+
+
+def _same_as(one: Variant, others: Sequence[Variant]) -> str:
+    """That a variant does what one before it does, since its label would promise a difference; empty where it differs.
+
+    A parameter that nothing in the loop uses makes such a one, and a setting that -D gives as well.
+    """
+    own = _done(one)
+    other = next((other for other in others if _done(other) == own), None)
+    return f"`{one.loop.name}` does exactly what it does with {other.label}" if other else ""
+
+
+def _done(one: Variant) -> tuple[object, ...]:
+    """All that a pass of a variant depends on."""
+    workload, loop = one.workload, one.loop
+    read = {loop.dataset, *(evaluation.loop.dataset for evaluation in loop.evaluations)}
+    saved = {cadence.checkpoint for cadence in loop.checkpoints}
+    datasets = tuple(each for each in workload.datasets if each.name in read)
+    return loop, workload.seed, datasets, tuple(each for each in workload.checkpoints if each.name in saved)
 
 
 def _libraries(variants: Sequence[Variant]) -> list[Variant]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
-from dliosim.compare.statistics import FEWEST, LEVEL, capped, compare, holm, pair_p
+from dliosim.compare.statistics import FEWEST, LEVEL, Comparison, capped, compare, holm, pair_p
 from dliosim.measure.figures import MEMORY_KINDS
 from dliosim.readable import count, number, percent, seconds
 
@@ -29,23 +29,21 @@ def verdict(outcome: Outcome) -> list[str]:
     return [*said, *_where_time_went(outcome), *_bytes(outcome), *_two_phase(outcome), *_conditions(outcome)]
 
 
-def tied_with_fastest(times: NDArray[np.float64]) -> tuple[int, list[int]]:
-    """The fastest variant (by the mean of its log times), and those not shown to be slower.
+def shown_different(
+    times: NDArray[np.float64], comparisons: Sequence[Comparison]
+) -> tuple[int, frozenset[tuple[int, int]]]:
+    """The fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
 
-    `times` is (blocks, variants). Which one is fastest is known only afterwards, so all pairs are tested and Holm's
-    correction is over all of them.
+    `times` is (blocks, variants), and `comparisons` each variant but the first against the first: those pairs were
+    chosen before, and are judged as they are in the table. Which one is fastest is known only afterwards, so all others
+    are tested, and Holm's correction is over all pairs.
     """
     logs, _ = capped(np.log(times))
-    fastest = int(logs.mean(axis=0).argmin())
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
     adjusted, _ = holm([pair_p(logs[:, a] - logs[:, b]) for a, b in pairs])
     shown = {pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL}
-    tied = [other for other in range(logs.shape[1]) if other != fastest and _pair(fastest, other) not in shown]
-    return fastest, tied
-
-
-def _pair(one: int, other: int) -> tuple[int, int]:
-    return min(one, other), max(one, other)
+    shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
+    return int(logs.mean(axis=0).argmin()), frozenset(shown)
 
 
 def _fastest(outcome: Outcome) -> Iterator[str]:
@@ -57,12 +55,12 @@ def _fastest(outcome: Outcome) -> Iterator[str]:
         )
         return
     times = outcome.times()
-    fastest, tied = tied_with_fastest(times)
-    if fastest == 0:  # these pairs were chosen before, and have a correction of their own
-        tied = [number + 1 for number, one in enumerate(outcome.comparisons) if one.verdict == "no difference shown"]
+    fastest, shown = shown_different(times, outcome.comparisons)
+    others = [number for number in range(len(measured)) if number != fastest]
+    tied = [number for number in others if (min(fastest, number), max(fastest, number)) not in shown]
     best = measured[fastest]
     against = outcome.comparison_of(fastest)
-    if len(tied) == len(measured) - 1:
+    if not shown:
         smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
         yield (
             f"No difference shown between any two variants. {outcome.repetitions} repetitions would have shown a "
@@ -74,12 +72,12 @@ def _fastest(outcome: Outcome) -> Iterator[str]:
         by = f": {number(against.ratio, 3)} times as fast as {reference}, {number(against.low, 3)} to "
         by += number(against.high, 3)
     if tied:
-        others = "; ".join(measured[one].label for one in tied)
-        yield f"Highest rate: {best.label}{by}. Not shown to be slower than it: {others}."
+        alike = "; ".join(measured[one].label for one in tied)
+        yield f"Highest rate: {best.label}{by}. Not shown to be slower than it: {alike}."
     else:
         yield f"Fastest: {best.label}{by}."
     if not tied and len(measured) > 2:
-        rest = compare(times[:, [fastest, *(one for one in range(len(measured)) if one != fastest)]])[0]
+        rest = compare(times[:, [fastest, *others]])[0]
         closest = max(one.ratio for one in rest)
         yield f"Every other one is slower; the closest is {number(1 / closest, 3)} times slower."
     yield from _loses(outcome, fastest)
@@ -147,6 +145,7 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
     """What else decides how far the figures can be trusted."""
     yield from _order(outcome.measured)
     yield from _refused(outcome.measured)
+    yield from _striping(outcome.measured)
     depths = {one.label: depth for one in outcome.measured if (depth := one.median(lambda each: each.depth))}
     if depths and max(depths.values()) > _UNEQUAL_DEPTH * min(depths.values()):
         low, high = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
@@ -176,6 +175,16 @@ def _refused(measured: Sequence[Measured]) -> Iterator[str]:
             if granted.get(key) != value:
                 got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
                 yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
+
+
+def _striping(measured: Sequence[Measured]) -> Iterator[str]:
+    """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
+    granted: dict[str, list[str]] = {}
+    for one in measured:
+        if one.striping:
+            granted.setdefault(one.striping, []).append(one.label)
+    for striping, labels in granted.items():
+        yield f"Striping granted to {'; '.join(labels)}: {striping}."
 
 
 def _order(measured: Sequence[Measured]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_runs
 from dliosim.pictures.style import rendered
+from dliosim.report.results import write_whole
 from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 
 _LONGEST_PART = 40
@@ -16,7 +17,7 @@ _LONGEST_PART = 40
 def write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Path) -> tuple[list[str], list[str]]:
     """Write `result-loop-picture.png` and `.svg` into a directory, made if need be; names, and what was left out.
 
-    Files of these names are replaced. Raises OSError.
+    Files of these names are replaced, each whole or not at all. Raises OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -27,7 +28,7 @@ def write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Pat
             name = _unused("-".join(map(_plain, (*parts, picture.name))), names)
             names.append(name)
             for kind in ("png", "svg"):
-                (directory / f"{name}.{kind}").write_bytes(rendered(figure, kind))
+                write_whole(directory / f"{name}.{kind}", rendered(figure, kind))
     return names, left_out
 
 

@@ -9,7 +9,7 @@ from dliosim.pictures import markup
 from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_runs
 from dliosim.pictures.style import rendered
 from dliosim.readable import count
-from dliosim.report.header import conditions
+from dliosim.report.header import conditions, environment_rows
 from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.side_by_side import not_run_lines, tables_of_comparison, tables_of_runs, warnings_of_runs
 from dliosim.report.tables import expectation_line
@@ -98,6 +98,15 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
     section.pieces.append(markup.items(found.verdict[1:]))
     section.pieces += [markup.table(one) for one in tables_of_comparison(saved)]
     section.pieces.append(markup.items(not_run_lines(found)))
+    section.pieces.append(
+        markup.definitions(
+            [
+                *(("override", f"-D {name}={value}") for name, value in found.overrides),
+                ("caches", f"{found.caches} before each pass"),
+                *environment_rows(found.environment, found.ranks, found.nodes),
+            ]
+        )
+    )
     section.pieces += _shown(of_comparison(found))
     return section
 

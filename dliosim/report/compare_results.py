@@ -48,6 +48,7 @@ ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
     "batch_latency_p50_seconds": lambda one: one.latency.quantile(0.5) * 1e-9,
     "batch_latency_p90_seconds": lambda one: one.latency.quantile(0.9) * 1e-9,
     "batch_latency_p99_seconds": lambda one: one.latency.quantile(0.99) * 1e-9,
+    "batch_latency_p999_seconds": lambda one: one.latency.quantile(0.999) * 1e-9,
     "batch_latency_max_seconds": lambda one: one.latency.max_ns * 1e-9,
     "order_hash": lambda one: f"{one.order_hash:016x}",
     "extent_hash": lambda one: f"{one.extent_hash:016x}",

@@ -36,22 +36,30 @@ def rows(read: list[int]) -> NDArray[np.int64]:
         # Each is an aggregator: who read what for whom cannot be told.
         ({"romio_cb_read": "automatic", "cb_nodes": "2"}, [1000, 1000], "unknown"),
         ({"romio_cb_read": "automatic", "cb_nodes": "1"}, [-1, -1], "unknown"),
-        ({"romio_cb_read": "automatic", "cb_nodes": "1"}, [1000], "unknown"),
+        # A rank that reads together with nobody.
+        ({"romio_cb_read": "enable", "cb_nodes": "1"}, [1000], "not engaged"),
     ],
 )
 def test_who_read_for_whom_tells_whether_two_phase_engaged(
     hints: dict[str, str], read: list[int], expected: str
 ) -> None:
-    assert two_phase(phase(**hints), rows(read)) == expected
+    assert two_phase(phase(**hints), rows(read), len(read)) == expected
+
+
+def test_all_ranks_of_a_smaller_communicator_may_be_aggregators() -> None:
+    automatic = phase(romio_cb_read="automatic", cb_nodes="2")
+    assert two_phase(automatic, rows([1000] * 4), together=2) == "unknown"
+    assert two_phase(automatic, rows([1000] * 4), together=4) == "not engaged"
+    assert two_phase(phase(romio_cb_read="enable"), rows([1000] * 4), together=1) == "not engaged"
 
 
 def test_only_collective_reads_have_two_phases() -> None:
-    assert two_phase(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0])) == ""
+    assert two_phase(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0]), together=2) == ""
 
 
 def test_a_pass_adds_up_its_epochs() -> None:
     summary = phase("posix")
-    made = pass_of(summary, None, block=3, position=17, variant=1)
+    made = pass_of(summary, None, 4, block=3, position=17, variant=1)
     assert made.seconds == pytest.approx(sum(one.seconds for one in summary.epochs))
     assert (made.samples, made.bytes, made.latency.count) == (128, 128 * 2_828_486, 128)
     assert made.seconds_a_sample * made.samples_per_second == pytest.approx(1.0)

@@ -58,6 +58,10 @@ def test_a_pass_that_took_ten_times_as_long_is_drawn_in_and_told() -> None:
     assert compare(rows)[0][0].verdict == "slower"
 
 
+def test_rounding_is_no_pass_far_off() -> None:
+    assert not capped(np.log(np.outer(np.arange(1.0, 9.0), [1.0, 1.3, 2.7])))[1].any()
+
+
 def test_the_smallest_difference_is_found_about_as_often_as_is_said() -> None:
     smallest = [compare(passes(seed, (1.0, 1.0), drift=0.0, outliers=0.0))[0][0].smallest or 0.0 for seed in range(200)]
     typical = float(np.median(smallest))

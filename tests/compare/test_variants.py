@@ -118,6 +118,29 @@ def test_hints_that_change_nothing_are_not_run_as_if_they_did(path: Path) -> Non
     }
 
 
+def test_what_changes_nothing_in_the_loop_is_not_run_under_another_name(path: Path) -> None:
+    path.write_text(PATTERN.replace("dataset d", 'param api = posix "who reads"\nparam spare = 1 "unused"\ndataset d'))
+    with pytest.raises(UsageError, match=r"not run: spare=2: `train` does exactly what it does with spare=1"):
+        made(path, "spare=1,2")
+    # A parameter that a setting of the command line hides.
+    path.write_text(path.read_text().replace("    read     d\n", "    read     d\n    api $api\n"))
+    with pytest.raises(UsageError, match=r"not run: api=mpi-collective: `train` does exactly"):
+        made(path, "api=posix,mpi-collective", given=(("train.api", "posix"),))
+    assert labels(made(path, "api=posix,mpi-collective", "transfer=1 kB,1000 B")) == [
+        "api=posix, transfer=1 kB",
+        "api=mpi-collective, transfer=1 kB",
+    ]
+
+
+def test_hints_of_the_pattern_are_no_reason_to_leave_posix_out(path: Path) -> None:
+    path.write_text(
+        PATTERN.replace("    read     d\n", "    read     d\n    api mpi-collective\n    hints two-phase\n")
+    )
+    found = made(path, "api=posix,mpi-collective")
+    assert labels(found) == ["api=posix", "api=mpi-collective", "api=mpi-collective, hints=library"]
+    assert not found.not_run
+
+
 def test_what_is_given_cannot_vary(path: Path) -> None:
     with pytest.raises(UsageError, match="cannot vary and be given"):
         made(path, "api=posix,mpi-independent", given=(("train.api", "posix"),))

@@ -81,6 +81,15 @@ def test_a_variant_that_fails_is_told_and_the_others_go_on(place: Path) -> None:
     assert len(reasons) == 2 and all("failed in its warm-up" in reason and "prepare e" in reason for reason in reasons)
 
 
+def test_where_the_first_variant_fails_the_next_is_said_to_be_the_reference(place: Path) -> None:
+    other = DATASET.replace("dataset d", "dataset e").replace('"d"', '"e"')
+    (place / "tiny.dlio").write_text(HEAD + DATASET + other + PREPARE + TRAIN)
+    found = outcome(place, 1, "--vary", "read=e,d", "--vary", "transfer=whole sample,1 kB", repeat=1)
+    held = "(so all others are held against read=d, transfer=whole sample)"
+    assert found["reference"] == "read=d, transfer=whole sample"
+    assert [one["reason"].endswith(held) for one in found["not_run"]] == [True, False]
+
+
 def test_caches_are_dropped_where_the_pattern_drops_them(place: Path) -> None:
     (place / "tiny.dlio").write_text(HEAD + DATASET + PREPARE + "drop caches\n" + TRAIN)
     assert outcome(place, 1, "--vary", "transfer=whole sample,1 kB", repeat=1)["caches"] == "cold"

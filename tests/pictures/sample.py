@@ -224,6 +224,8 @@ def comparison(**changed: object) -> dict[str, Any]:
         "kind": "compare",
         "name": "resnet50",
         "title": "ImageNet packed in one file that all ranks read",
+        "overrides": [["epochs", "1"]],
+        "caches": "cold",
         "ranks": 4,
         "nodes": 1,
         "environment": {

@@ -61,7 +61,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         (place / "other" / name).write_bytes((place / "run" / name).read_bytes())
     compared = comparison(name=HOSTILE, title=HOSTILE, reference=HOSTILE, verdict=[HOSTILE])
     compared["variants"][0]["label"] = HOSTILE
-    compared["varied"][0]["name"] = HOSTILE
+    compared["varied"][0]["name"] = compared["caches"] = compared["environment"]["mpi_io"] = HOSTILE
+    compared["overrides"] = [[HOSTILE, HOSTILE]]
     compared["not_run"][0] = {"label": HOSTILE, "reason": HOSTILE}
     write_comparison(place / "<img src=x>", **compared)
     return page(load([str(place / name) for name in ("run", "other", "<img src=x>")], with_arrays=True))
@@ -106,6 +107,18 @@ def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> 
         assert not names & {"script", "foreignObject", "a"}
     # Matplotlib says in a comment what a text drawn as paths was: with the dollars, hence not as a formula.
     assert any(rb"$\nonsense" in one for one in found)
+
+
+def test_a_comparison_says_on_what_it_was_made(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "cmp")
+    text = page(load([str(tmp_path / "cmp")], with_arrays=True))
+    for said in (
+        "-D epochs=1",
+        "cold before each pass",
+        "4 on 1 node, 4 on the 8 cores of a node",
+        "/scratch, lustre, rw",
+    ):
+        assert f"<dd>{said}</dd>" in text
 
 
 def test_the_same_results_give_the_same_page_in_any_process(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     assert all(float(row["seconds"]) == exact[int(row["position"])] for row in rows)
 
 
+def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
+    made = outcome(measured((1.0, 2.0)))
+    row = next(csv.DictReader(rows_of(made).splitlines()))
+    first = next(one for variant in made.measured for one in variant.passes if one.position == 0)
+    for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+        assert float(row[f"batch_latency_{name}_seconds"]) == first.latency.quantile(share) * 1e-9
+
+
 def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     made = outcome(measured((1.0, 2.0)))
     write_comparison(tmp_path, made)

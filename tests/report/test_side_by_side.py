@@ -104,3 +104,17 @@ def test_broken_results_are_an_error_of_one_line(tmp_path: Path, capsys: pytest.
     (tmp_path / "results.json").write_text('{"schema_version": "1"}')
     assert main(["report", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path / 'results.json'}: schema_version is not a whole number\n"
+
+
+def test_a_page_for_which_there_is_no_room_leaves_the_one_before(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ranks=1, steps=2, epochs=1)
+    (tmp_path / "a.html").write_text("the page before")
+    code = (
+        "import resource, sys; from dliosim.cli import main; import matplotlib.font_manager\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "sys.exit(main(['report', 'a', '--html', 'a.html']))"
+    )
+    done = python(code, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "error: a.html cannot be written: File too large\n")
+    assert (tmp_path / "a.html").read_text() == "the page before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.html"]

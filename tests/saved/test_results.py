@@ -116,9 +116,9 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_results_says_what_to_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is a directory with neither results\.json nor compare\.json"):
+    with pytest.raises(UsageError, match=r" has neither results\.json nor compare\.json: "):
         load([str(tmp_path)], with_arrays=False)
-    with pytest.raises(UsageError, match="is no directory with neither"):
+    with pytest.raises(UsageError, match="is no directory: "):
         load([str(tmp_path / "nowhere")], with_arrays=False)
 
 

@@ -173,6 +173,20 @@ def test_a_scaling_study_takes_the_allocation_of_the_job(here: Path, sbatch: Sub
     assert done.returncode == 1  # the stand-in does nothing
 
 
+def test_a_comparison_is_a_job_as_well(here: Path, sbatch: Submit) -> None:
+    done = sbatch("--compare", "small.dlio", "--vary", "d.layout=shared file,file per sample", "-D", "files=16")
+    assert calls(here / "bin" / "srun")[4:] == [
+        *(sys.executable, "-m", "dliosim.cli", "compare", "small.dlio", "--dir", f"{here}/dliosim-data"),
+        *("--output", f"{here}/dliosim-17", "--vary", "d.layout=shared file,file per sample", "-D", "files=16"),
+    ]
+    assert done.returncode == 1 and f"no {here}/dliosim-17/compare.json: the compare" in done.stderr
+    stub(here / "bin", "srun", RUNS)
+    options = ("--vary", "api=posix,mpi-independent", "--repeat", "1")
+    done = sbatch("--compare", "small.dlio", *options, SLURM_NTASKS="1", SLURM_JOB_NUM_NODES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((here / "dliosim-17" / "compare.json").read_text())["ranks"] == 1
+
+
 def test_mpiexec_beside_the_interpreter_comes_before_one_on_the_path(here: Path) -> None:
     beside = stub(here / "env", "mpiexec")
     python = stub(here / "env", "python", RECORDS)

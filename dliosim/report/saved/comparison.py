@@ -57,6 +57,8 @@ class Comparison:
 
     name: str
     title: str
+    overrides: tuple[tuple[str, str], ...]
+    caches: str
     ranks: int
     nodes: int
     environment: Environment
@@ -77,6 +79,8 @@ def comparison_of(found: Fields) -> Comparison:
     return Comparison(
         name=found.text("name"),
         title=found.text("title"),
+        overrides=found.pairs("overrides"),
+        caches=found.text("caches"),
         ranks=found.whole("ranks"),
         nodes=found.whole("nodes"),
         environment=environment_of(found.one("environment")),

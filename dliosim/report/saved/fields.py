@@ -55,6 +55,14 @@ class Fields:
         inside = self.one(key)
         return tuple((printable(name[:MAX_TEXT]), inside.text(name)) for name in inside.values)
 
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        """A list of lists of two texts."""
+        value = self._value(key)
+        if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+            raise self.wrong(key, "is not a list of pairs")
+        given = [Fields(self.file, f"{self._path(key)}[{i}]", {"0": a, "1": b}) for i, (a, b) in enumerate(value)]
+        return tuple((one.text("0"), one.text("1")) for one in given)
+
     def flag(self, key: str) -> bool:
         """true or false."""
         value = self._value(key)

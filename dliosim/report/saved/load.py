@@ -74,10 +74,10 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
     if (directory / COMPARE).exists():
         return SavedComparison(label, comparison_of(read_json(directory / COMPARE)))
     if not (directory / RESULTS).exists():
-        kind = "a directory" if directory.is_dir() else "no directory"
+        what = f"has neither {RESULTS} nor {COMPARE}" if directory.is_dir() else "is no directory"
         raise UsageError(
-            f"{directory} is {kind} with neither {RESULTS} nor {COMPARE}: name what `dliosim run` or `dliosim compare` "
-            "wrote; a run without results.json did not finish"
+            f"{directory} {what}: name what `dliosim run` or `dliosim compare` wrote; a run without {RESULTS}, or a "
+            f"comparison without {COMPARE}, did not finish"
         )
     run, latencies = run_of(read_json(directory / RESULTS))
     phases = [phase for phase in run.phases if phase.epochs]

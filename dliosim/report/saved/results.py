@@ -49,7 +49,7 @@ def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ..
         name=results.text("name"),
         title=results.text("title"),
         pattern=results.text("pattern", _MAX_PATTERN, lines=True),
-        overrides=_overrides(results),
+        overrides=results.pairs("overrides"),
         digest=results.text("digest"),
         ranks=ranks,
         nodes=results.whole("nodes"),
@@ -88,14 +88,6 @@ def quantiles_of(found: Fields | None) -> Quantiles | None:
         return None
     known = (found.number_or_none(key) for key in ("p50", "p90", "p99", "p999", "max"))
     return Quantiles(*(float("inf") if value is None else value for value in known))
-
-
-def _overrides(results: Fields) -> tuple[tuple[str, str], ...]:
-    pairs = results.values.get("overrides")
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise results.wrong("overrides", "is not a list of pairs")
-    given = [Fields(results.file, f"overrides[{i}]", {"0": name, "1": to}) for i, (name, to) in enumerate(pairs)]
-    return tuple((one.text("0"), one.text("1")) for one in given)
 
 
 def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
