@@ -33,7 +33,7 @@ from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
 from dliosim.model import DropCaches, Job, Repeat, Verb, ranks_together
 from dliosim.readable import seconds
-from dliosim.report.compare_results import COMPARE, write_comparison
+from dliosim.report.compare_results import write_comparison
 from dliosim.report.compare_tables import compare_report
 from dliosim.report.progress import Progress
 
@@ -63,7 +63,7 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str])
     running = [_Running(one, Session(one.workload, world, places, Options(), progress)) for one in found.variants]
     for one in running:
         world.on_rank_0("find the directories", one.session.check_directories)
-    world.on_rank_0("make the results directory", lambda: check_output(parsed.output, COMPARE))
+    world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     world.on_rank_0("make the data directory", running[0].session.make_roots)
     prepared = _prepared(running)
     cold = _is_cold(first.verbs) if parsed.caches is None else parsed.caches == "cold"
@@ -197,7 +197,7 @@ def _report(outcome: Outcome, given: str | None, started: datetime) -> int:
     failures: list[str] = []
     written = ""
     try:
-        with results_directory(given, outcome.name, started, "compare", COMPARE) as output:
+        with results_directory(given, outcome.name, started, "compare") as output:
             write_comparison(output, outcome)
         written = f"results: {output}\n"
     except OSError as error:

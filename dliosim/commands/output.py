@@ -13,19 +13,21 @@ from datetime import datetime
 from pathlib import Path
 
 from dliosim.errors import UsageError
+from dliosim.report.compare_results import COMPARE
 from dliosim.report.results import RESULTS
 
+#: What is written last, by a run and by a comparison: where it is, everything else is there too.
+LAST = (RESULTS, COMPARE)
 
-def check_output(given: str | None, last: str = RESULTS) -> None:
+
+def check_output(given: str | None) -> None:
     """See that the results can go to the directory `given`, or to a new one below the current one.
 
-    `last` is the file that is written last, and so says that the others are there.
-
-    Raises UsageError where it has the results of another run, and OSError where no file can be made.
+    Raises UsageError where it has the results of another run or comparison, and OSError where no file can be made.
     """
     from tempfile import TemporaryFile  # for rank 0 alone
 
-    if given is not None and (Path(given) / last).exists():
+    if given is not None and any((Path(given) / name).exists() for name in LAST):
         raise UsageError(f"--output {given} has the results of another run: name another, or move them away")
     place = Path(given or ".").absolute()
     while not os.path.lexists(place):
@@ -39,20 +41,17 @@ def check_output(given: str | None, last: str = RESULTS) -> None:
 
 
 @contextmanager
-def results_directory(
-    given: str | None, name: str, started: datetime, kind: str = "results", last: str = RESULTS
-) -> Iterator[Path]:
+def results_directory(given: str | None, name: str, started: datetime, kind: str = "results") -> Iterator[Path]:
     """Make the directory `given`, or a new one for a run of the workload `name`, to be filled in the block.
 
-    A new one is called `dliosim-{kind}-...`; `last` is the file that is written last.
-
-    If it is new and still empty when the block fails, it is removed. Raises OSError, FileExistsError where another run
+    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block fails, it is removed. Raises OSError, FileExistsError where another run
     has written its results there meanwhile.
     """
     directory, is_new = _made(given, f"dliosim-{kind}-{name}", started)
     try:
-        if (directory / last).exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / last))
+        for last in LAST:
+            if (directory / last).exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / last))
         yield directory
     except BaseException:
         if is_new:

@@ -72,11 +72,19 @@ class Session:
             self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(self.world.size))
 
     def make_roots(self) -> None:
-        """Make the directories under which the workload's data lie."""
+        """Make the directories under which the workload's data lie.
+
+        UsageError where the directory above one is missing: a mistyped path would be made on another file system, and
+        that one measured.
+        """
         used = {dataset.root for dataset in self.workload.datasets}
         used |= {checkpoint.root for checkpoint in self.workload.checkpoints}
         for root in sorted(used):
-            self.roots[root].mkdir(parents=True, exist_ok=True)
+            place = self.roots[root]
+            if not place.parent.is_dir():
+                option = "--dir" if root == "data" else f"--root {root}="
+                raise UsageError(f"{option} {place}: there is no {place.parent}; make it first, if that is meant")
+            place.mkdir(exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,3 +107,10 @@ def test_results_of_another_comparison_are_not_written_over(place: Path) -> None
     (place / "out" / "compare.json").write_text("{}")
     done = compare(place, 1, "--vary", "api=posix,mpi-independent")
     assert done.returncode == 2 and "results of another" in done.stderr
+
+
+def test_a_run_and_a_comparison_never_share_a_directory(place: Path) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "results.json").write_text("{}")
+    done = compare(place, 1, "--vary", "api=posix,mpi-independent")
+    assert done.returncode == 2 and "results of another" in done.stderr

@@ -290,8 +290,15 @@ def test_of_several_saves_the_shortest_and_the_longest_are_shown():
 def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
     beside = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
     # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.
-    assert "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown\n" in beside
-    assert "to be 90 % busy it needs 1.02 GB/s; it got 791 MB/s\n" in beside
+    assert (
+        "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
+        in beside
+    )
+    # Beside readers what it got is that while calls were in flight: 181 MB in 91.8 ms.
+    needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
+    assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(beside.split())
+    idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))
+    assert f"{needs}, so that the time went elsewhere (see below)" in " ".join(idle.split())
     alone = run_report(run(phases=(phase_of(epoch(0)),)))
     assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone
 
