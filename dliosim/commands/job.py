@@ -18,10 +18,11 @@ from dliosim.execute.world import World, make_world
 from dliosim.model import Job, Workload
 
 
-def as_job(comm: MPI.Intracomm, action: Callable[[World], int]) -> int:
+def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str) -> int:
     """Do something on all ranks of `comm`; the exit status, the same on every rank.
 
-    An error of one rank alone ends the job, since others may wait for it anywhere.
+    `interrupted` is what is said after Ctrl-C. An error of one rank alone ends the job, since others may wait for it
+    anywhere.
     """
     follow_launcher()
     try:
@@ -30,7 +31,7 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int]) -> int:
         if launcher_rank(os.environ) == 0:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
-    end_on_interrupt(comm)
+    end_on_interrupt(comm, interrupted)
     world = make_world(comm, node_cores, job_name(comm))
     try:
         return action(world)

@@ -44,8 +44,8 @@ def check_output(given: str | None) -> None:
 def results_directory(given: str | None, name: str, started: datetime, kind: str = "results") -> Iterator[Path]:
     """Make the directory `given`, or a new one for a run of the workload `name`, to be filled in the block.
 
-    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block fails, it is removed. Raises OSError, FileExistsError where another run
-    has written its results there meanwhile.
+    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block fails, it is removed. Raises
+    OSError, FileExistsError where another run has written its results there meanwhile.
     """
     directory, is_new = _made(given, f"dliosim-{kind}-{name}", started)
     try:

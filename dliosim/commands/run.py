@@ -30,10 +30,12 @@ from dliosim.report.progress import Progress
 from dliosim.report.results import write_results
 from dliosim.report.tables import run_report
 
+_INTERRUPTED = "interrupted: no results were written; what was not complete will be made anew"
+
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
-    return as_job(comm, lambda world: _run(world, parsed, arguments))
+    return as_job(comm, lambda world: _run(world, parsed, arguments), _INTERRUPTED)
 
 
 def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:

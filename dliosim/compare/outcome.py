@@ -22,7 +22,8 @@ from dliosim.measure.histogram import Quantiles, merged
 class Measured:
     """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload.
 
-    `striping` is what was granted of the striping that its data set asks for, empty where it asks for none.
+    `striping` is what was granted of the striping that its data set asks for, empty where it asks for none; `notes` is
+    what its loop had to say, such as by which queue of the kernel it read.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Measured:
     hints_asked: tuple[tuple[str, str], ...]
     hints_granted: tuple[tuple[str, str], ...]
     striping: str
+    notes: tuple[str, ...]
     passes: tuple[Pass, ...]
 
     @property
@@ -69,8 +71,9 @@ class Measured:
 class Outcome:
     """A comparison at rank 0. `measured` are the variants that ran, the first of which the others are held against.
 
-    `caches` is how caches were treated before each pass: `cold` (dropped) or `warm` (read through). `drawn_in` are the
-    positions of passes that were drawn in (see `statistics.capped`).
+    `caches` is how caches were treated before each pass: `cold` (dropped) or `warm` (read through). `passes` has the
+    label of every variant with its passes, also of those that failed in the middle. `drawn_in` are the positions of
+    passes that were drawn in (see `statistics.capped`).
     """
 
     name: str
@@ -90,6 +93,7 @@ class Outcome:
     caches: str
     measured: tuple[Measured, ...]
     not_run: tuple[NotRun, ...]
+    passes: tuple[tuple[str, tuple[Pass, ...]], ...]
     prepared: tuple[PhaseSummary, ...]
 
     @cached_property

@@ -11,7 +11,7 @@ from dliosim.compare.design import MOST_VARIANTS, Varied, combinations
 from dliosim.errors import UsageError
 from dliosim.language import vocabulary
 from dliosim.language.compile import Compiled, compile_document
-from dliosim.language.diagnostics import PatternError
+from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.units import format_bytes
 
@@ -46,12 +46,16 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparables:
-    """What is compared: variants of one loop, the first of which is the reference, and what was left out."""
+    """What is compared: variants of one loop, the first of which is the reference, and what was left out.
+
+    `warnings` are those about the pattern and about any variant, each once.
+    """
 
     loop: str
     varied: tuple[Varied, ...]
     variants: tuple[Variant, ...]
     not_run: tuple[NotRun, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
 def comparables(
@@ -68,6 +72,7 @@ def comparables(
     _refuse_twice(full, given)
     varied = [_expanded(one, full[one.name], base.workload, chosen) for one in varied]
     known = {str(warning.message) for warning in base.warnings}
+    warned = {warning.message: warning for warning in base.warnings}
     made: list[tuple[Variant, Compiled]] = []
     left_out: list[NotRun] = []
     for pairs in combinations(varied):
@@ -89,13 +94,14 @@ def comparables(
             left_out.append(NotRun(one.label, reason))
         else:
             variants.append(one)
+            warned |= {warning.message: warning for warning in compiled.warnings}
     variants += _libraries(variants)
     if len(variants) < 2:
         reasons = "".join(f"\n  not run: {one.label}: {one.reason}" for one in left_out)
         raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
-    return Comparables(chosen.name, tuple(varied), tuple(variants), tuple(left_out))
+    return Comparables(chosen.name, tuple(varied), tuple(variants), tuple(left_out), tuple(warned.values()))
 
 
 def named(name: str, base: Compiled, loop: Loop) -> str:
@@ -133,6 +139,8 @@ def _chosen(workload: Workload, name: str | None) -> Loop:
         if name not in loops:
             raise UsageError(f"--loop {name}: no such loop; loops here: {listed}")
         return loops[name]
+    if not loops:
+        raise UsageError("this pattern has no loop (train, evaluate, infer), and a loop is what is compared")
     if len(loops) != 1:
         raise UsageError(f"say which loop to compare: --loop NAME; loops here: {listed}")
     return next(iter(loops.values()))

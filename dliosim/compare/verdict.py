@@ -22,6 +22,12 @@ _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 #: Shares of the bytes in the page cache that differ by more are not alike.
 _UNLIKE = 0.05
 
+#: Bytes from the device for each byte asked, below which a cold pass was not cold.
+_FROM_DEVICE = 0.9
+
+#: Processes that want a core, for each core, before anything has begun.
+_BUSY = 0.5
+
 
 def verdict(outcome: Outcome) -> list[str]:
     """Sentences, the most important first; they call variants by their labels."""
@@ -112,7 +118,10 @@ def _wait(one: Pass, share: float) -> float:
 
 
 def _where_time_went(outcome: Outcome) -> Iterator[str]:
-    for one in outcome.measured:
+    """Of the first variant and of the fastest; the table has that of all."""
+    logs, _ = capped(np.log(outcome.times()))
+    chosen = dict.fromkeys((0, int(logs.mean(axis=0).argmin())))
+    for one in (outcome.measured[variant] for variant in chosen):
         parts = {
             "data wait": one.share(lambda each: each.data_wait),
             "compute": one.share(lambda each: each.compute),
@@ -154,6 +163,7 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
             f"{number(depths[high], 3)} ({high})."
         )
     yield from _residency(outcome)
+    yield from _from_cache(outcome)
     if outcome.drawn_in:
         passes = outcome.repetitions * len(outcome.measured)
         drawn = f"{len(outcome.drawn_in)} of {passes} (rows.csv marks them)"
@@ -162,6 +172,9 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
     if environment.oversubscribed:
         ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
         yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
+    if not environment.oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
+        load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
+        yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories:
         yield f"Root {', '.join(memories)} lies in memory: this compares methods, and says nothing about storage."
@@ -175,6 +188,20 @@ def _refused(measured: Sequence[Measured]) -> Iterator[str]:
             if granted.get(key) != value:
                 got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
                 yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
+
+
+def _from_cache(outcome: Outcome) -> Iterator[str]:
+    """That what began cold was read from the page cache all the same, in later epochs."""
+    if outcome.caches != "cold" or any(place.kind in MEMORY_KINDS for place in outcome.environment.file_systems):
+        return
+    shares = [one.median(lambda each: each.storage_amplification) for one in outcome.measured]
+    known = [share for share in shares if share is not None]
+    if known and min(known) < _FROM_DEVICE:
+        yield (
+            f"Cold at the start of a pass only: as little as {percent(min(known), 3)} of the bytes asked came from the "
+            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.loop}.epochs=1), `cache off`, or "
+            "more data than memory compares storage."
+        )
 
 
 def _striping(measured: Sequence[Measured]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def abort(comm: MPI.Intracomm, status: int) -> NoReturn:
     os._exit(status)
 
 
-def end_on_interrupt(comm: MPI.Intracomm) -> None:
+def end_on_interrupt(comm: MPI.Intracomm, text: str) -> None:
     """From now on let SIGINT end the job with one message of rank 0, whatever call a rank is in.
 
     Python sees signals between two of its own instructions, and a rank that waits in MPI executes none.
@@ -91,7 +91,7 @@ def end_on_interrupt(comm: MPI.Intracomm) -> None:
     def watch() -> None:
         while signal.SIGINT not in os.read(told, 1):
             pass
-        sys.stderr.write("\ninterrupted: no results were written; what was not complete will be made anew\n")
+        sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()
         abort(comm, INTERRUPTED)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -84,24 +84,31 @@ def compare_of(outcome: Outcome) -> dict[str, Any]:
     return {name: finite(value) for name, value in content.items()}
 
 
-def rows_of(outcome: Outcome) -> str:
-    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran."""
+def rows_of(passes: Sequence[tuple[str, Sequence[Pass]]], drawn_in: frozenset[int] = frozenset()) -> str:
+    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
+
+    `passes` has the label of each variant with its passes, also of one that failed later; `drawn_in` are positions.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["block", "position", "variant", "counts", "drawn_in", *ROW_FIGURES])
-    passes = [(each, one) for one in outcome.measured for each in one.passes]
-    for each, one in sorted(passes, key=lambda pair: pair[0].position):
+    labelled = [(each, label) for label, those in passes for each in those]
+    for each, label in sorted(labelled, key=lambda pair: pair[0].position):
         figures = (figure(each) for figure in ROW_FIGURES.values())
         shown = ["" if value is None else repr(value) if isinstance(value, float) else value for value in figures]
-        marks = [int(each.block > 0), int(each.position in outcome.drawn_in)]
-        table.writerow([each.block, each.position, one.label, *marks, *shown])
+        table.writerow([each.block, each.position, label, int(each.block > 0), int(each.position in drawn_in), *shown])
     return text.getvalue()
+
+
+def write_rows(directory: Path, passes: Sequence[tuple[str, Sequence[Pass]]]) -> None:
+    """Write rows.csv with the passes so far: what is left where a comparison does not come to its end."""
+    write_whole(directory / ROWS, rows_of(passes).encode())
 
 
 def write_comparison(directory: Path, outcome: Outcome) -> None:
     """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
     text = json.dumps(compare_of(outcome), indent=1, allow_nan=False) + "\n"
-    write_whole(directory / ROWS, rows_of(outcome).encode())
+    write_whole(directory / ROWS, rows_of(outcome.passes, outcome.drawn_in).encode())
     write_whole(directory / COMPARE, text.encode())
 
 
@@ -114,6 +121,7 @@ def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
         "added": one.added or None,
         "digest": one.digest,
         "api": one.api,
+        "notes": list(one.notes),
         "rate_samples_per_second": one.median(lambda each: each.samples_per_second),
         "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
         "seconds": [each.seconds for each in one.counted],

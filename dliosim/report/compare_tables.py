@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from dliosim.compare.outcome import Measured, Outcome
+from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import Comparison
 from dliosim.compare.verdict import verdict
 from dliosim.readable import ABSENT, count, number, seconds
@@ -23,19 +25,58 @@ _HEADINGS = [
     "would\nshow",
     "verdict",
 ]
-_MORE = [
-    "variant",
-    "batch\np50",
-    "p99",
-    "max",
-    "data\nwait %",
-    "compute\n%",
-    "sync\nwait %",
-    "tool\n%",
-    "in\nflight",
-    "read/\nasked",
-    "cached\n%",
-]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A figure of a variant, and how it is shown; an `optional` one is left out where it is nothing in all of them."""
+
+    heading: str
+    figure: Callable[[Measured], float | None]
+    show: Callable[[float | None], str]
+    optional: bool = False
+
+
+def _tail(name: str) -> Callable[[Measured], float | None]:
+    return lambda one: None if one.latency is None else float(getattr(one.latency, name))
+
+
+def _share(part: Callable[[Pass], float]) -> Callable[[Measured], float | None]:
+    return lambda one: one.share(part)
+
+
+def _median(figure: Callable[[Pass], float | None]) -> Callable[[Measured], float | None]:
+    return lambda one: one.median(figure)
+
+
+def _time(value: float | None) -> str:
+    return seconds(value, 3)
+
+
+def _percent(share: float | None) -> str:
+    return ABSENT if share is None else number(100 * share, 3)
+
+
+def _plain(value: float | None) -> str:
+    return number(value, 3)
+
+
+_MORE = (
+    _Column("batch\np50", _tail("p50"), _time),
+    _Column("p99", _tail("p99"), _time),
+    _Column("max", _tail("max"), _time),
+    _Column("utili-\nzation %", _median(lambda each: each.utilization), _percent, optional=True),
+    _Column("data\nwait %", _share(lambda each: each.data_wait), _percent),
+    _Column("compute\n%", _share(lambda each: each.compute), _percent, optional=True),
+    _Column("sync\nwait %", _share(lambda each: each.sync_wait), _percent),
+    _Column("arrival\nwait %", _share(lambda each: each.arrival_wait), _percent, optional=True),
+    _Column("check-\npoint %", _share(lambda each: each.checkpoint), _percent, optional=True),
+    _Column("tool\n%", _share(lambda each: each.tool), _percent),
+    _Column("in\nflight", _median(lambda each: each.depth), _plain),
+    _Column("read()\n/ asked", _median(lambda each: each.amplification), number),
+    _Column("device\n/ asked", _median(lambda each: each.storage_amplification), _plain, optional=True),
+    _Column("cached\n%", _median(lambda each: each.resident_share), _percent),
+)
 
 
 def compare_report(outcome: Outcome) -> str:
@@ -90,9 +131,9 @@ def _legend(outcome: Outcome, names: list[str]) -> str:
         added = f" (added: {one.added})" if one.added else ""
         label = "" if name == one.label else f" {one.label}"
         alone = "" if not _no_aggregation(one) else ": independent reads in a collective call, no aggregation"
-        striped = f"; {one.striping}" if one.striping else ""
-        if label or added or alone or striped:
-            lines.append(f"{name}{label}{added}{alone}{striped}")
+        notes = "".join(f"; {note}" for note in one.notes)
+        if label or added or alone or notes:
+            lines.append(f"{name}{label}{added}{alone}{notes}")
     return "\n".join(lines)
 
 
@@ -115,7 +156,8 @@ def _rates(outcome: Outcome, names: list[str]) -> str:
         )
     title = (
         f"{outcome.loop}: medians of {count(outcome.repetitions, 'pass', 'passes')}; times as fast as the first "
-        "variant from paired log ratios, 95 % intervals (wider where Holm's correction asks), p corrected"
+        "variant from the ratios within each block (not of the medians), 95 % intervals (wider where Holm's correction "
+        "asks), p corrected"
     )
     return grid(title, _HEADINGS, rows)
 
@@ -128,33 +170,18 @@ def _judged(found: Comparison | None) -> list[str]:
 
 
 def _times(outcome: Outcome, names: list[str]) -> str:
-    rows = []
-    for name, one in zip(names, outcome.measured, strict=True):
-        waits = one.latency
-        tails = [ABSENT] * 3 if waits is None else [seconds(value, 3) for value in (waits.p50, waits.p99, waits.max)]
-        shares = [
-            one.share(lambda each: each.data_wait),
-            one.share(lambda each: each.compute),
-            one.share(lambda each: each.sync_wait),
-            one.share(lambda each: each.tool),
-        ]
-        resident = one.median(lambda each: each.resident_share)
-        rows.append(
-            [
-                name,
-                *tails,
-                *(number(100 * share, 3) for share in shares),
-                number(one.median(lambda each: each.depth), 3),
-                number(one.median(lambda each: each.amplification), 4),
-                ABSENT if resident is None else number(100 * resident, 3),
-            ]
-        )
-    return grid(f"{outcome.loop}: batch latency, where the time of all ranks went, and what was read", _MORE, rows)
+    columns = [one for one in _MORE if not one.optional or any(one.figure(each) for each in outcome.measured)]
+    rows = [
+        [name, *(column.show(column.figure(one)) for column in columns)]
+        for name, one in zip(names, outcome.measured, strict=True)
+    ]
+    title = f"{outcome.loop}: batch latency, where the time of all ranks went, and what was read"
+    return grid(title, ["variant", *(column.heading for column in columns)], rows, [1] * len(columns))
 
 
 def _sweep(outcome: Outcome) -> str:
     """Two varied names as a table of rates, the first downwards and the second across."""
-    if len(outcome.varied) != 2:
+    if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
         return ""
     down, across = outcome.varied
     found = {tuple(one.values): one for one in outcome.measured}

@@ -65,5 +65,6 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     why = ""
     if busy < UTILIZATION:
         why = _why(got >= needed, waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs))
-    while_busy = " while it was read from" if overlapped else ""
-    return f"to be {percent(UTILIZATION, 2)} busy it needs {size(needed, 3)}/s{when}; it got {size(got, 3)}/s{while_busy}{why}"
+    got_when = " while it was read from" if overlapped else ""
+    rates = f"it needs {size(needed, 3)}/s{when}; it got {size(got, 3)}/s{got_when}"
+    return f"to be {percent(UTILIZATION, 2)} busy {rates}{why}"

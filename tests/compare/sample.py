@@ -72,6 +72,7 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
                 hints_asked=(),
                 hints_granted=(),
                 striping="",
+                notes=(),
                 passes=tuple(replace(one, **changed) if last else one for one in own),  # type: ignore[arg-type]
             )
         )
@@ -99,6 +100,7 @@ def outcome(variants: tuple[Measured, ...], repetitions: int = 8, **changed: obj
         caches="warm",
         measured=variants,
         not_run=(NotRun("api=z", "collective access needs one file shared by every rank"),),
+        passes=tuple((one.label, one.passes) for one in variants),
         prepared=(),
     )
     return replace(made, **changed)  # type: ignore[arg-type]

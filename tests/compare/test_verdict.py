@@ -127,3 +127,19 @@ def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
     """The variants that are shown to be slower than the fastest."""
     fastest, shown = shown_different(times, compare(times)[0])
     return {number for pair in shown if fastest in pair for number in pair if number != fastest}
+
+
+def test_what_began_cold_and_was_read_from_the_cache_is_told() -> None:
+    cold = outcome(measured((1.0, 2.0), storage_amplification=0.2), caches="cold")
+    assert any("as little as" in sentence and "-D train.epochs=1" in sentence for sentence in verdict(cold))
+    device = tuple(replace(one, storage_amplification=1.0) for one in measured((1.0, 2.0))[0].passes)
+    honest = outcome(tuple(replace(one, passes=device) for one in measured((1.0, 2.0))), caches="cold")
+    assert not any("as little as" in sentence for sentence in verdict(honest))
+    assert not said("as little as", 1.0, 2.0)
+
+
+def test_a_machine_that_was_busy_before_is_told() -> None:
+    found = outcome(measured((1.0, 2.0)))
+    busy = replace(found, environment=replace(found.environment, load_average=6.0))
+    assert any(sentence.startswith("The machine was busy before (load average 6.00") for sentence in verdict(busy))
+    assert not said("The machine was busy", 1.0, 2.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.mpi.jobs import CLI, DATASET, HEAD, PREPARE, TRAIN, only_error
-from tests.mpi.launch import run_ranks
+from tests.mpi.launch import run_ranks, running, start_ranks
 
 
 def compare(place: Path, ranks: int, *options: str, repeat: int = 5) -> subprocess.CompletedProcess[str]:
@@ -79,6 +81,26 @@ def test_a_variant_that_fails_is_told_and_the_others_go_on(place: Path) -> None:
     assert [one["label"] for one in found["variants"]] == ["read=d, transfer=whole sample", "read=d, transfer=1 kB"]
     reasons = [one["reason"] for one in found["not_run"]]
     assert len(reasons) == 2 and all("failed in its warm-up" in reason and "prepare e" in reason for reason in reasons)
+
+
+def test_blocks_that_were_done_are_left_by_ctrl_c(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + DATASET + PREPARE + TRAIN.replace("}", "    compute 20 ms\n}"))
+    places = ["--dir", str(place / "data"), "--output", str(place / "out"), "--repeat", "500"]
+    words = [*CLI, "compare", str(place / "tiny.dlio"), *places, "--vary", "order=as planned,by offset"]
+    with running(start_ranks(2, *words, cwd=place)) as job:
+        job.wait_until(lambda: (place / "out" / "rows.csv").exists())
+        os.killpg(job.launcher.pid, signal.SIGINT)
+        done = job.finish(15)
+    assert done.returncode != 0 and done.stderr.count("interrupted: there is no verdict") == 1
+    rows = list(csv.DictReader((place / "out" / "rows.csv").read_text().splitlines()))
+    assert len(rows) >= 2 and len(rows) % 2 == 0
+    assert not (place / "out" / "compare.json").exists()
+
+
+def test_warnings_of_variants_are_said_once(place: Path) -> None:
+    done = compare(place, 1, "--vary", "api=posix,mpi-independent", "-D", "train.readers=2", repeat=1)
+    assert done.returncode == 0 and done.stderr.count("W304") == 1
+    assert "comparing 2 variants: a warm-up and 1 pass of each that count" in done.stderr
 
 
 def test_where_the_first_variant_fails_the_next_is_said_to_be_the_reference(place: Path) -> None:

@@ -142,6 +142,14 @@ def test_a_place_that_cannot_be_made(place: Place) -> None:
     )
 
 
+def test_a_mistyped_place_is_not_made(place: Place) -> None:
+    place.write(DATASET, PREPARE, TRAIN)
+    mistyped = place.directory / "scrtach" / "me"
+    error = only_error(run_ranks(2, *place.arguments("--dir", str(mistyped))), status=2)
+    assert error.endswith(f"--dir {mistyped}: there is no {mistyped.parent}; make it first, if that is meant")
+    assert not mistyped.parent.exists() and not place.output.exists()
+
+
 def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(place: Place) -> None:
     error = only_error(run_ranks(2, *place.arguments("--output", "/proc/self")))
     assert error.startswith("error: rank 0 could not make the results directory: ")

@@ -42,7 +42,7 @@ def test_two_names_give_a_table_of_rates_with_holes() -> None:
 
 def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     made = outcome(measured((1.0, 2.0)))
-    rows = list(csv.DictReader(rows_of(made).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
     assert [int(row["position"]) for row in rows] == list(range(18))
     assert [row["counts"] for row in rows].count("0") == 2
     # Nothing is rounded: statistics can be made again from the rows.
@@ -52,7 +52,7 @@ def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
     made = outcome(measured((1.0, 2.0)))
-    row = next(csv.DictReader(rows_of(made).splitlines()))
+    row = next(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
     first = next(one for variant in made.measured for one in variant.passes if one.position == 0)
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
         assert float(row[f"batch_latency_{name}_seconds"]) == first.latency.quantile(share) * 1e-9
@@ -62,9 +62,23 @@ def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     made = outcome(measured((1.0, 2.0)))
     write_comparison(tmp_path, made)
     content = json.loads((tmp_path / COMPARE).read_text())
-    assert (tmp_path / ROWS).read_text() == rows_of(made)
+    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, made.drawn_in)
     assert content == json.loads(json.dumps(compare_of(made)))
     second = content["variants"][1]
     assert second["verdict"] == "slower" and second["ratio"] == pytest.approx(0.5, rel=0.1)
     assert second["ratio_low"] < second["ratio"] < second["ratio_high"] < 1
     assert len(second["passes"]) == 9 and content["verdict"][0].startswith("Fastest: api=a")
+
+
+def test_parts_of_the_time_that_nobody_spent_have_no_column() -> None:
+    plain = compare_report(outcome(measured((1.0, 2.0))))
+    assert "check-" not in plain and "utili-" not in plain
+    busy = compare_report(outcome(measured((1.0, 2.0), checkpoint=0.5, utilization=0.9)))
+    assert "check-" in busy and "utili-" in busy
+
+
+def test_rows_of_a_variant_that_failed_later_are_kept() -> None:
+    variants = measured((1.0, 2.0, 3.0))
+    made = outcome(variants[:2], passes=tuple((one.label, one.passes) for one in variants))
+    rows = list(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
+    assert {row["variant"] for row in rows} == {"api=a", "api=b", "api=c"}
