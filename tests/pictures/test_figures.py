@@ -10,6 +10,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
+from dliosim.measure.figures import FileSystem
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
 from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered
@@ -237,13 +238,56 @@ def rated(ranks: int, rate: float, doubtful: bool = False) -> results.Rated:
 def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
     with drawing():
         axes = results.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
-    assert [text.get_text() for text in axes.texts] == ["60 %", "31 %"]
+    assert [text.get_text() for text in axes.texts] == ["60 %", "31 %?"]
     ideal, line = axes.lines[0], axes.lines[1]
     assert list(ideal.get_xdata()) == [2, 16]
     assert list(ideal.get_ydata()) == [200e6, 1600e6]
     assert list(line.get_xdata()) == [2, 8, 16]
     faces = [one.get_markerfacecolor() for one in axes.lines if one.get_marker() == "o"]
     assert [face == "white" for face in faces] == [False, False, True]
+
+
+def study(saved: SavedRun, ranks: int, **changed: object) -> SavedRun:
+    return replace(saved, run=replace(saved.run, ranks=ranks, **changed))  # type: ignore[arg-type]
+
+
+def test_a_scaling_curve_joins_only_what_is_the_same_study(saved: SavedRun) -> None:
+    given = {"overrides": (("files", "64"), ("epochs", "2"))}
+    turned = {"overrides": (("epochs", "2"), ("files", "64"))}
+    tmpfs, lustre = (replace(saved.run.environment, file_systems=(FileSystem("data", "/d", kind),)) for kind in KINDS)
+    for one, other, are_joined in (
+        (given, turned, True),
+        (given, {"overrides": (("files", "100"), ("epochs", "2"))}, False),
+        ({}, {"pattern": "dlio 1\n"}, False),
+        ({}, {"verify": True}, False),
+        ({}, {"null": True}, False),
+        ({"environment": tmpfs}, {"environment": tmpfs}, True),
+        ({"environment": tmpfs}, {"environment": lustre}, False),
+    ):
+        found = of_runs([study(saved, 2, **one), study(saved, 4, **other)], "train")
+        assert [picture.name for picture in found.pictures[1:]] == ["scaling"] * are_joined, (one, other)
+        assert ["Rate over ranks is left out" in line for line in found.left_out] == [True] * (not are_joined)
+
+
+KINDS = ("tmpfs", "lustre")
+
+
+def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left_out(saved: SavedRun) -> None:
+    runs = [study(saved, ranks, overrides=(("files", files),)) for files in ("64", "100") for ranks in (2, 4)]
+    alone = replace(study(saved, 8, verify=True), label="checked")
+    picture = of_runs([*runs, alone], "train").pictures[1]
+    assert "Left out, as nothing here can be joined with them: checked." in picture.caption
+    with drawing():
+        axes = picture.draw().axes[0]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["cosmoflow: train, posix, -D files=64", "cosmoflow: train, posix, -D files=100", "ideal"]
+    assert axes.get_xlim()[1] < 8
+
+
+def test_a_share_of_an_ideal_that_is_doubtful_is_marked() -> None:
+    with drawing():
+        axes = results.scaling([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["?", "100 %?"]
 
 
 def test_results_of_one_number_of_ranks_have_no_scaling_curve(saved: SavedRun) -> None:
