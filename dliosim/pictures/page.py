@@ -13,6 +13,7 @@ from dliosim.readable import count
 from dliosim.report.header import conditions, environment_rows
 from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.side_by_side import (
+    legend_of_comparison,
     not_run_lines,
     places_of,
     tables_of_comparison,
@@ -104,6 +105,7 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
     # The first sentence answers the question, the others tell how far to trust it.
     section.pieces += [markup.paragraph(line, "said") for line in found.verdict[:1]]
     section.pieces.append(markup.items(found.verdict[1:]))
+    section.pieces.append(markup.items(legend_of_comparison(saved)))
     section.pieces += [markup.table(one) for one in tables_of_comparison(saved)]
     section.pieces.append(markup.items(not_run_lines(found)))
     section.pieces.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from dliosim.pictures.style import (
     log_axis,
     percent_axis,
     rate_axis,
+    wrapped,
 )
 from dliosim.readable import number, percent, size
 
@@ -111,7 +111,7 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
         fewest, base = next(iter(middles.items()))
         ideal = [base * count / fewest for count in (fewest, counts[-1])]
         axes.plot([fewest, counts[-1]], ideal, color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)))
-        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=_legend(name))
+        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=wrapped(name, 90))
         for one in points:
             axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
             face = "white" if one.is_doubtful else colour
@@ -141,10 +141,6 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
     axes.legend(loc="upper left")
     return drawn
-
-
-def _legend(study: str) -> str:
-    return textwrap.fill(study, 90)
 
 
 def _median(points: Sequence[Rated], ranks: int) -> float:

@@ -19,12 +19,12 @@ from dliosim.report.header import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.naming import alike, title_of
 from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.labels import variant_legend, variant_names
 from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.warnings import warnings_of
 
 # Longer cells are cut.
 _BRIEF = 26
-_LONGEST_VARIANT = 44
 _LONGEST_VALUE = 60
 
 # Of patterns that differ in more lines none is shown.
@@ -39,6 +39,11 @@ class Table:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def groups(self) -> list[int]:
+        """Columns that belong together, as `grid` takes them: each may be the first of another part."""
+        return [1] * (len(self.headings) - 1)
+
 
 def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """All tables and warnings of results as text, at most 120 columns wide but for long paths."""
@@ -52,10 +57,10 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections += ["\n".join(warned)] if warned else []
     for one in results:
         if isinstance(one, SavedComparison):
+            sections += ["\n".join(_filled(legend_of_comparison(one)))] if legend_of_comparison(one) else []
             sections += [_text(table) for table in tables_of_comparison(one)]
             for lines in (not_run_lines(one.comparison), one.comparison.verdict):
-                filled = (textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
-                sections += ["\n".join(filled)] if lines else []
+                sections += ["\n".join(_filled(lines))] if lines else []
     return "\n\n".join(sections) + "\n"
 
 
@@ -84,20 +89,28 @@ def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
 def tables_of_comparison(saved: SavedComparison) -> list[Table]:
     """What a comparison found, a row for each variant."""
     found = saved.comparison
+    labels = [one.label for one in found.variants]
+    names = variant_names(labels)
+    reference = names[labels.index(found.reference)] if found.reference in labels else found.reference
     title = (
         f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
-        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {found.reference}"
+        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {reference}"
     )
     headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
     rows = [
         (
-            _brief(one.label, _LONGEST_VARIANT),
+            name,
             "reference" if one.label == found.reference else one.verdict,
             *(show(one) for _, show in _VARIANT_COLUMNS),
         )
-        for one in found.variants
+        for name, one in zip(names, found.variants, strict=True)
     ]
     return [Table(title, headings, tuple(rows))] if rows else []
+
+
+def legend_of_comparison(saved: SavedComparison) -> list[str]:
+    """Which variant each number in its tables means; nothing where these have the labels."""
+    return variant_legend([one.label for one in saved.comparison.variants])
 
 
 def not_run_lines(found: Comparison) -> list[str]:
@@ -105,8 +118,12 @@ def not_run_lines(found: Comparison) -> list[str]:
     return [f"not run: {label}: {reason}" for label, reason in found.not_run]
 
 
+def _filled(lines: Sequence[str]) -> list[str]:
+    return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
+
+
 def _text(table: Table) -> str:
-    return grid(table.title, table.headings, table.rows, [1] * (len(table.headings) - 1))
+    return grid(table.title, table.headings, table.rows, table.groups)
 
 
 def _brief(text: str, longest: int = _BRIEF) -> str:

@@ -212,6 +212,15 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
     assert said[-1] == "1.62 (1.44 to 1.81), faster"
 
 
+def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: Comparison) -> None:
+    labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
+    variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
+    with drawing():
+        axes = comparisons.forest(replace(compared, variants=variants, reference=labels[0])).axes[0]
+    shown = [tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels()]
+    assert shown == [f"({i + 1}) {label}" for i, label in enumerate(labels)]
+
+
 def test_pairs_have_their_ratios_and_what_was_not_run(compared: Comparison) -> None:
     with drawing():
         axes = comparisons.two_way(compared).axes[0]

@@ -17,7 +17,7 @@ from dliosim.readable import number
 from dliosim.report.grid import WIDTH
 from dliosim.report.saved.load import SavedRun, load
 from dliosim.report.side_by_side import side_by_side
-from tests.pictures.sample import write_comparison, write_run
+from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -76,6 +76,18 @@ def test_overrides_and_patterns_that_differ_have_rows(tmp_path: Path) -> None:
     alike = shown(tmp_path, "b", "b")
     assert "\npattern " not in alike
     assert "-D" not in alike
+
+
+def test_variants_with_long_labels_have_numbers_and_a_legend(tmp_path: Path) -> None:
+    content = comparison()
+    for index, one in enumerate(content["variants"]):
+        one["label"] = f"api=mpi-collective, hints=two-phase, {index + 1} aggregators, buffer 16 MiB"
+    content["reference"] = content["variants"][0]["label"]
+    write_comparison(tmp_path / "cmp", **content)
+    text = shown(tmp_path, "cmp")
+    assert text.startswith("(1) api=mpi-collective, hints=two-phase, 1 aggregators, buffer 16 MiB\n(2) api=")
+    assert "; ratios of rates to (1)" in " ".join(text.split())
+    assert row_of(text, "(5)")[0] == "faster"
 
 
 def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: Path) -> None:

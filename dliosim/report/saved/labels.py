@@ -11,6 +11,9 @@ from dliosim.report.saved.fields import printable
 #: The longest name that is taken as it is, in characters: nothing cuts a label further.
 LONGEST_LABEL = 26
 
+# Where a variant's label is longer, tables have numbers, as those of `dliosim compare` have.
+_LONGEST_VARIANT = 44
+
 
 def labels_of(given: Sequence[str]) -> list[str]:
     """A label for each path, all different.
@@ -24,6 +27,19 @@ def labels_of(given: Sequence[str]) -> list[str]:
     labels = _shortened(names)
     often = Counter(labels)
     return [label if often[label] == 1 else f"{label} #{i + 1}" for i, label in enumerate(labels)]
+
+
+def variant_names(labels: Sequence[str]) -> list[str]:
+    """What tables call variants: their labels, or `(1)`, `(2)`, ... where any of them is too long."""
+    if max(map(len, labels), default=0) <= _LONGEST_VARIANT:
+        return list(labels)
+    return [f"({i + 1})" for i in range(len(labels))]
+
+
+def variant_legend(labels: Sequence[str]) -> list[str]:
+    """Number and label of each variant, where tables have numbers."""
+    names = variant_names(labels)
+    return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
 
 
 def _shortened(names: Sequence[str]) -> list[str]:
