@@ -120,9 +120,9 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
             share = percent(rate * fewest / (base * count), 2) if count > fewest else ""
             is_doubtful = any(one.is_doubtful for one in points if one.ranks in (fewest, count))
             if said := f"{share}{'?' if is_doubtful else ''}":
-                axes.annotate(
-                    said, (count, rate), xytext=(7, -9), textcoords="offset points", color=colour, fontsize=8.5
-                )
+                # Below each other where lines meet.
+                below = (7, -9 - 11 * (i % 4))
+                axes.annotate(said, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(_spaced(counts)))

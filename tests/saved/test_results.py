@@ -163,7 +163,9 @@ def test_labels_are_the_last_parts_of_paths_and_differ(tmp_path: Path) -> None:
 def test_long_labels_keep_all_in_which_they_differ() -> None:
     names = [f"dliosim-results-cosmoflow-20261121T09010{index}" for index in range(3)]
     labels = labels_of([f"study/{name}" for name in names])
-    assert labels == [f"...{name[-23:]}" for name in names]
+    assert labels == [f"...20261121T09010{index}" for index in range(3)]
+    assert labels_of(["results-of-" + "x" * 20 + end for end in "ab"]) == [f"...{'x' * 20}{end}" for end in "ab"]
+    assert labels_of(["results-of-" + "x" * 40 + end for end in "ab"]) == [f"...{'x' * 22}{end}" for end in "ab"]
     begun = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
     assert labels_of(["short", *begun]) == ["short", "(2)", "(3)"]
     assert labels_of(["short", begun[0]]) == ["short", "with-reader...-the-machine"]

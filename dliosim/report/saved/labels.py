@@ -18,8 +18,8 @@ _LONGEST_VARIANT = 44
 def labels_of(given: Sequence[str]) -> list[str]:
     """A label for each path, all different.
 
-    It is the last part of the path, or all of it where two end alike. Of those too long for a heading the end is taken,
-    if all in which they differ lies in it, and else their number: `(2)`.
+    It is the last part of the path, or all of it where two end alike. Of those too long for a heading the last words
+    are taken, if all in which they differ lies in these, and else their number: `(2)`.
     """
     last = [Path(one).absolute().name or one for one in given]
     often = Counter(last)
@@ -49,6 +49,8 @@ def _shortened(names: Sequence[str]) -> list[str]:
         return [f"{name[: kept // 2]}...{name[kept // 2 - kept :]}" if name in long else name for name in names]
     least, greatest = min(long, default=""), max(long, default="")
     alike = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
+    # From the last word that begins alike on, so that columns are no wider than they must be.
+    begin = 1 + max(least.rfind(mark, 0, alike) for mark in "-_./ ")
     if all(len(name) - kept <= alike for name in long):
-        return [f"...{name[-kept:]}" if name in long else name for name in names]
+        return [f"...{name[max(begin, len(name) - kept) :]}" if name in long else name for name in names]
     return [f"({i + 1})" if name in long else name for i, name in enumerate(names)]
