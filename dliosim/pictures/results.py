@@ -25,8 +25,9 @@ from dliosim.readable import number, percent, size
 
 SIDE_CAPTION = (
     "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
-    "spans its slowest and fastest epoch; right, where the time of all its ranks went. What differs on the right is "
-    "why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
+    "spans its slowest and fastest epoch (hollow: there were more ranks than cores); right, where the time of all its "
+    "ranks went. What differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats "
+    "and judges. "
     "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
     "left out."
 )

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from dliosim.measure.figures import FileSystem
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
@@ -186,6 +188,43 @@ def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: Loop) -> None
     assert axes.get_ylim() == (0, 1.05)
     assert "not to be trusted" in axes.get_ylabel()
     assert all(text.get_text().endswith("?") for text in axes.texts)
+
+
+def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
+    """Where a text begins and ends on the y axis, in its units."""
+    axes.get_figure(root=True).canvas.draw()
+    edges = text.get_window_extent().get_points()
+    low, high = axes.transData.inverted().transform(edges)[:, 1]
+    return low, high
+
+
+@pytest.mark.parametrize("busy", [0.02, 0.5, 0.97, 1.0])
+def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(loop: Loop, busy: float) -> None:
+    epochs = [replace(epoch, utilization=busy, utilization_min=busy, utilization_max=busy) for epoch in loop.epochs]
+    with drawing():
+        axes = shares.utilization_by_epoch(epochs, True).axes[0]
+        spans = [bottom_and_top(axes, text) for text in axes.texts]
+    assert len(spans) == len(epochs)
+    assert all(low > 0 and high < 1 for low, high in spans)
+
+
+def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: Loop) -> None:
+    with drawing():
+        axes = bandwidth.bandwidth_over_time(loop.timeline, 3).axes[0]
+        spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().startswith("mean ")]
+    greatest = max((epoch.bytes / (epoch.bin_ns * 1e-9)).sum(axis=0).max() for epoch in loop.timeline)
+    assert len(spans) == len(loop.timeline)
+    assert all(low > greatest for low, _ in spans)
+
+
+def test_legends_of_latencies_stand_outside_of_the_axes(loop: Loop) -> None:
+    for draw in (latency.latency_distribution, latency.latency_over_time):
+        with drawing():
+            figure = draw(loop.timeline)
+            figure.canvas.draw()
+        (legend,) = figure.legends
+        assert all(axes.get_legend() is None for axes in figure.axes)
+        assert all(legend.get_window_extent().y0 > axes.get_window_extent().y1 for axes in figure.axes)
 
 
 def test_without_utilization_there_are_rates(saved: SavedRun, loop: Loop) -> None:
