@@ -251,6 +251,11 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
     assert said[-1] == "1.62 (1.44 to 1.81), faster"
 
 
+def test_captions_say_what_is_drawn() -> None:
+    assert "Grey is the tool's own time" in steps.CAPTION
+    assert "more than once in five times" in comparisons.FOREST_CAPTION
+
+
 def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: Comparison) -> None:
     labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
     variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
