@@ -60,24 +60,26 @@ def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
     unit = mark_epochs(axes, places)
+    greatest = 0.0
     for place in places:
         epoch = place.epoch
         rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0, dtype=np.float64) / (epoch.bin_ns * 1e-9)
+        greatest = max(greatest, float(rate.max()))
         axes.stairs(rate, place.edges * unit, fill=True, color=SERIES[0], alpha=0.25, linewidth=0)
         axes.stairs(rate, place.edges * unit, color=SERIES[0], linewidth=1.0)
         mean = float(epoch.bytes.sum(dtype=np.float64)) / epoch.seconds
         axes.hlines(mean, place.begin * unit, place.end * unit, color=INK, linewidth=1.2, linestyle=(0, (5, 2)))
         if place.end - place.begin > 0.12 * places[-1].end:
-            axes.annotate(
+            axes.text(
+                (place.begin + place.end) / 2 * unit,
+                0.98,
                 f"mean {size(mean, 3)}/s",
-                (place.end * unit, mean),
-                xytext=(-3, 3),
-                textcoords="offset points",
-                ha="right",
-                va="bottom",
-                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
+                transform=axes.get_xaxis_transform(),
+                ha="center",
+                va="top",
             )
-    axes.set_ylim(bottom=0)
+    # Room above the curves for what is said of them.
+    axes.set_ylim(0, 1.2 * greatest or 1.0)
     rate_axis(axes.yaxis)
     axes.set_ylabel(f"bytes per second, {ranks_said(places[0].epoch, ranks)}")
     grid_lines(axes, "y")

@@ -12,14 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from dliosim.pictures.style import FAINT, INK, brief, figure, grid_lines
+from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrapped
 from dliosim.readable import number, size
 from dliosim.report.saved.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
+from dliosim.report.saved.labels import variant_legend
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
-    "repetitions leave; right of 1 is faster. An interval that holds 1 shows no difference, and the grey band is "
-    "what these repetitions could not have told apart. "
+    "repetitions leave; right of 1 is faster. An interval that holds 1 shows no difference. A true difference "
+    "within the grey band would have been missed by so many repetitions more than once in five times (the limit of a "
+    "power of 80 %); a verdict may still fall inside. "
     "Formula: rate of the variant / rate of the reference, on a logarithmic axis, so that half and double are alike "
     "far."
 )
@@ -40,7 +42,9 @@ _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 def forest(found: Comparison) -> Figure:
     """A row for each variant that has a ratio: the ratio, its interval, and the verdict."""
     shown = with_ratio(found)
-    drawn = figure(height=1.5 + 0.34 * len(shown))
+    named = dict(zip((one.label for one in found.variants), _named(found), strict=True))
+    lines = max(name.count("\n") + 1 for name in named.values())
+    drawn = figure(height=1.5 + (0.18 + 0.16 * lines) * len(shown))
     axes = drawn.add_subplot()
     axes.axvline(1.0, color=INK, linewidth=1.0)
     for row, one in enumerate(shown):
@@ -59,8 +63,8 @@ def forest(found: Comparison) -> Figure:
     axes.set_xscale("log")
     axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
     _ratio_axis(axes.xaxis, reach * 1.08)
-    axes.set_xlabel(f"rate / rate of {brief(found.reference, 60)}")
-    axes.set_yticks(range(len(shown)), [brief(one.label, 46) for one in shown])
+    axes.set_xlabel(wrapped(f"rate / rate of {found.reference}", 100))
+    axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     grid_lines(axes, "x")
@@ -70,6 +74,12 @@ def forest(found: Comparison) -> Figure:
 def with_ratio(found: Comparison) -> list[Variant]:
     """The variants that have a ratio."""
     return [one for one in found.variants if one.ratio is not None]
+
+
+def _named(found: Comparison) -> list[str]:
+    """The label of each variant, whole, with its number where tables have only that."""
+    labels = [one.label for one in found.variants]
+    return [wrapped(label, 46) for label in variant_legend(labels) or labels]
 
 
 def _interval(one: Variant) -> str:
@@ -121,11 +131,11 @@ def two_way(found: Comparison) -> Figure:
             strong = abs(math.log(ratio)) > 0.6 * math.log(reach)
             axes.text(j, i, _cell(one, found), ha="center", va="center", color="white" if strong else INK)
     image = axes.imshow(ratios, cmap="RdBu", norm=LogNorm(1 / reach, reach), aspect="auto")
-    axes.set_xticks(range(len(columns)), [brief(name, 24) for name in columns])
-    axes.set_yticks(range(len(rows)), [brief(name, 30) for name in rows])
+    axes.set_xticks(range(len(columns)), [wrapped(name, 24) for name in columns])
+    axes.set_yticks(range(len(rows)), [wrapped(name, 30) for name in rows])
     axes.tick_params(length=0)
-    axes.set_xlabel(brief(second, 60))
-    axes.set_ylabel(brief(first, 40))
+    axes.set_xlabel(second)
+    axes.set_ylabel(wrapped(first, 40))
     for side in axes.spines.values():
         side.set_visible(False)
     bar = drawn.colorbar(image, ax=axes, pad=0.02, aspect=18, label="rate / reference's")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from dliosim.measure import over_epochs
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
-from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
+from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps, studies
 from dliosim.pictures.epochs import bins_said
 from dliosim.pictures.style import drawing
 from dliosim.report.loops import time_shares
@@ -87,7 +87,8 @@ def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
     """The pictures of one loop, by its title, over several runs."""
     pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
     in_bytes = all(over_epochs.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
-    rated = [one for saved, loop in pairs if (one := _rated(saved, loop, in_bytes)) is not None]
+    named = zip(pairs, studies.study_names(pairs), strict=True)
+    rated = [one for (saved, loop), study in named if (one := _rated(saved, loop, study, in_bytes)) is not None]
     if len(rated) < 2:
         return Gallery((), ())
     pictures = [
@@ -98,9 +99,14 @@ def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
             partial(results.beside, rated, in_bytes),
         )
     ]
-    if results.scales(rated):
-        caption, draw = results.SCALING_CAPTION, partial(results.scaling, rated, in_bytes)
+    joined = [one for one in rated if one.study]
+    if joined:
+        alone = studies.left_out([one.label for one in rated if not one.study])
+        caption = " ".join(filter(None, [studies.RULE, alone, results.SCALING_CAPTION]))
+        draw = partial(results.scaling, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
+    elif len({one.ranks for one in rated}) > 1:
+        return Gallery(tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {studies.RULE}",))
     return Gallery(tuple(pictures), ())
 
 
@@ -161,7 +167,7 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator
         yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
 
 
-def _rated(saved: SavedRun, loop: Loop, in_bytes: bool) -> results.Rated | None:
+def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> results.Rated | None:
     """None where the time is 0, so that there is no rate."""
     later = loop.epochs[1:] or loop.epochs
     rate = over_epochs.bytes_per_second(later) if in_bytes else over_epochs.samples_per_second(later)
@@ -170,7 +176,7 @@ def _rated(saved: SavedRun, loop: Loop, in_bytes: bool) -> results.Rated | None:
         return None
     return results.Rated(
         label=saved.label,
-        series=f"{saved.run.name}: {loop.title}, {loop.phases[0].api or 'no reads'}",
+        study=study,
         ranks=saved.run.ranks,
         rate=rate,
         epochs=tuple(one for one in of_epochs if one is not None),

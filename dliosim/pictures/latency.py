@@ -46,6 +46,10 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
         _finish(axes, name, [one for one in found if one[:, 1].sum()])
         if i == 0:
             axes.set_ylabel("share that took longer")
+    # Above the axes: within them curves may be anywhere. Epochs without any calls have no curve on the right.
+    lines = {str(line.get_label()): line for axes in drawn.axes for line in axes.lines}
+    names = [f"epoch {epoch.epoch + 1}" for epoch in epochs if f"epoch {epoch.epoch + 1}" in lines]
+    drawn.legend([lines[name] for name in names], names, loc="outside upper left", ncols=len(names))
     return drawn
 
 
@@ -101,7 +105,6 @@ def _finish(axes: Axes, name: str, found: Sequence[Ints]) -> None:
             color=FAINT,
             fontsize=8.5,
         )
-    axes.legend(loc="lower left", frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _share(value: float) -> str:
@@ -149,7 +152,7 @@ def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
     axes.set_ylabel("longest data wait of a step")
     grid_lines(axes, "y")
     if several:
-        axes.legend(loc="upper right", ncols=2, framealpha=0.85, frameon=True, edgecolor="none")
+        drawn.legend(loc="outside upper right", ncols=2)
     return drawn
 
 

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
+from dliosim.report.grid import fitting
 from dliosim.report.side_by_side import Table
 
 _STYLE = """
@@ -105,17 +106,22 @@ def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> s
 
 
 def table(content: Table) -> str:
-    """A table as it stands on a terminal; a line between rows is a rule."""
-    head = "".join(f"<th>{escape(one)}</th>" for one in content.headings)
+    """A table as it stands on a terminal, in as many parts, so that none is wider than the page."""
+    parts = fitting(content.headings, content.rows, content.groups)
+    return paragraph(content.title, "title") + "\n".join(_part(content, [0, *columns]) for columns in parts)
+
+
+def _part(content: Table, columns: Sequence[int]) -> str:
+    """Some columns of a table; a line between rows is a rule."""
+    head = "".join(f"<th>{escape(content.headings[column])}</th>" for column in columns)
     body, is_apart = [], False
     for row in content.rows:
         if row:
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+            cells = "".join(f"<td>{escape(row[column])}</td>" for column in columns)
             body.append(f"<tr{_class('apart' if is_apart else '')}>{cells}</tr>")
         is_apart = not row
     rows = "\n".join(body)
-    title = paragraph(content.title, "title")
-    return f'{title}<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
 
 
 def picture(title: str, caption: str, svg: bytes) -> str:

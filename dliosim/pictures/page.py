@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,14 @@ from dliosim.pictures.style import rendered
 from dliosim.readable import count
 from dliosim.report.header import conditions, environment_rows
 from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
-from dliosim.report.side_by_side import not_run_lines, tables_of_comparison, tables_of_runs, warnings_of_runs
+from dliosim.report.side_by_side import (
+    legend_of_comparison,
+    not_run_lines,
+    places_of,
+    tables_of_comparison,
+    tables_of_runs,
+    warnings_of_runs,
+)
 from dliosim.report.tables import expectation_line
 from dliosim.report.warnings import warnings_of
 
@@ -57,6 +65,7 @@ def page(results: Sequence[SavedRun | SavedComparison]) -> str:
 
 def _beside(runs: Sequence[SavedRun]) -> _Section:
     section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
+    section.pieces.append(markup.items(places_of(runs)))
     section.pieces += [markup.table(one) for one in tables_of_runs(runs)]
     said = [f"{label}: {line}" if len(runs) > 1 else line for label, line in warnings_of_runs(runs)]
     section.pieces.append(markup.items([f"Warning: {line}" for line in said], "warnings"))
@@ -70,10 +79,10 @@ def _beside(runs: Sequence[SavedRun]) -> _Section:
 
 def _run(saved: SavedRun, anchor: str) -> _Section:
     run = saved.run
-    command = [("command", f"dliosim {' '.join(run.arguments)}")] if run.arguments else []
+    command = [("command", shlex.join(("dliosim", *run.arguments)))] if run.arguments else []
     section = _Section(saved.label, anchor)
     section.pieces += [
-        markup.definitions([*conditions(run), ("started", run.started), *command]),
+        markup.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),
         markup.items([f"Warning: {line}" for line in warnings_of(run)], "warnings"),
         markup.items([expectation_line(one) for one in run.expectations]),
     ]
@@ -96,11 +105,13 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
     # The first sentence answers the question, the others tell how far to trust it.
     section.pieces += [markup.paragraph(line, "said") for line in found.verdict[:1]]
     section.pieces.append(markup.items(found.verdict[1:]))
+    section.pieces.append(markup.items(legend_of_comparison(saved)))
     section.pieces += [markup.table(one) for one in tables_of_comparison(saved)]
     section.pieces.append(markup.items(not_run_lines(found)))
     section.pieces.append(
         markup.definitions(
             [
+                ("directory", saved.place),
                 *(("override", f"-D {name}={value}") for name, value in found.overrides),
                 ("caches", f"{found.caches} before each pass"),
                 *environment_rows(found.environment, found.ranks, found.nodes),

@@ -14,27 +14,28 @@ from dliosim.pictures.style import (
     INK,
     PARTS,
     SERIES,
-    brief,
     figure,
     grid_lines,
     log_axis,
     percent_axis,
     rate_axis,
+    wrapped,
 )
 from dliosim.readable import number, percent, size
 
 SIDE_CAPTION = (
     "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
-    "spans its slowest and fastest epoch; right, where the time of all its ranks went. What differs on the right is "
-    "why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
+    "spans its slowest and fastest epoch (hollow: there were more ranks than cores); right, where the time of all its "
+    "ranks went. What differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats "
+    "and judges. "
     "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
     "left out."
 )
 
 SCALING_CAPTION = (
-    "How to read it: a line is one loop and access method; on the broken line each rank would get what it gets with "
-    "the fewest ranks. Beside each dot is its share of that; of several results with as many ranks the line takes "
-    "the median. Hollow dots had more ranks than cores, and say nothing about storage. "
+    "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Beside each dot is "
+    "its share of that; of several results with as many ranks the line takes the median. Hollow dots, and figures "
+    "marked ?, had more ranks than cores, and say nothing about storage. "
     "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
 )
 
@@ -42,11 +43,11 @@ SCALING_CAPTION = (
 @dataclass(frozen=True, slots=True)
 class Rated:
     """A loop of a result: its rate in bytes (or samples) per second over the epochs after the first, that of each of
-    them, and the share of each of the `PARTS` in the time of its ranks. `series` is what belongs on one line of a
-    scaling curve."""
+    them, and the share of each of the `PARTS` in the time of its ranks. Results of the same `study` belong on one line
+    of a scaling curve."""
 
     label: str
-    series: str
+    study: str
     ranks: int
     rate: float
     epochs: tuple[float, ...]
@@ -82,7 +83,7 @@ def beside(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     if in_bytes:
         rate_axis(left.xaxis)
     left.set_xlabel("bytes per second" if in_bytes else "samples per second")
-    left.set_yticks(range(len(rated)), [brief(one.label, 34) for one in rated])
+    left.set_yticks(range(len(rated)), [one.label for one in rated])
     left.set_ylim(len(rated) - 0.5, -0.5)
     for axes in (left, right):
         axes.tick_params(axis="y", length=0)
@@ -102,7 +103,7 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     axes = drawn.add_subplot()
     lines: dict[str, list[Rated]] = {}
     for one in rated:
-        lines.setdefault(one.series, []).append(one)
+        lines.setdefault(one.study, []).append(one)
     counts = sorted({one.ranks for one in rated})
     for i, (name, points) in enumerate(lines.items()):
         colour = SERIES[i % len(SERIES)]
@@ -111,14 +112,18 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
         fewest, base = next(iter(middles.items()))
         ideal = [base * count / fewest for count in (fewest, counts[-1])]
         axes.plot([fewest, counts[-1]], ideal, color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)))
-        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=brief(name, 60))
+        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=wrapped(name, 90))
         for one in points:
             axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
             face = "white" if one.is_doubtful else colour
             axes.plot([one.ranks], [one.rate], marker="o", markersize=6.5, color=colour, markerfacecolor=face)
-        for count, rate in list(middles.items())[1:]:
-            said = percent(rate * fewest / (base * count), 2)
-            axes.annotate(said, (count, rate), xytext=(7, -9), textcoords="offset points", color=colour, fontsize=8.5)
+        for count, rate in middles.items():
+            share = percent(rate * fewest / (base * count), 2) if count > fewest else ""
+            is_doubtful = any(one.is_doubtful for one in points if one.ranks in (fewest, count))
+            if said := f"{share}{'?' if is_doubtful else ''}":
+                # Below each other where lines meet.
+                below = (7, -9 - 11 * (i % 4))
+                axes.annotate(said, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(_spaced(counts)))
@@ -137,14 +142,6 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
     axes.legend(loc="upper left")
     return drawn
-
-
-def scales(rated: Sequence[Rated]) -> bool:
-    """Whether any series has several numbers of ranks."""
-    found: dict[str, set[int]] = {}
-    for one in rated:
-        found.setdefault(one.series, set()).add(one.ranks)
-    return any(len(ranks) > 1 for ranks in found.values())
 
 
 def _median(points: Sequence[Rated], ranks: int) -> float:

@@ -114,13 +114,17 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figu
     )
     if len(epochs) <= 12:
         for i, value in enumerate(mean):
-            # Beside the line, which may go up from here.
-            is_rising = i + 1 < len(mean) and mean[i + 1] > value * 1.05
+            # Below the bar, where there is room, and so never on the line of 100 %.
+            is_below = low[i] > 0.2
+            # Where the line comes from further down, it would cross what stands below its end.
+            is_rising = is_below and i > 0 and mean[i - 1] < 0.9 * value
             axes.annotate(
                 f"{number(100 * value, 3)}{'?' if doubtful else ''}",
-                (x[i], value),
-                xytext=(8, -12 if is_rising else 6),
+                (x[i], min(low[i], 0.99) if is_below else high[i]),
+                xytext=(0, -6 if is_below else 6),
                 textcoords="offset points",
+                ha="left" if is_rising else "center",
+                va="top" if is_below else "bottom",
                 color=INK,
                 fontsize=8.5,
             )

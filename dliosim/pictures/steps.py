@@ -18,7 +18,8 @@ MOST_ROWS, MOST_STEPS = 32, 24
 CAPTION = (
     "How to read it: a row is a rank; in it are its steps, and below them the read calls of its readers, a line a "
     "reader. Where green is interrupted by orange, storage is late. Yellow is waiting for the others: the rank with "
-    "hardly any is the one that all wait for. White between steps is the tool's own time, or waiting for a request. "
+    "hardly any is the one that all wait for. Grey is the tool's own time before compute; white between steps is its "
+    "time after them, or waiting for a request. "
     "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait end of the "
     "sync - end of compute, checkpoint from there until it is saved. Times count from the epoch's start on each "
     "rank's own clock; no clocks of two ranks are compared."

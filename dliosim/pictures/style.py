@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,9 +150,9 @@ def brief_size(value: float) -> str:
     return _brief(size, value) if value else "0"
 
 
-def brief(text: str, longest: int) -> str:
-    """A text of at most so many characters, its end kept."""
-    return text if len(text) <= longest else f"{text[: longest - 14]}...{text[-11:]}"
+def wrapped(text: str, width: int) -> str:
+    """A text in lines of at most so many characters; what has more than six, which nobody reads, is cut."""
+    return textwrap.fill(text, width, max_lines=6, placeholder=" ...")
 
 
 def _plain(value: float, _: object = None) -> str:

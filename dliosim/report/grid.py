@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise, zip_longest
 
 #: Columns of a terminal; nothing that is printed is wider.
@@ -19,23 +19,20 @@ def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], gro
     `groups` are how many of those other columns belong together, in order: where all of them are too wide together, the
     table is broken between two groups, and the first column stands again.
     """
-    ends = [0, *accumulate(groups or (len(headings) - 1,))]
-    blocks = [list(range(1 + begin, 1 + end)) for begin, end in pairwise(ends)]
-    tables = [_drawn(headings, rows, columns) for columns in _fitting(headings, rows, blocks)]
+    tables = [_drawn(headings, rows, columns) for columns in fitting(headings, rows, groups)]
     return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
 
 
-def _fitting(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], blocks: Sequence[list[int]]
-) -> Iterator[list[int]]:
-    """Blocks of columns put together as long as they fit."""
-    columns: list[int] = []
-    for block in blocks:
-        if columns and _width(_drawn(headings, rows, columns + block)) > WIDTH:
-            yield columns
-            columns = []
-        columns = columns + block
-    yield columns
+def fitting(headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> list[list[int]]:
+    """The columns, from 1, of each part into which `grid` breaks such a table."""
+    ends = [0, *accumulate(groups or (len(headings) - 1,))]
+    parts: list[list[int]] = [[]]
+    for begin, end in pairwise(ends):
+        block = list(range(1 + begin, 1 + end))
+        if parts[-1] and _width(_drawn(headings, rows, parts[-1] + block)) > WIDTH:
+            parts.append([])
+        parts[-1] += block
+    return parts
 
 
 def _width(text: str) -> int:

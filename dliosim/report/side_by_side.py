@@ -6,23 +6,29 @@ import statistics
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, RunSummary
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
+from dliosim.report.differences import line_rows, override_rows, pattern_names
 from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.naming import alike, title_of
 from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.labels import variant_legend, variant_names
 from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.warnings import warnings_of
 
 # Longer cells are cut.
 _BRIEF = 26
-_LONGEST_VARIANT = 44
+_LONGEST_VALUE = 60
+
+# Of patterns that differ in more lines none is shown.
+_MOST_LINES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,17 @@ class Table:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def groups(self) -> list[int]:
+        """Columns that belong together, as `grid` takes them: each may be the first of another part."""
+        return [1] * (len(self.headings) - 1)
+
 
 def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
-    """All tables and warnings of results as text, at most 120 columns wide."""
+    """All tables and warnings of results as text, at most 120 columns wide but for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
-    sections = [_text(table) for table in tables_of_runs(runs)]
+    sections = ["\n".join(places_of(results))] if places_of(results) else []
+    sections += [_text(table) for table in tables_of_runs(runs)]
     warned = [
         textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
         for label, line in warnings_of_runs(runs)
@@ -45,10 +57,10 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections += ["\n".join(warned)] if warned else []
     for one in results:
         if isinstance(one, SavedComparison):
+            sections += ["\n".join(_filled(legend_of_comparison(one)))] if legend_of_comparison(one) else []
             sections += [_text(table) for table in tables_of_comparison(one)]
             for lines in (not_run_lines(one.comparison), one.comparison.verdict):
-                filled = (textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
-                sections += ["\n".join(filled)] if lines else []
+                sections += ["\n".join(_filled(lines))] if lines else []
     return "\n\n".join(sections) + "\n"
 
 
@@ -57,7 +69,12 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     if not runs:
         return []
     loops = [_loop_table(title, [_loop_of(one, title) for one in runs], runs) for title in loop_titles(runs)]
-    return [_conditions(runs), *loops, *_verbs(runs)]
+    return [_conditions(runs), *_patterns(runs), *loops, *_verbs(runs)]
+
+
+def places_of(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
+    """Which directory each label means that is not the directory's name."""
+    return [f"{one.label}: {one.place}" for one in results if one.label != Path(one.place).absolute().name]
 
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
@@ -72,20 +89,28 @@ def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
 def tables_of_comparison(saved: SavedComparison) -> list[Table]:
     """What a comparison found, a row for each variant."""
     found = saved.comparison
+    labels = [one.label for one in found.variants]
+    names = variant_names(labels)
+    reference = names[labels.index(found.reference)] if found.reference in labels else found.reference
     title = (
         f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
-        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {found.reference}"
+        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {reference}"
     )
     headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
     rows = [
         (
-            _brief(one.label, _LONGEST_VARIANT),
+            name,
             "reference" if one.label == found.reference else one.verdict,
             *(show(one) for _, show in _VARIANT_COLUMNS),
         )
-        for one in found.variants
+        for name, one in zip(names, found.variants, strict=True)
     ]
     return [Table(title, headings, tuple(rows))] if rows else []
+
+
+def legend_of_comparison(saved: SavedComparison) -> list[str]:
+    """Which variant each number in its tables means; nothing where these have the labels."""
+    return variant_legend([one.label for one in saved.comparison.variants])
 
 
 def not_run_lines(found: Comparison) -> list[str]:
@@ -93,13 +118,12 @@ def not_run_lines(found: Comparison) -> list[str]:
     return [f"not run: {label}: {reason}" for label, reason in found.not_run]
 
 
-def rate_of(loop: Loop) -> float | None:
-    """Samples per second over the epochs after the first (the only one, if there is one)."""
-    return over_epochs.samples_per_second(loop.epochs[1:] or loop.epochs)
+def _filled(lines: Sequence[str]) -> list[str]:
+    return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
 
 
 def _text(table: Table) -> str:
-    return grid(table.title, table.headings, table.rows, [1] * (len(table.headings) - 1))
+    return grid(table.title, table.headings, table.rows, table.groups)
 
 
 def _brief(text: str, longest: int = _BRIEF) -> str:
@@ -114,7 +138,20 @@ def _loop_of(one: SavedRun, title: str) -> Loop | None:
 
 def _conditions(runs: Sequence[SavedRun]) -> Table:
     rows = [(name, *(_brief(show(one.run)) for one in runs)) for name, show in _CONDITIONS]
-    return Table("conditions", ("", *(_brief(one.label) for one in runs)), tuple(rows))
+    summaries = [one.run for one in runs]
+    names = pattern_names(summaries)
+    differing = [("pattern", *names)] if len(set(names)) > 1 else []
+    # The end of a value may be where it differs, so that these are cut late.
+    differing += [tuple(_brief(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(summaries)]
+    at = 1 + _CONDITIONS.index(_DIGEST)
+    return Table("conditions", ("", *(one.label for one in runs)), (*rows[:at], *differing, *rows[at:]))
+
+
+def _patterns(runs: Sequence[SavedRun]) -> list[Table]:
+    """The lines in which patterns differ; of more than `_MOST_LINES` nothing, as they are then other patterns."""
+    rows = [(_brief(line, _LONGEST_VALUE), *cells) for line, *cells in line_rows([one.run for one in runs])]
+    title = "lines that not all patterns have"
+    return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if 0 < len(rows) <= _MOST_LINES else []
 
 
 def _kinds(run: RunSummary) -> str:
@@ -125,9 +162,11 @@ def _mark(run: RunSummary) -> str:
     return ", ".join(filter(None, ["--null" if run.null else "", "--verify" if run.verify else ""])) or ABSENT
 
 
+_DIGEST: tuple[str, Callable[[RunSummary], str]] = ("digest", lambda run: run.digest)
+
 _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("workload", lambda run: run.name),
-    ("digest", lambda run: run.digest),
+    _DIGEST,
     ("ranks", lambda run: str(run.ranks)),
     ("nodes", lambda run: str(run.nodes)),
     ("ranks / cores, fullest node", lambda run: f"{run.environment.ranks_per_node} / {run.environment.cores_per_node}"),
@@ -152,8 +191,11 @@ def _loop_table(title: str, loops: Sequence[Loop | None], runs: Sequence[SavedRu
         ]
         some = [row for row in some if set(row[1:]) != {ABSENT}]
         rows += [LINE, *some] if rows and some else some
-    about = "over the epochs after the first (the only one, if there is one); latencies are medians of theirs"
-    return Table(f"{title}: {about}", ("", *(_brief(one.label) for one in runs)), tuple(rows))
+    about = (
+        "over the epochs after the first (the only one, if there is one); rates are all bytes (samples) by all time, "
+        "as in the headline of a run, utilization is the mean of theirs, latencies are medians of theirs"
+    )
+    return Table(f"{title}: {about}", ("", *(one.label for one in runs)), tuple(rows))
 
 
 def _later(loop: Loop) -> tuple[EpochSummary, ...]:
@@ -183,12 +225,21 @@ def _share(part: str) -> Callable[[Loop, RunSummary], str]:
     return show
 
 
+def _samples(loop: Loop, run: RunSummary) -> str:
+    return _marked(over_epochs.samples_per_second(_later(loop)), run)
+
+
 def _rate(unit: float) -> Callable[[Loop, RunSummary], str]:
     def show(loop: Loop, run: RunSummary) -> str:
         rate = over_epochs.bytes_per_second(_later(loop))
-        return number(None if rate is None else rate / unit)
+        return _marked(None if rate is None else rate / unit, run)
 
     return show
+
+
+def _marked(rate: float | None, run: RunSummary) -> str:
+    """A rate, with `?` where ranks took turns on the cores."""
+    return ABSENT if rate is None else f"{number(rate)}{'?' if run.environment.oversubscribed else ''}"
 
 
 def _checkpoints(loop: Loop, run: RunSummary) -> str:
@@ -224,7 +275,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
         ("steps an epoch", lambda loop, run: str(max(one.steps for one in loop.epochs))),
     ],
     [
-        ("samples/s", lambda loop, run: number(rate_of(loop))),
+        ("samples/s", _samples),
         ("GB/s", _rate(1e9)),
         ("GiB/s", _rate(2**30)),
         ("utilization %", _utilization),
@@ -269,7 +320,7 @@ def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
             cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
         rows.append((_brief(title), *cells))
     title = "files: mean time of a run of the verb, and bytes by time"
-    return [Table(title, ("", *(_brief(one.label) for one in runs)), tuple(rows))] if rows else []
+    return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if rows else []
 
 
 def _interval(one: Variant) -> str:

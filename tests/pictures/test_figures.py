@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+from dliosim.measure.figures import FileSystem
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
 from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered
@@ -187,6 +190,43 @@ def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: Loop) -> None
     assert all(text.get_text().endswith("?") for text in axes.texts)
 
 
+def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
+    """Where a text begins and ends on the y axis, in its units."""
+    axes.get_figure(root=True).canvas.draw()
+    edges = text.get_window_extent().get_points()
+    low, high = axes.transData.inverted().transform(edges)[:, 1]
+    return low, high
+
+
+@pytest.mark.parametrize("busy", [0.02, 0.5, 0.97, 1.0])
+def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(loop: Loop, busy: float) -> None:
+    epochs = [replace(epoch, utilization=busy, utilization_min=busy, utilization_max=busy) for epoch in loop.epochs]
+    with drawing():
+        axes = shares.utilization_by_epoch(epochs, True).axes[0]
+        spans = [bottom_and_top(axes, text) for text in axes.texts]
+    assert len(spans) == len(epochs)
+    assert all(low > 0 and high < 1 for low, high in spans)
+
+
+def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: Loop) -> None:
+    with drawing():
+        axes = bandwidth.bandwidth_over_time(loop.timeline, 3).axes[0]
+        spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().startswith("mean ")]
+    greatest = max((epoch.bytes / (epoch.bin_ns * 1e-9)).sum(axis=0).max() for epoch in loop.timeline)
+    assert len(spans) == len(loop.timeline)
+    assert all(low > greatest for low, _ in spans)
+
+
+def test_legends_of_latencies_stand_outside_of_the_axes(loop: Loop) -> None:
+    for draw in (latency.latency_distribution, latency.latency_over_time):
+        with drawing():
+            figure = draw(loop.timeline)
+            figure.canvas.draw()
+        (legend,) = figure.legends
+        assert all(axes.get_legend() is None for axes in figure.axes)
+        assert all(legend.get_window_extent().y0 > axes.get_window_extent().y1 for axes in figure.axes)
+
+
 def test_without_utilization_there_are_rates(saved: SavedRun, loop: Loop) -> None:
     epochs = tuple(replace(epoch, utilization=None) for epoch in loop.epochs)
     names = [one.name for one in of_loop(saved, replace(loop, epochs=epochs)).pictures]
@@ -209,6 +249,20 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
     said = [text.get_text() for text in axes.texts]
     assert said[0] == "reference"
     assert said[-1] == "1.62 (1.44 to 1.81), faster"
+
+
+def test_captions_say_what_is_drawn() -> None:
+    assert "Grey is the tool's own time" in steps.CAPTION
+    assert "more than once in five times" in comparisons.FOREST_CAPTION
+
+
+def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: Comparison) -> None:
+    labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
+    variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
+    with drawing():
+        axes = comparisons.forest(replace(compared, variants=variants, reference=labels[0])).axes[0]
+    shown = [tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels()]
+    assert shown == [f"({i + 1}) {label}" for i, label in enumerate(labels)]
 
 
 def test_pairs_have_their_ratios_and_what_was_not_run(compared: Comparison) -> None:
@@ -237,13 +291,56 @@ def rated(ranks: int, rate: float, doubtful: bool = False) -> results.Rated:
 def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
     with drawing():
         axes = results.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
-    assert [text.get_text() for text in axes.texts] == ["60 %", "31 %"]
+    assert [text.get_text() for text in axes.texts] == ["60 %", "31 %?"]
     ideal, line = axes.lines[0], axes.lines[1]
     assert list(ideal.get_xdata()) == [2, 16]
     assert list(ideal.get_ydata()) == [200e6, 1600e6]
     assert list(line.get_xdata()) == [2, 8, 16]
     faces = [one.get_markerfacecolor() for one in axes.lines if one.get_marker() == "o"]
     assert [face == "white" for face in faces] == [False, False, True]
+
+
+def study(saved: SavedRun, ranks: int, **changed: object) -> SavedRun:
+    return replace(saved, run=replace(saved.run, ranks=ranks, **changed))  # type: ignore[arg-type]
+
+
+def test_a_scaling_curve_joins_only_what_is_the_same_study(saved: SavedRun) -> None:
+    given = {"overrides": (("files", "64"), ("epochs", "2"))}
+    turned = {"overrides": (("epochs", "2"), ("files", "64"))}
+    tmpfs, lustre = (replace(saved.run.environment, file_systems=(FileSystem("data", "/d", kind),)) for kind in KINDS)
+    for one, other, are_joined in (
+        (given, turned, True),
+        (given, {"overrides": (("files", "100"), ("epochs", "2"))}, False),
+        ({}, {"pattern": "dlio 1\n"}, False),
+        ({}, {"verify": True}, False),
+        ({}, {"null": True}, False),
+        ({"environment": tmpfs}, {"environment": tmpfs}, True),
+        ({"environment": tmpfs}, {"environment": lustre}, False),
+    ):
+        found = of_runs([study(saved, 2, **one), study(saved, 4, **other)], "train")
+        assert [picture.name for picture in found.pictures[1:]] == ["scaling"] * are_joined, (one, other)
+        assert ["Rate over ranks is left out" in line for line in found.left_out] == [True] * (not are_joined)
+
+
+KINDS = ("tmpfs", "lustre")
+
+
+def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left_out(saved: SavedRun) -> None:
+    runs = [study(saved, ranks, overrides=(("files", files),)) for files in ("64", "100") for ranks in (2, 4)]
+    alone = replace(study(saved, 8, verify=True), label="checked")
+    picture = of_runs([*runs, alone], "train").pictures[1]
+    assert "Left out, as nothing here can be joined with them: checked." in picture.caption
+    with drawing():
+        axes = picture.draw().axes[0]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["cosmoflow: train, posix, -D files=64", "cosmoflow: train, posix, -D files=100", "ideal"]
+    assert axes.get_xlim()[1] < 8
+
+
+def test_a_share_of_an_ideal_that_is_doubtful_is_marked() -> None:
+    with drawing():
+        axes = results.scaling([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["?", "100 %?"]
 
 
 def test_results_of_one_number_of_ranks_have_no_scaling_curve(saved: SavedRun) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -107,6 +108,26 @@ def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> 
         assert not names & {"script", "foreignObject", "a"}
     # Matplotlib says in a comment what a text drawn as paths was: with the dollars, hence not as a formula.
     assert any(rb"$\nonsense" in one for one in found)
+
+
+def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "cmp")
+    found = load([str(tmp_path / "cmp")], with_arrays=True)
+    parts = [
+        [re.sub(r"\s", " ", heading) for heading in re.findall("<th>([^<]*)</th>", part)]
+        for part in page(found).split("<table>")[1:]
+    ]
+    assert len(parts) == 2
+    assert parts[0][:2] == ["", "verdict"]
+    assert (parts[1][0], parts[1][-1]) == ("", "order hash")
+
+
+def test_the_command_of_a_run_can_be_pasted(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", ranks=1, steps=2, epochs=1, arguments=("run", "a b.dlio", "-D", "layout=shared file"))
+    text = page(load([str(tmp_path / "run")], with_arrays=True))
+    command = escape("dliosim run 'a b.dlio' -D 'layout=shared file'")
+    assert f"<dd>{command}</dd>" in text
+    assert f"<dd>{tmp_path / 'run'}</dd>" in text
 
 
 def test_a_comparison_says_on_what_it_was_made(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,10 +13,11 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
+from dliosim.readable import number
 from dliosim.report.grid import WIDTH
-from dliosim.report.saved.load import load
+from dliosim.report.saved.load import SavedRun, load
 from dliosim.report.side_by_side import side_by_side
-from tests.pictures.sample import write_comparison, write_run
+from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -34,14 +36,79 @@ def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
     assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
 
 
-def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(tmp_path: Path) -> None:
+def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     given = []
     for index in range(9):
-        given.append(str(tmp_path / f"a-result-with-quite-a-long-name-{index}"))
+        given.append(f"a-result-with-quite-a-long-name-{index}")
         write_run(Path(given[-1]), ranks=1, steps=2, epochs=1)
     text = side_by_side(load(given, with_arrays=False))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert all(f"-name-{index}" in text for index in range(9))
+
+
+def row_of(text: str, name: str) -> list[str]:
+    """The cells of the first row of that name."""
+    line = next(line for line in text.splitlines() if line.startswith(f"{name}  "))
+    return re.split(" {2,}", line.strip())[1:]
+
+
+def shown(place: Path, *names: str) -> str:
+    return side_by_side(load([str(place / name) for name in names], with_arrays=False))
+
+
+def test_overrides_and_patterns_that_differ_have_rows(tmp_path: Path) -> None:
+    pattern = 'dlio 1\nworkload w "w"\n# a comment\ntrain:\n  readers {}\n'
+    for name, readers, overrides in (
+        ("a", 0, (("files", "64"), ("epochs", "2"))),
+        ("b", 4, (("files", "100"), ("epochs", "2"))),
+        ("c", 4, (("epochs", "2"),)),
+    ):
+        write_run(tmp_path / name, 1, 2, 1, overrides=overrides, pattern=pattern.format(readers))
+    text = shown(tmp_path, "a", "b", "c")
+    assert row_of(text, "pattern") == ["A", "B", "B"]
+    assert row_of(text, "-D files") == ["64", "100", "-"]
+    assert row_of(text, "readers 0") == ["yes", "-", "-"]
+    assert row_of(text, "readers 4") == ["-", "yes", "yes"]
+    assert "-D epochs" not in text
+    alike = shown(tmp_path, "b", "b")
+    assert "\npattern " not in alike
+    assert "-D" not in alike
+
+
+def test_variants_with_long_labels_have_numbers_and_a_legend(tmp_path: Path) -> None:
+    content = comparison()
+    for index, one in enumerate(content["variants"]):
+        one["label"] = f"api=mpi-collective, hints=two-phase, {index + 1} aggregators, buffer 16 MiB"
+    content["reference"] = content["variants"][0]["label"]
+    write_comparison(tmp_path / "cmp", **content)
+    text = shown(tmp_path, "cmp")
+    assert text.startswith("(1) api=mpi-collective, hints=two-phase, 1 aggregators, buffer 16 MiB\n(2) api=")
+    assert "; ratios of rates to (1)" in " ".join(text.split())
+    assert row_of(text, "(5)")[0] == "faster"
+
+
+def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: Path) -> None:
+    names = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
+    for name in names:
+        write_run(tmp_path / name, 1, 2, 1)
+    text = shown(tmp_path, *names)
+    assert text.startswith(f"(1): {tmp_path / names[0]}\n(2): {tmp_path / names[1]}\n\nconditions\n")
+    assert row_of(text, "workload") == ["cosmoflow", "cosmoflow"]
+
+
+def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_took_turns(tmp_path: Path) -> None:
+    text = shown(Path(written(tmp_path)[0]).parent, "one-rank", "crowded")
+    (found,) = load([str(tmp_path / "one-rank")], with_arrays=False)
+    assert isinstance(found, SavedRun)
+    later = found.loops[0].epochs[1:]
+    rate = sum(epoch.bytes for epoch in later) / sum(epoch.loop_seconds for epoch in later)
+    assert row_of(text, "GB/s")[0] == number(rate * 1e-9)
+    assert "rates are all bytes (samples) by all time" in text
+    for name in ("samples/s", "GB/s", "GiB/s"):
+        assert [cell.endswith("?") for cell in row_of(text, name)] == [False, True]
 
 
 def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dliosim.errors import UsageError
 from dliosim.report.results import results_of
 from dliosim.report.saved.comparison import comparison_of
 from dliosim.report.saved.fields import MAX_JSON_BYTES, read_json
+from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.saved.results import run_of
 from tests.pictures.sample import comparison, write_comparison, write_run
@@ -115,11 +116,30 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
         load([str(tmp_path)], with_arrays=False)
 
 
-def test_a_directory_without_results_says_what_to_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r" has neither results\.json nor compare\.json: "):
-        load([str(tmp_path)], with_arrays=False)
-    with pytest.raises(UsageError, match="is no directory: "):
-        load([str(tmp_path / "nowhere")], with_arrays=False)
+def message(given: Path) -> str:
+    with pytest.raises(UsageError) as found:
+        load([str(given)], with_arrays=False)
+    return str(found.value)
+
+
+def test_what_is_no_directory_of_results_says_what_to_name(tmp_path: Path) -> None:
+    assert f"{tmp_path} has neither results.json nor compare.json: name a directory" in message(tmp_path)
+    assert f"{tmp_path / 'nowhere'}: there is no such directory: " in message(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    assert f"{tmp_path / 'file'} is a file: name a directory that" in message(tmp_path / "file")
+
+
+def test_directories_with_results_below_the_one_named_are_suggested(tmp_path: Path) -> None:
+    write_run(tmp_path / "on-2", ranks=1, steps=2, epochs=1)
+    write_comparison(tmp_path / "methods")
+    (tmp_path / "logs").mkdir()
+    assert f"but 2 directories in it (methods, on-2): name {tmp_path}/*/" in message(tmp_path)
+
+
+def test_a_file_of_results_leads_to_its_directory(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "out")
+    said = f"{tmp_path / 'out' / 'compare.json'} is a file: name its directory, {tmp_path / 'out'}"
+    assert message(tmp_path / "out" / "compare.json").endswith(said)
 
 
 def test_texts_lose_what_would_move_a_cursor_or_break_svg(tmp_path: Path) -> None:
@@ -138,6 +158,17 @@ def test_labels_are_the_last_parts_of_paths_and_differ(tmp_path: Path) -> None:
     assert len(set(labels)) == 4
     assert all(len(label) < 40 for label in labels)
     assert load([str(paths[2])], with_arrays=False)[0].label == "y"
+
+
+def test_long_labels_keep_all_in_which_they_differ() -> None:
+    names = [f"dliosim-results-cosmoflow-20261121T09010{index}" for index in range(3)]
+    labels = labels_of([f"study/{name}" for name in names])
+    assert labels == [f"...20261121T09010{index}" for index in range(3)]
+    assert labels_of(["results-of-" + "x" * 20 + end for end in "ab"]) == [f"...{'x' * 20}{end}" for end in "ab"]
+    assert labels_of(["results-of-" + "x" * 40 + end for end in "ab"]) == [f"...{'x' * 22}{end}" for end in "ab"]
+    begun = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
+    assert labels_of(["short", *begun]) == ["short", "(2)", "(3)"]
+    assert labels_of(["short", begun[0]]) == ["short", "with-reader...-the-machine"]
 
 
 def test_a_comparison_is_read_with_its_variants(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -12,18 +11,20 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.readable import count
 from dliosim.report.naming import title_of
 from dliosim.report.results import RANKS, RESULTS, TIMELINE
 from dliosim.report.saved.arrays import Ints
 from dliosim.report.saved.comparison import Comparison, comparison_of
 from dliosim.report.saved.fields import printable, read_json
+from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
 from dliosim.report.saved.results import Latencies, run_of
 
 COMPARE = "compare.json"
 
-#: A label longer than this is cut, so that tables and axes keep room for figures.
-_LONGEST_LABEL = 32
+# Of more directories that could be meant only so many are named.
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +44,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedRun:
-    """What a directory of `dliosim run` holds; `missing` are the files that are not there."""
+    """What a directory of `dliosim run` holds: `place` is its path as given, `missing` are files that are not there."""
 
     label: str
+    place: str
     run: RunSummary
     loops: tuple[Loop, ...]
     missing: tuple[str, ...]
@@ -53,15 +55,16 @@ class SavedRun:
 
 @dataclass(frozen=True, slots=True)
 class SavedComparison:
-    """What a directory of `dliosim compare` holds."""
+    """What a directory of `dliosim compare` holds; `place` is its path as given."""
 
     label: str
+    place: str
     comparison: Comparison
 
 
 def load(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
     """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
-    labels = _labels(given)
+    labels = labels_of(given)
     return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
 
 
@@ -72,13 +75,9 @@ def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
 
 def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
     if (directory / COMPARE).exists():
-        return SavedComparison(label, comparison_of(read_json(directory / COMPARE)))
+        return SavedComparison(label, printable(str(directory)), comparison_of(read_json(directory / COMPARE)))
     if not (directory / RESULTS).exists():
-        what = f"has neither {RESULTS} nor {COMPARE}" if directory.is_dir() else "is no directory"
-        raise UsageError(
-            f"{directory} {what}: name what `dliosim run` or `dliosim compare` wrote; a run without {RESULTS}, or a "
-            f"comparison without {COMPARE}, did not finish"
-        )
+        raise UsageError(_not_there(directory))
     run, latencies = run_of(read_json(directory / RESULTS))
     phases = [phase for phase in run.phases if phase.epochs]
     ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
@@ -96,7 +95,24 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
     loops = tuple(
         _loop([(phases[i], of_loops[i], times[i], recorded[i]) for i in indices]) for indices in groups.values()
     )
-    return SavedRun(label, run, loops, tuple(one.name for one in (ranks_file, timeline_file) if not one.exists()))
+    missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
+    return SavedRun(label, printable(str(directory)), run, loops, missing)
+
+
+def _not_there(given: Path) -> str:
+    """Why there are no results, and what to name instead."""
+    wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
+    if given.is_file():
+        inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
+        return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else wanted)
+    if not given.is_dir():
+        return f"{given}: there is no such directory: {wanted}"
+    missing = f"{given} has neither {RESULTS} nor {COMPARE}"
+    below = sorted(one.parent.name for name in (RESULTS, COMPARE) for one in given.glob(f"*/{name}"))
+    if below:
+        some = ", ".join(below[:_MOST_NAMED]) + (", ..." if len(below) > _MOST_NAMED else "")
+        return f"{missing}, but {count(len(below), 'directory', 'directories')} in it ({some}): name {given}/*/"
+    return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish"
 
 
 _Part = tuple[PhaseSummary, tuple[Latencies, ...], dict[str, Ints], list[RecordedEpoch]]
@@ -120,16 +136,3 @@ def _loop(parts: Sequence[_Part]) -> Loop:
             for epoch in recorded
         ),
     )
-
-
-def _labels(given: Sequence[str]) -> list[str]:
-    """The last part of each path, or all of it where two end alike; numbered where even that is the same."""
-    short = [Path(one).absolute().name or one for one in given]
-    often = Counter(short)
-    labels = [_cut(printable(name if often[name] == 1 else one)) for name, one in zip(short, given, strict=True)]
-    often = Counter(labels)
-    return [name if often[name] == 1 else f"{name} #{i + 1}" for i, name in enumerate(labels)]
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else f"{label[:12]}...{label[-_LONGEST_LABEL + 15 :]}"

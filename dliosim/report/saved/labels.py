@@ -1,0 +1,56 @@
+"""Directories of results by names short enough for headings and axes, each of which says what differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from dliosim.report.saved.fields import printable
+
+#: The longest name that is taken as it is, in characters: nothing cuts a label further.
+LONGEST_LABEL = 26
+
+# Where a variant's label is longer, tables have numbers, as those of `dliosim compare` have.
+_LONGEST_VARIANT = 44
+
+
+def labels_of(given: Sequence[str]) -> list[str]:
+    """A label for each path, all different.
+
+    It is the last part of the path, or all of it where two end alike. Of those too long for a heading the last words
+    are taken, if all in which they differ lies in these, and else their number: `(2)`.
+    """
+    last = [Path(one).absolute().name or one for one in given]
+    often = Counter(last)
+    names = [printable(name if often[name] == 1 else one) for name, one in zip(last, given, strict=True)]
+    labels = _shortened(names)
+    often = Counter(labels)
+    return [label if often[label] == 1 else f"{label} #{i + 1}" for i, label in enumerate(labels)]
+
+
+def variant_names(labels: Sequence[str]) -> list[str]:
+    """What tables call variants: their labels, or `(1)`, `(2)`, ... where any of them is too long."""
+    if max(map(len, labels), default=0) <= _LONGEST_VARIANT:
+        return list(labels)
+    return [f"({i + 1})" for i in range(len(labels))]
+
+
+def variant_legend(labels: Sequence[str]) -> list[str]:
+    """Number and label of each variant, where tables have numbers."""
+    names = variant_names(labels)
+    return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    long = {name for name in names if len(name) > LONGEST_LABEL}
+    kept = LONGEST_LABEL - 3
+    if len(long) == 1:
+        return [f"{name[: kept // 2]}...{name[kept // 2 - kept :]}" if name in long else name for name in names]
+    least, greatest = min(long, default=""), max(long, default="")
+    alike = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
+    # From the last word that begins alike on, so that columns are no wider than they must be.
+    begin = 1 + max(least.rfind(mark, 0, alike) for mark in "-_./ ")
+    if all(len(name) - kept <= alike for name in long):
+        return [f"...{name[max(begin, len(name) - kept) :]}" if name in long else name for name in names]
+    return [f"({i + 1})" if name in long else name for i, name in enumerate(names)]
