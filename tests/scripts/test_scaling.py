@@ -94,16 +94,85 @@ def test_ctrl_c_leaves_no_rank_behind(here: Path) -> None:
     assert "start the same line once more" in done.stderr
 
 
+@pytest.fixture
+def study(here: Path) -> dict[str, str]:
+    """The environment of a study whose first run is in the directory `out`."""
+    env = {"LAUNCHER": str(stub(here, "launcher", RUNS))}
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=env)
+    assert done.returncode == 0, done.stderr
+    return env
+
+
+@pytest.mark.parametrize("options", [("--dir", "data", "-D", "seed=2"), (), ("--dir", "other"), ("--dir data",)])
+def test_other_options_are_another_study(here: Path, study: dict[str, str], options: tuple[str, ...]) -> None:
+    done = run("scaling.sh", "--ranks", "1 2", "--output", "out", "small.dlio", *options, cwd=here, env=study)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--output out holds another study" in done.stderr
+    assert "there options: --dir data\n" in done.stderr
+    assert ranks_asked(here / "launcher") == ["1"]
+
+
+def test_another_text_or_place_of_the_pattern_is_another_study(here: Path, study: dict[str, str]) -> None:
+    (here / "other.dlio").write_text(PATTERN)
+    again = ("--output", "out", "--ranks", "1")
+    moved = run("scaling.sh", *again, "other.dlio", "--dir", "data", cwd=here, env=study)
+    assert moved.returncode == 2 and "other.dlio" in moved.stderr
+    (here / "small.dlio").write_text(PATTERN.replace("epochs  2", "epochs  3"))
+    changed = run("scaling.sh", *again, "small.dlio", "--dir", "data", cwd=here, env=study)
+    assert changed.returncode == 2 and "now   sha256: " in changed.stderr
+
+
+def test_runs_of_an_unknown_study_are_not_gone_on_with(here: Path, study: dict[str, str]) -> None:
+    (here / "out" / "study.txt").unlink()
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=study)
+    assert done.returncode == 2 and "no study.txt" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["results.json", "compare.json"])
+def test_a_directory_of_other_results_is_refused(here: Path, file: str) -> None:
+    launcher = stub(here, "launcher")
+    (here / "out").mkdir()
+    (here / "out" / file).write_text("{}")
+    env = {"LAUNCHER": str(launcher)}
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert done.returncode == 2 and f"--output out holds a {file}" in done.stderr
+    assert calls(launcher) == []
+    assert [path.name for path in (here / "out").iterdir()] == [file]
+
+
+def test_a_mistake_in_the_pattern_is_told_once_and_may_be_mended(here: Path) -> None:
+    launcher = stub(here, "launcher", RUNS)
+    env = {"LAUNCHER": str(launcher)}
+    (here / "small.dlio").write_text(PATTERN.replace("epochs", "epoch"))
+    done = run("scaling.sh", "--ranks", "1 2 4", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert done.returncode == 2
+    assert ranks_asked(launcher) == ["1"]
+    assert "no results for ranks 1\nno more numbers of ranks were tried" in done.stderr
+    (here / "small.dlio").write_text(PATTERN)
+    mended = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert mended.returncode == 0, mended.stderr
+
+
 def path_of_mpiexec() -> str:
     return f"{Path(mpiexec()).parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--ranks", "two", "small.dlio"), ("--ranks",), ("--rank", "2", "small.dlio")]
+    ("arguments", "said"),
+    [
+        ((), "no pattern\n"),
+        (("--ranks", "two", "small.dlio"), "--ranks: two is not a number of ranks\n"),
+        (("--ranks",), "--ranks: no numbers behind it\n"),
+        (("--output", "", "small.dlio"), "--output: no directory behind it\n"),
+        (("--rank", "2", "small.dlio"), "--rank: no option of scaling.sh"),
+        (("smal.dlio",), "smal.dlio: no pattern file"),
+    ],
 )
-def test_wrong_usage_starts_nothing(here: Path, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_named_first_and_starts_nothing(here: Path, arguments: tuple[str, ...], said: str) -> None:
     launcher = stub(here, "launcher")
-    assert run("scaling.sh", *arguments, cwd=here, env={"LAUNCHER": str(launcher)}).returncode == 2
+    done = run("scaling.sh", *arguments, cwd=here, env={"LAUNCHER": str(launcher)})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 2
     assert calls(launcher) == []
 
 
