@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from dliosim.measure.figures import Environment, FileSystem, PhaseSummary, RunSummary
 from tests.mpi.launch import Job, mpiexec, running
+from tests.report.sample import epoch, verb
+from tests.report.sample import run as sample
 from tests.scripts.stubs import RUNS, SCRIPTS, calls, environment, run, stub
 
 PATTERN = """\
@@ -185,19 +189,59 @@ def scaling_table() -> ModuleType:
         sys.path.remove(str(SCRIPTS))
 
 
-def run_of(ranks: int, seconds: float) -> dict[str, Any]:
-    epochs = [{"bytes": 1000, "loop_seconds": 9 * seconds}, *[{"bytes": 1000, "loop_seconds": seconds}] * 2]
-    train = {"kind": "train", "name": "train", "epochs": epochs, "files": None, "seconds": 30.0}
-    save = {"kind": "save", "name": "model", "epochs": None, "files": {"bytes": 500}, "seconds": 1.0}
-    barrier = {"kind": "barrier", "name": "", "epochs": None, "files": None, "seconds": 1.0}
-    return {"ranks": ranks, "phases": [train, save, barrier]}
+def run_of(ranks: int, seconds: float, cores: int = 8, **changed: Any) -> RunSummary:
+    """A run of one loop, whose first epoch is slow, and of a checkpoint."""
+    later = epoch(1, bytes=1_000_000_000, loop_seconds=seconds, **changed)
+    train = PhaseSummary("train", "train", 30.0, (replace(later, epoch=0, loop_seconds=9 * seconds), later, later))
+    save = PhaseSummary("model", "save", 1.0, verb=verb(1.0, bytes=500_000_000))
+    where = FileSystem("data", "/scratch", "lustre")
+    environment = Environment("MPICH", cores, ranks, 2**30, 0.0, file_systems=(where,))
+    return sample(ranks=ranks, phases=(train, save, PhaseSummary("", "barrier", 1.0)), environment=environment)
 
 
-def test_efficiency_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scaling_table: ModuleType) -> None:
-    rows = scaling_table.table([run_of(8, 0.5), run_of(2, 1.0)])
-    assert rows == [
-        ["train train", 2, 1e-6, 100.0],
-        ["train train", 8, 2e-6, 50.0],
-        ["save model", 2, 5e-7, 100.0],
-        ["save model", 8, 5e-7, 25.0],
+def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scaling_table: ModuleType) -> None:
+    runs = [run_of(8, 0.5), run_of(2, 1.0)]
+    assert scaling_table.table(runs) == [
+        ("train train", 2, "1.000", "100.0"),
+        ("train train", 8, "2.000", "50.0"),
+        ("save model", 2, "0.500", "-"),
+        ("save model", 8, "0.500", "-"),
     ]
+    assert list(scaling_table.remarks(runs)) == []
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "why"),
+    [
+        (run_of(8, 0.5, cores=4), "there are more ranks than cores"),
+        (replace(run_of(8, 0.5), verify=True), "every byte was checked within the steps (--verify)"),
+        (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
+    ],
+)
+def test_doubtful_efficiencies_are_marked(scaling_table: ModuleType, doubtful: RunSummary, why: str) -> None:
+    fewer, more = run_of(4, 1.0), run_of(16, 0.25, cores=16)
+    efficiencies = [row[3] for row in scaling_table.table([fewer, doubtful, more])]
+    assert efficiencies == ["100.0", "100.0?", "100.0", "-", "-", "-"]
+    assert list(scaling_table.remarks([fewer, doubtful, more])) == [f"? on 8 ranks: {why}"]
+    # What the others are measured by makes them doubtful, too.
+    assert [row[3] for row in scaling_table.table([doubtful, more])] == ["100.0?", "100.0?", "-", "-"]
+
+
+def test_without_io_there_is_neither_rate_nor_efficiency(scaling_table: ModuleType) -> None:
+    null = replace(run_of(2, 1.0, null=True), null=True)
+    assert scaling_table.table([null])[0] == ("train train", 2, "-", "-")
+    assert list(scaling_table.remarks([null])) == ["? on 2 ranks: nothing was read (--null)"]
+
+
+def test_a_study_in_memory_says_so_once(scaling_table: ModuleType) -> None:
+    runs = [sample(ranks=1), sample(ranks=2)]  # on tmpfs
+    said = list(scaling_table.remarks(runs))
+    assert said == ["root data is in memory (tmpfs): rates and efficiency say nothing about storage"]
+
+
+def test_the_table_is_of_results_that_runs_have_written(here: Path, study: dict[str, str]) -> None:
+    again = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=study)
+    cells = [line.split() for line in again.stdout[again.stdout.index("efficiency %") :].splitlines()]
+    assert ["train", "train", "1"] in [row[:3] for row in cells]
+    (row,) = (row for row in cells if row[:2] == ["prepare", "d"])
+    assert row[4] == "-"
