@@ -24,7 +24,7 @@ _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: What a started command has to end by itself, and to end its own processes.
+#: What a started command has to end by itself, and to end its own processes; seconds.
 _GRACE = 10.0
 
 
@@ -120,13 +120,12 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
 
     SIGKILL comes second: fio and mpiexec have processes in further groups, and end them if they are asked to.
     """
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    try:
-        return process.communicate(timeout=_GRACE)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_GRACE)
+    return "", ""  # what still holds its pipes is in another group
 
 
 def run_ranks(ranks: int, script: str, *arguments: str, seconds: float = 300) -> Any:
