@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
-from harness import header, middle, row
+from harness import header, middle, orderly, row
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -255,4 +255,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import ROOT, header, mpiexec, row, run, scratch
+from harness import ROOT, header, mpiexec, orderly, row, run, scratch
 
 #: 64 MiB.
 PATTERN = """\
@@ -107,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

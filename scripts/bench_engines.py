@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench_backends import NAME, compare, random_calls, reader_of, reading
-from harness import header, middle, row, run, scratch
+from harness import header, middle, orderly, row, run, scratch
 from mpi4py import MPI
 
 from dliosim.execute.buffers import allocate
@@ -198,4 +198,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

@@ -24,7 +24,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from harness import header, middle, mpiexec, row, run, scratch
+from harness import header, middle, mpiexec, orderly, row, run, scratch
 
 from dliosim.execute.manifest import NAME
 
@@ -141,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

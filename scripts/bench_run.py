@@ -23,7 +23,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
-from harness import header, middle, row, run_ranks, scratch
+from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.buffers import allocate
@@ -295,4 +295,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

@@ -21,12 +21,11 @@ import json
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from harness import environment, header, middle, mpiexec, row, run, scratch
+from harness import header, middle, mpiexec, orderly, row, run, scratch
 
 PATTERN = """\
 dlio 1
@@ -103,7 +102,7 @@ def traced(place: Path, arguments: list[str]) -> float:
     shutil.rmtree(place / "out", ignore_errors=True)
     options = ["-f", "--seccomp-bpf", "-ttt", "-y", "-e", "trace=execve,preadv,preadv2", "-o", str(out)]
     command = ["strace", *options, sys.executable, "-m", "dliosim.cli", *arguments]
-    subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=60)
+    run(command, 60)
     calls = re.findall(r"^\d+ +(\d+\.\d+) (execve|preadv)", out.read_text(), re.MULTILINE)
     first_read = next(float(at) for at, call in calls if call == "preadv")
     return first_read - float(calls[0][0])
@@ -147,4 +146,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

@@ -18,7 +18,10 @@ before each run (posix_fadvise; not the caches of servers), and reads it once; `
 What dliosim found in the cache stands in the table. On tmpfs everything is warm. Written files are new each time.
 
 The tools take turns, and at going first; medians have the least and the greatest behind them. The first pair is
-dropped. fio reports whole milliseconds: let runs take some hundred of them (--size, --passes).
+dropped. A row is `undecided` if its pairs' ratios reach from below 1/1.05 to above 1.05: they do not even tell which
+tool is faster. Before the first row stands how many there are and roughly how long they take; standard error has a
+line for each that begins. --json is written again after each row. Ctrl-C and SIGTERM leave nothing else behind. fio
+reports whole milliseconds: let runs take some hundred of them (--size, --passes).
 
 A tool that is not installed is left out. The lines for IOR follow the documented options and the printed table of
 IOR 4, and have been tried with a stand-in only. IOR refuses random offsets with collective MPI-IO, so that collective
@@ -33,17 +36,19 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import header, middle, mpiexec, row, run, scratch
-from peers import FIO_BUFFERS, IOR_WAYS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
+from cross_rows import KIB, MIB, ReadRow, Setting, WriteRow, plan, read_rows, write_rows
+from harness import header, middle, mpiexec, one_by_one, orderly, row, run, scratch, write_whole
+from peers import IOR_WAYS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
 
-KIB, MIB = 1 << 10, 1 << 20
 LIMIT = 600.0
+#: A ratio up to this, or from its inverse, counts as equal.
+EQUAL = 1.05
 
 PATTERN = """\
 dlio 1
@@ -71,26 +76,6 @@ ORDERS = {
     "random, sync off": "shuffle samples globally each epoch\n    sync    off",
     "in order": "shard   by block\n    sync    off",  # a collective call is where ranks meet
 }
-#: How each api reads, in which of these orders, beside which tool, and what that is called.
-READS = (
-    ("posix", "random", "fio", "fio psync"),
-    ("posix", "random, sync off", "fio", "fio psync"),
-    ("posix", "random", "ior", "IOR POSIX -z"),
-    ("mpi-independent", "random", "ior", "IOR MPIIO -z"),
-    ("mpi-collective", "in order", "ior", "IOR MPIIO -c"),
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where and how to measure. `launcher` starts ranks: its words, `-n RANKS` and the command."""
-
-    place: Path
-    size: int
-    pairs: int
-    passes: int
-    cache: str
-    launcher: list[str]
 
 
 @dataclass(frozen=True)
@@ -102,6 +87,14 @@ class Found:
 
     def ratios(self) -> list[float]:
         return [ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)]
+
+    def undecided(self) -> bool:
+        """Whether some pairs have one tool clearly faster, and some the other."""
+        return min(self.ratios()) < 1 / EQUAL and max(self.ratios()) > EQUAL
+
+    def verdict(self) -> str:
+        """Behind the ratio in a table."""
+        return ", undecided" if self.undecided() else ""
 
 
 def dliosim(setting: Setting, ranks: int, text: str, *options: str) -> dict[str, Any]:
@@ -150,20 +143,29 @@ def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) 
     return found
 
 
-def compare_reads(setting: Setting, sizes: list[int], ranks: list[int], tools: set[str]) -> Iterator[dict[str, Any]]:
-    header("reads", "ranks", "beside", "dliosim's time a call by the other's", "dliosim, us", "the other, us", "cached")
-    for size in sizes:
-        shutil.rmtree(setting.place / "data", ignore_errors=True)
-        for number in ranks:
-            for api, order, tool, name in READS:
-                # MPI-IO goes through the cache on most file systems, whatever is asked; one rank waits for nobody.
-                some = (setting.cache != "direct" or api == "posix") and (number > 1 or order != "random, sync off")
-                if tool in tools and some:
-                    yield compare_read(setting, size, number, api, order, tool, name)
+def compare(setting: Setting, rows: Sequence[ReadRow | WriteRow]) -> Iterator[dict[str, Any]]:
+    """What each row has found, under the heads of the two tables."""
+    before: ReadRow | WriteRow | None = None
+    for compared in one_by_one([(str(one), one.seconds(setting), one) for one in rows]):
+        if isinstance(compared, ReadRow):
+            if before is None:
+                ratio = "dliosim's time a call by the other's"
+                header("reads", "ranks", "beside", ratio, "dliosim, us", "the other, us", "cached")
+            elif before.size != compared.size:
+                shutil.rmtree(setting.place / "data")
+            yield compare_read(setting, compared)
+        else:
+            if not isinstance(before, WriteRow):
+                if before is not None:
+                    print()
+                header("writes", "ranks", "fio's buffers", "dliosim's rate by fio's, %", "dliosim, GB/s", "fio, GB/s")
+            yield compare_write(setting, compared)
+        before = compared
 
 
-def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, tool: str, name: str) -> dict[str, Any]:
+def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
     """One row: `setting.passes` times the calls of a rank that read its part of the file, or once from a cold cache."""
+    size, ranks, api, order, tool, name = compared
     direct, cold = setting.cache == "direct", setting.cache == "cold"
     passes = 1 if cold else setting.passes
     dropped = 0 if cold else 1  # epochs before those that count
@@ -212,10 +214,10 @@ def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, 
     found = in_turn(setting.pairs, ours, theirs)
     share = "past it" if direct else middle(cached, 0, 100) + " %" if cached else "unknown"
     row(
-        f"{size // KIB} KiB, {api}, {order}",
+        compared.title(),
         ranks,
         name,
-        middle(found.ratios()),
+        middle(found.ratios()) + found.verdict(),
         middle(found.ours, 2, 1e6),
         middle(found.theirs, 2, 1e6),
         share,
@@ -230,24 +232,18 @@ def compare_read(setting: Setting, size: int, ranks: int, api: str, order: str, 
         "cache": setting.cache,
         "calls_of_a_rank": calls,
         "ratios": found.ratios(),
+        "undecided": found.undecided(),
         "seconds_a_call": found.ours,
         "seconds_a_call_of_the_other": found.theirs,
         "resident_share": cached,
     }
 
 
-def compare_writes(setting: Setting, ranks: list[int]) -> Iterator[dict[str, Any]]:
-    header("writes", "ranks", "fio's buffers", "dliosim's rate by fio's, %", "dliosim, GB/s", "fio, GB/s")
-    for layout in ("shared file", "file per sample"):
-        for number in ranks:
-            for buffers in FIO_BUFFERS:
-                yield compare_write(setting, layout, number, buffers)
-
-
-def compare_write(setting: Setting, layout: str, ranks: int, buffers: str) -> dict[str, Any]:
+def compare_write(setting: Setting, compared: WriteRow) -> dict[str, Any]:
     """One row: `prepare` of samples of 1 MiB beside fio; both make new files."""
+    layout, size, ranks, buffers = compared
     shared = layout == "shared file"
-    order, size = ORDERS["random"], setting.size
+    order = ORDERS["random"]
     text = PATTERN.format(
         samples=size // MIB, size=MIB, layout=layout, epochs=1, batch=1, order=order, api="posix", cache="page"
     )
@@ -269,10 +265,8 @@ def compare_write(setting: Setting, layout: str, ranks: int, buffers: str) -> di
         sys.exit(f"{verified['verified_bytes']} bytes of {size} were verified")
     rates = [size / seconds * 1e-9 for seconds in found.ours]
     others = [size / seconds * 1e-9 for seconds in found.theirs]
-    row(
-        f"{size // MIB} MiB, {layout}", ranks, buffers, middle([1 / each for each in found.ratios()], 0, 100),
-        middle(rates), middle(others),
-    )  # fmt: skip
+    percents = middle([1 / each for each in found.ratios()], 0, 100) + found.verdict()
+    row(compared.title(), ranks, buffers, percents, middle(rates), middle(others))
     return {
         "what": "writes",
         "layout": layout,
@@ -280,6 +274,7 @@ def compare_write(setting: Setting, layout: str, ranks: int, buffers: str) -> di
         "ranks": ranks,
         "buffers": buffers,
         "ratios": found.ratios(),
+        "undecided": found.undecided(),
         "seconds": found.ours,
         "seconds_of_the_other": found.theirs,
     }
@@ -316,22 +311,27 @@ def main() -> None:
         sys.exit("nothing to compare with: neither fio nor ior is installed")
     if any(size % 4 for size in parsed.sizes) or any(parsed.size % ranks for ranks in parsed.ranks):
         parser.error("--sizes are multiples of 4 KiB, and --size one of each number of ranks")
+    if parsed.json is not None and (parsed.json.is_dir() or not parsed.json.absolute().parent.is_dir()):
+        parser.error(f"--json {parsed.json}: no file can be there")
     launcher = parsed.launcher.split() or [mpiexec()]
-    rows: list[dict[str, Any]] = []
+    sizes = [size * KIB for size in parsed.sizes]
+    rows: list[ReadRow | WriteRow] = []
+    if parsed.only != "writes":
+        rows += read_rows(parsed.cache, sizes, parsed.ranks, tools)
+    if parsed.only != "reads" and "fio" in tools:
+        rows += write_rows(4 * parsed.size * MIB, parsed.ranks)
+    found: list[dict[str, Any]] = []
     with scratch(str(parsed.place)) as place:
         setting = Setting(place, parsed.size * MIB, parsed.pairs, parsed.passes, parsed.cache, launcher)
+        print(plan(setting, rows), file=sys.stderr)
         try:
-            if parsed.only != "writes":
-                rows += compare_reads(setting, [size * KIB for size in parsed.sizes], parsed.ranks, tools)
-                print()
-            if parsed.only != "reads" and "fio" in tools:
-                rows += compare_writes(replace(setting, size=4 * setting.size), parsed.ranks)
+            for one in compare(setting, rows):
+                found.append({**one, "median_ratio": statistics.median(one["ratios"])})
+                if parsed.json is not None:
+                    write_whole(parsed.json, json.dumps(found, indent=1) + "\n")
         except ValueError as unlike:
             sys.exit(str(unlike))
-    if parsed.json is not None:
-        medians = [{**found, "median_ratio": statistics.median(found["ratios"])} for found in rows]
-        parsed.json.write_text(json.dumps(medians, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

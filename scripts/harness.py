@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: starting ranks, medians with their spread, and markdown rows."""
+"""What the benchmark scripts share: starting ranks, an end that leaves nothing behind, medians, and markdown rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,68 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, NoReturn, TypeVar
+
+Work = TypeVar("Work")
 
 ROOT = Path(__file__).resolve().parents[1]
 
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: What a started command has to end by itself, and to end its own processes; seconds.
+_GRACE = 10.0
+
+
+def orderly(main: Callable[[], int | None]) -> NoReturn:
+    """Exit with what `main` returns. Ctrl-C, SIGTERM and SIGHUP unwind it, as an error would.
+
+    What it started is then ended, its data are removed, a line says so, and the status is 128 and the signal's number.
+    Not so in a rank: that has to end at once, even inside a call of MPI, and its launcher's caller cleans up.
+    """
+    if any(name.startswith(_OF_A_LAUNCHER) for name in os.environ):
+        sys.exit(main())
+    # nohup, or a shell's background, has some of them ignored.
+    handled = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+    def unwind(number: int, _: object) -> NoReturn:
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)  # a second one would cut the cleaning up short
+        raise KeyboardInterrupt(signal.Signals(number))
+
+    for each in handled:
+        signal.signal(each, unwind)
+    try:
+        status = main()
+    except KeyboardInterrupt as interrupt:
+        (number,) = interrupt.args
+        print(f"{Path(sys.argv[0]).name}: {number.name}: ended what it started, removed its data", file=sys.stderr)
+        status = 128 + number
+    sys.exit(status)
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    """Signals that have a handler come after the block: what it begins is then known, what it removes is gone.
+
+    They are not blocked by a mask, which a started command would inherit.
+    """
+    came: list[int] = []
+    handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda caught, _: came.append(caught))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def mpiexec() -> str:
@@ -37,29 +91,41 @@ def environment() -> dict[str, str]:
 
 
 def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = None) -> str:
-    """What a command prints; its whole process group is killed after `seconds`. Ends the script where it fails."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment(), **(extra or {})},
-        start_new_session=True,
-    )
+    """What a command prints; its whole process group is ended after `seconds`. Ends the script where it fails."""
+    process: subprocess.Popen[str] | None = None
     try:
+        with _held():
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**environment(), **(extra or {})},
+                start_new_session=True,
+            )
         out, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, errors = process.communicate()
-        sys.exit(f"{' '.join(command)}: took more than {seconds} s\n{out}\n{errors}")
-    except BaseException:
+    except BaseException as ended:
         # Ctrl-C reaches this script alone: what it has started stands in a group of its own.
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
+        out, errors = _end(process) if process is not None else ("", "")
+        if isinstance(ended, subprocess.TimeoutExpired):
+            sys.exit(f"{' '.join(command)}: took more than {seconds} s\n{out}\n{errors}")
         raise
     if process.returncode:
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}\n{out}\n{errors}")
     return out
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """End a command and its process group; what it has printed.
+
+    SIGKILL comes second: fio and mpiexec have processes in further groups, and end them if they are asked to.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_GRACE)
+    return "", ""  # what still holds its pipes is in another group
 
 
 def run_ranks(ranks: int, script: str, *arguments: str, seconds: float = 300) -> Any:
@@ -71,8 +137,12 @@ def run_ranks(ranks: int, script: str, *arguments: str, seconds: float = 300) ->
 @contextmanager
 def scratch(place: str) -> Iterator[Path]:
     """A directory below `place` that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="dliosim-bench-", dir=place) as name:
-        yield Path(name)
+    directory = tempfile.TemporaryDirectory(prefix="dliosim-bench-", dir=place)
+    try:
+        yield Path(directory.name)
+    finally:
+        with _held():
+            directory.cleanup()
 
 
 def middle(values: Sequence[float], digits: int = 2, unit: float = 1.0) -> str:
@@ -90,3 +160,37 @@ def header(*cells: str) -> None:
     """Print the head of a markdown table."""
     row(*cells)
     print("|" + "---|" * len(cells), flush=True)
+
+
+def one_by_one(rows: Sequence[tuple[str, float, Work]]) -> Iterator[Work]:
+    """The work of each row (name, seconds expected, work), and on standard error which one begins, and what is left.
+
+    What is left is by the pace so far, once a row is done.
+    """
+    began, done, whole = monotonic(), 0.0, sum(seconds for _, seconds, _ in rows)
+    for number, (name, seconds, work) in enumerate(rows, 1):
+        pace = (monotonic() - began) / done if done else 1.0
+        print(
+            f"row {number} of {len(rows)}: {name} (roughly {roughly((whole - done) * pace)} left)",
+            file=sys.stderr,
+            flush=True,
+        )
+        yield work
+        done += seconds
+
+
+def roughly(seconds: float) -> str:
+    """A time to wait for: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is never there in part."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text(text)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -5,55 +5,93 @@
 RESULTS are directories with a results.json. A loop's rate is that of its epochs after the first (of the only one):
 their bytes by the sum of their times, the slowest rank's; that of a verb which writes or reads files is its bytes by
 its time, over all of its runs. Efficiency is the rate a rank, by the rate a rank of the run with the fewest ranks:
-100 % is perfect scaling, weak or strong.
+100 % is perfect scaling, weak or strong. Verbs have none: how many ranks write a checkpoint, and how much, is the
+pattern's choice. A `?` marks an efficiency that is not to be trusted, or is by a rate that is not; the lines below it
+say why.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
-
-def rates(results: dict[str, Any]) -> dict[str, float]:
-    """Bytes a second of each loop, and of each verb that moved bytes, by its name."""
-    moved: dict[str, int] = defaultdict(int)
-    seconds: dict[str, float] = defaultdict(float)
-    for phase in results["phases"]:
-        name = f"{phase['kind']} {phase['name']}".strip()
-        if phase["epochs"]:
-            for epoch in phase["epochs"][1:] or phase["epochs"]:
-                moved[name] += epoch["bytes"]
-                seconds[name] += epoch["loop_seconds"]
-        elif phase["files"] and phase["files"]["bytes"]:
-            moved[name] += phase["files"]["bytes"]
-            seconds[name] += phase["seconds"]
-    return {name: moved[name] / seconds[name] for name in moved if seconds[name] > 0}
+from dliosim.errors import UsageError
+from dliosim.measure.figures import MEMORY_KINDS, PhaseSummary, RunSummary
+from dliosim.measure.trust import doubt_of_run, oversleep
+from dliosim.readable import ABSENT, count
+from dliosim.report.saved.fields import read_json
+from dliosim.report.saved.results import run_of
 
 
-def table(runs: list[dict[str, Any]]) -> list[list[object]]:
-    """[what, ranks, GB/s, efficiency in %] of every run, those of one loop or verb together."""
-    runs = sorted(runs, key=lambda results: results["ranks"])
-    found = [(results["ranks"], rates(results)) for results in runs]
-    names = list(dict.fromkeys(name for _, of_run in found for name in of_run))
-    rows: list[list[object]] = []
-    for name in names:
-        base = next(of_run[name] / ranks for ranks, of_run in found if name in of_run)
-        for ranks, of_run in found:
-            if name in of_run:
-                rows.append([name, ranks, of_run[name] / 1e9, 100 * of_run[name] / ranks / base])
+def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:
+    """The runs of each loop and of each verb that moves bytes."""
+    found: dict[str, list[PhaseSummary]] = defaultdict(list)
+    for phase in run.phases:
+        if phase.epochs or (phase.verb and phase.verb.bytes):
+            found[f"{phase.kind} {phase.name}".strip()].append(phase)
+    return found
+
+
+def rate(phases: Sequence[PhaseSummary]) -> float | None:
+    """Bytes a second of all runs of one loop or verb, None where no bytes were moved."""
+    moved, seconds = 0, 0.0
+    for phase in phases:
+        for epoch in phase.epochs[1:] or phase.epochs:
+            moved += 0 if epoch.null else epoch.bytes
+            seconds += epoch.loop_seconds
+        if phase.verb is not None and not phase.epochs:
+            moved += phase.verb.bytes
+            seconds += phase.seconds
+    return moved / seconds if moved and seconds > 0 else None
+
+
+def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
+    """Why the efficiency of these runs of a loop is not to be trusted, or an empty text."""
+    return doubt_of_run(run) or oversleep(phases)
+
+
+def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
+    """(what, ranks, GB/s, efficiency in %) of every run, those of one loop or verb together."""
+    found = [(run, by_name(run)) for run in sorted(runs, key=lambda run: run.ranks)]
+    rows = []
+    for name in dict.fromkeys(name for _, of_run in found for name in of_run):
+        measured = [(run, of_run[name], rate(of_run[name])) for run, of_run in found if name in of_run]
+        first = next(((run, phases, per_s / run.ranks) for run, phases, per_s in measured if per_s), None)
+        for run, phases, per_s in measured:
+            efficiency = ABSENT
+            if first is not None and per_s and phases[0].epochs:
+                doubtful = doubt(run, phases) or doubt(*first[:2])
+                efficiency = f"{100 * per_s / run.ranks / first[2]:.1f}{'?' if doubtful else ''}"
+            rows.append((name, run.ranks, f"{per_s / 1e9:.3f}" if per_s else ABSENT, efficiency))
     return rows
+
+
+def remarks(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Why figures are marked, a line each, and what the table says nothing about."""
+    for run in sorted(runs, key=lambda run: run.ranks):
+        doubts = [doubt(run, phases) for phases in by_name(run).values() if phases[0].epochs]
+        for why in dict.fromkeys(filter(None, doubts)):
+            yield f"? on {count(run.ranks, 'rank')}: {why}"
+    roots = (place for run in runs for place in run.environment.file_systems if place.kind in MEMORY_KINDS)
+    for root, kind in dict.fromkeys((place.root, place.kind) for place in roots):
+        yield f"root {root} is in memory ({kind}): rates and efficiency say nothing about storage"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path, help="directories with a results.json")
-    runs = [json.loads((place / "results.json").read_text()) for place in parser.parse_args().results]
-    print(tabulate(table(runs), ["phase", "ranks", "GB/s", "efficiency %"], floatfmt=("", "", ".3f", ".1f")))
+    try:
+        runs = [run_of(read_json(place / "results.json"))[0] for place in parser.parse_args().results]
+    except UsageError as error:
+        parser.exit(2, f"{error}\n")
+    headings = ["phase", "ranks", "GB/s", "efficiency %"]
+    print(tabulate(table(runs), headings, disable_numparse=True, colalign=("left", "right", "right", "right")))
+    for line in remarks(runs):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from harness import mpiexec, run
+from harness import mpiexec, orderly, run
 
 from dliosim import cli
 from dliosim.language.compile import compile_pattern
@@ -330,4 +330,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    orderly(main)

@@ -6,15 +6,17 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.mpi.launch import mpiexec
-from tests.scripts.stubs import RECORDS, SCRIPTS, calls, stub
+from tests.mpi.launch import Job, mpiexec, running
+from tests.scripts.stubs import RECORDS, SCRIPTS, calls, environment, stub
 
 #: What IOR 4 prints of a read; IOR 3 has neither IOPS nor latency.
 IOR_4 = """\
@@ -143,6 +145,15 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
     for row in rows.values():
         assert row["ratios"] == [row["seconds_a_call"][0] / row["seconds_a_call_of_the_other"][0]]
     assert sum(line.startswith("| 64 KiB, ") for line in done.stdout.splitlines()) == 5
+    said = done.stderr.splitlines()
+    assert said[0].startswith("5 rows, pairs in each: 1, and one that is dropped; roughly ")
+    assert [line.split(" (roughly")[0] for line in said[1:]] == [
+        "row 1 of 5: reads, 64 KiB, posix, random, ranks 2, fio psync",
+        "row 2 of 5: reads, 64 KiB, posix, random, sync off, ranks 2, fio psync",
+        "row 3 of 5: reads, 64 KiB, posix, random, ranks 2, IOR POSIX -z",
+        "row 4 of 5: reads, 64 KiB, mpi-independent, random, ranks 2, IOR MPIIO -z",
+        "row 5 of 5: reads, 64 KiB, mpi-collective, in order, ranks 2, IOR MPIIO -c",
+    ]
     files = {word for word in calls(ior) if word.endswith(".raw")}
     assert len(files) == 1  # the file that dliosim prepared
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "found.json"]
@@ -151,7 +162,7 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
 def test_a_cold_cache_is_as_cold_as_the_kernel_makes_it(fio: None, tmp_path: Path) -> None:
     cross_check = importlib.import_module("cross_check")
     setting = cross_check.Setting(tmp_path, 16 * MIB, 1, 5, "cold", [mpiexec()])
-    row = cross_check.compare_read(setting, 64 << 10, 1, "posix", "random", "fio", "fio psync")
+    row = cross_check.compare_read(setting, cross_check.ReadRow(64 << 10, 1, "posix", "random", "fio", "fio psync"))
     assert row["calls_of_a_rank"] == 256  # read once
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True, check=True).stdout
     assert row["resident_share"][0] == (1 if kind.strip() == "tmpfs" else pytest.approx(0, abs=0.01))
@@ -159,8 +170,9 @@ def test_a_cold_cache_is_as_cold_as_the_kernel_makes_it(fio: None, tmp_path: Pat
 
 def test_writes_beside_fio_are_of_the_same_bytes_and_verified(fio: None, tmp_path: Path) -> None:
     cross_check = importlib.import_module("cross_check")
-    setting = cross_check.Setting(tmp_path, 64 * MIB, 1, 1, "warm", [mpiexec()])
-    row = cross_check.compare_write(setting, "file per sample", 2, "with checksums")
+    setting = cross_check.Setting(tmp_path, MIB, 1, 1, "warm", [mpiexec()])
+    row = cross_check.compare_write(setting, cross_check.WriteRow("file per sample", 64 * MIB, 2, "with checksums"))
+    assert row["bytes"] == 64 * MIB
     assert row["ratios"] == [row["seconds"][0] / row["seconds_of_the_other"][0]]
     assert [path.name for path in tmp_path.iterdir()] == ["cross_check.dlio"]
 
@@ -176,3 +188,53 @@ def test_without_any_other_tool_there_is_nothing_to_compare(tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert "neither fio nor ior is installed" in done.stderr
+
+
+#: A fio that does its work for the two runs of the first row, and then never ends.
+STUCK = """\
+echo >>"$0.count"
+[ "$(wc -l <"$0.count")" -le 2 ] || { sleep 300 & wait; }
+exec %s "$@"
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_end_before_the_last_row_leaves_rows_and_nothing_else(
+    fio: None, tmp_path: Path, number: signal.Signals
+) -> None:
+    mark = uuid.uuid4().hex
+    stand_in = stub(tmp_path / "bin", "fio", STUCK % shutil.which("fio"))
+    (tmp_path / "place").mkdir()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, str(SCRIPTS / "cross_check.py"), "--place", str(tmp_path / "place")),
+            *("--launcher", mpiexec(), "--ranks", "1", "--sizes", "64", "1024", "--size", "32", "--pairs", "1"),
+            *("--passes", "2", "--json", str(tmp_path / "found.json")),
+        ],
+        env={**environment({}), "DLIOSIM_TEST_JOB": mark, "PATH": f"{stand_in.parent}:/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with running(Job(process, mark)) as job:
+        job.wait_until(lambda: bool(job.processes("sleep 300")), 60)
+        process.send_signal(number)
+        done = job.finish()
+    assert done.returncode == 128 + number
+    assert done.stderr.splitlines()[-1].startswith(f"cross_check.py: {number.name}: ended what it started")
+    assert "Traceback" not in done.stderr
+    (row,) = json.loads((tmp_path / "found.json").read_text())
+    assert (row["size"], len(row["ratios"])) == (64 << 10, 1)
+    assert list((tmp_path / "place").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "found.json", "place"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "undecided"),
+    [([0.9, 1.0, 1.2], True), ([0.96, 1.0, 1.2], False), ([0.9, 1.0, 1.04], False), ([1.2, 3.0], False)],
+)
+def test_pairs_that_disagree_about_who_is_faster_decide_nothing(ratios: list[float], undecided: bool) -> None:
+    found = importlib.import_module("cross_check").Found(ratios, [1.0] * len(ratios))
+    assert found.undecided() is undecided
+    assert ("undecided" in found.verdict()) is undecided

@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from dliosim.measure.figures import Environment, FileSystem, PhaseSummary, RunSummary
 from tests.mpi.launch import Job, mpiexec, running
+from tests.report.sample import epoch, verb
+from tests.report.sample import run as sample
 from tests.scripts.stubs import RUNS, SCRIPTS, calls, environment, run, stub
 
 PATTERN = """\
@@ -94,16 +98,85 @@ def test_ctrl_c_leaves_no_rank_behind(here: Path) -> None:
     assert "start the same line once more" in done.stderr
 
 
+@pytest.fixture
+def study(here: Path) -> dict[str, str]:
+    """The environment of a study whose first run is in the directory `out`."""
+    env = {"LAUNCHER": str(stub(here, "launcher", RUNS))}
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=env)
+    assert done.returncode == 0, done.stderr
+    return env
+
+
+@pytest.mark.parametrize("options", [("--dir", "data", "-D", "seed=2"), (), ("--dir", "other"), ("--dir data",)])
+def test_other_options_are_another_study(here: Path, study: dict[str, str], options: tuple[str, ...]) -> None:
+    done = run("scaling.sh", "--ranks", "1 2", "--output", "out", "small.dlio", *options, cwd=here, env=study)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--output out holds another study" in done.stderr
+    assert "there options: --dir data\n" in done.stderr
+    assert ranks_asked(here / "launcher") == ["1"]
+
+
+def test_another_text_or_place_of_the_pattern_is_another_study(here: Path, study: dict[str, str]) -> None:
+    (here / "other.dlio").write_text(PATTERN)
+    again = ("--output", "out", "--ranks", "1")
+    moved = run("scaling.sh", *again, "other.dlio", "--dir", "data", cwd=here, env=study)
+    assert moved.returncode == 2 and "other.dlio" in moved.stderr
+    (here / "small.dlio").write_text(PATTERN.replace("epochs  2", "epochs  3"))
+    changed = run("scaling.sh", *again, "small.dlio", "--dir", "data", cwd=here, env=study)
+    assert changed.returncode == 2 and "now   sha256: " in changed.stderr
+
+
+def test_runs_of_an_unknown_study_are_not_gone_on_with(here: Path, study: dict[str, str]) -> None:
+    (here / "out" / "study.txt").unlink()
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=study)
+    assert done.returncode == 2 and "no study.txt" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["results.json", "compare.json"])
+def test_a_directory_of_other_results_is_refused(here: Path, file: str) -> None:
+    launcher = stub(here, "launcher")
+    (here / "out").mkdir()
+    (here / "out" / file).write_text("{}")
+    env = {"LAUNCHER": str(launcher)}
+    done = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert done.returncode == 2 and f"--output out holds a {file}" in done.stderr
+    assert calls(launcher) == []
+    assert [path.name for path in (here / "out").iterdir()] == [file]
+
+
+def test_a_mistake_in_the_pattern_is_told_once_and_may_be_mended(here: Path) -> None:
+    launcher = stub(here, "launcher", RUNS)
+    env = {"LAUNCHER": str(launcher)}
+    (here / "small.dlio").write_text(PATTERN.replace("epochs", "epoch"))
+    done = run("scaling.sh", "--ranks", "1 2 4", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert done.returncode == 2
+    assert ranks_asked(launcher) == ["1"]
+    assert "no results for ranks 1\nno more numbers of ranks were tried" in done.stderr
+    (here / "small.dlio").write_text(PATTERN)
+    mended = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", cwd=here, env=env)
+    assert mended.returncode == 0, mended.stderr
+
+
 def path_of_mpiexec() -> str:
     return f"{Path(mpiexec()).parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--ranks", "two", "small.dlio"), ("--ranks",), ("--rank", "2", "small.dlio")]
+    ("arguments", "said"),
+    [
+        ((), "no pattern\n"),
+        (("--ranks", "two", "small.dlio"), "--ranks: two is not a number of ranks\n"),
+        (("--ranks",), "--ranks: no numbers behind it\n"),
+        (("--output", "", "small.dlio"), "--output: no directory behind it\n"),
+        (("--rank", "2", "small.dlio"), "--rank: no option of scaling.sh"),
+        (("smal.dlio",), "smal.dlio: no pattern file"),
+    ],
 )
-def test_wrong_usage_starts_nothing(here: Path, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_named_first_and_starts_nothing(here: Path, arguments: tuple[str, ...], said: str) -> None:
     launcher = stub(here, "launcher")
-    assert run("scaling.sh", *arguments, cwd=here, env={"LAUNCHER": str(launcher)}).returncode == 2
+    done = run("scaling.sh", *arguments, cwd=here, env={"LAUNCHER": str(launcher)})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 2
     assert calls(launcher) == []
 
 
@@ -116,19 +189,59 @@ def scaling_table() -> ModuleType:
         sys.path.remove(str(SCRIPTS))
 
 
-def run_of(ranks: int, seconds: float) -> dict[str, Any]:
-    epochs = [{"bytes": 1000, "loop_seconds": 9 * seconds}, *[{"bytes": 1000, "loop_seconds": seconds}] * 2]
-    train = {"kind": "train", "name": "train", "epochs": epochs, "files": None, "seconds": 30.0}
-    save = {"kind": "save", "name": "model", "epochs": None, "files": {"bytes": 500}, "seconds": 1.0}
-    barrier = {"kind": "barrier", "name": "", "epochs": None, "files": None, "seconds": 1.0}
-    return {"ranks": ranks, "phases": [train, save, barrier]}
+def run_of(ranks: int, seconds: float, cores: int = 8, **changed: Any) -> RunSummary:
+    """A run of one loop, whose first epoch is slow, and of a checkpoint."""
+    later = epoch(1, bytes=1_000_000_000, loop_seconds=seconds, **changed)
+    train = PhaseSummary("train", "train", 30.0, (replace(later, epoch=0, loop_seconds=9 * seconds), later, later))
+    save = PhaseSummary("model", "save", 1.0, verb=verb(1.0, bytes=500_000_000))
+    where = FileSystem("data", "/scratch", "lustre")
+    environment = Environment("MPICH", cores, ranks, 2**30, 0.0, file_systems=(where,))
+    return sample(ranks=ranks, phases=(train, save, PhaseSummary("", "barrier", 1.0)), environment=environment)
 
 
-def test_efficiency_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scaling_table: ModuleType) -> None:
-    rows = scaling_table.table([run_of(8, 0.5), run_of(2, 1.0)])
-    assert rows == [
-        ["train train", 2, 1e-6, 100.0],
-        ["train train", 8, 2e-6, 50.0],
-        ["save model", 2, 5e-7, 100.0],
-        ["save model", 8, 5e-7, 25.0],
+def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scaling_table: ModuleType) -> None:
+    runs = [run_of(8, 0.5), run_of(2, 1.0)]
+    assert scaling_table.table(runs) == [
+        ("train train", 2, "1.000", "100.0"),
+        ("train train", 8, "2.000", "50.0"),
+        ("save model", 2, "0.500", "-"),
+        ("save model", 8, "0.500", "-"),
     ]
+    assert list(scaling_table.remarks(runs)) == []
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "why"),
+    [
+        (run_of(8, 0.5, cores=4), "there are more ranks than cores"),
+        (replace(run_of(8, 0.5), verify=True), "every byte was checked within the steps (--verify)"),
+        (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
+    ],
+)
+def test_doubtful_efficiencies_are_marked(scaling_table: ModuleType, doubtful: RunSummary, why: str) -> None:
+    fewer, more = run_of(4, 1.0), run_of(16, 0.25, cores=16)
+    efficiencies = [row[3] for row in scaling_table.table([fewer, doubtful, more])]
+    assert efficiencies == ["100.0", "100.0?", "100.0", "-", "-", "-"]
+    assert list(scaling_table.remarks([fewer, doubtful, more])) == [f"? on 8 ranks: {why}"]
+    # What the others are measured by makes them doubtful, too.
+    assert [row[3] for row in scaling_table.table([doubtful, more])] == ["100.0?", "100.0?", "-", "-"]
+
+
+def test_without_io_there_is_neither_rate_nor_efficiency(scaling_table: ModuleType) -> None:
+    null = replace(run_of(2, 1.0, null=True), null=True)
+    assert scaling_table.table([null])[0] == ("train train", 2, "-", "-")
+    assert list(scaling_table.remarks([null])) == ["? on 2 ranks: nothing was read (--null)"]
+
+
+def test_a_study_in_memory_says_so_once(scaling_table: ModuleType) -> None:
+    runs = [sample(ranks=1), sample(ranks=2)]  # on tmpfs
+    said = list(scaling_table.remarks(runs))
+    assert said == ["root data is in memory (tmpfs): rates and efficiency say nothing about storage"]
+
+
+def test_the_table_is_of_results_that_runs_have_written(here: Path, study: dict[str, str]) -> None:
+    again = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--dir", "data", cwd=here, env=study)
+    cells = [line.split() for line in again.stdout[again.stdout.index("efficiency %") :].splitlines()]
+    assert ["train", "train", "1"] in [row[:3] for row in cells]
+    (row,) = (row for row in cells if row[:2] == ["prepare", "d"])
+    assert row[4] == "-"
