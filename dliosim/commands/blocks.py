@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 
-from dliosim.compare.design import running_order
+from dliosim.compare.design import Variant, running_order
 from dliosim.compare.rows import Pass, pass_of
-from dliosim.compare.variants import Variant
 from dliosim.errors import DliosimError
 from dliosim.execute.passes import run_pass
 from dliosim.execute.session import Session

@@ -20,9 +20,8 @@ from dliosim.commands.job import Rendered, as_job, print_out
 from dliosim.commands.options import overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
-from dliosim.compare.design import parse_varied
+from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome
-from dliosim.compare.variants import Comparables, NotRun, comparables
 from dliosim.errors import ExecutionError
 from dliosim.execute.compute import wake_on_time
 from dliosim.execute.faults import failed_on
@@ -102,15 +101,19 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str])
 
 
 def _comparables(parsed: argparse.Namespace, job: Job) -> Comparables:
+    """On rank 0, which alone loads the language."""
+    from dliosim.compare.variants import comparables
     from dliosim.language.diagnostics import PatternError, render
 
     colour = sys.stderr.isatty()
     try:
-        found = comparables(Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop)
+        found, warnings = comparables(
+            Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop
+        )
     except PatternError as error:
         raise Rendered(render(error.diagnostics, colour)) from error
-    if found.warnings:
-        sys.stderr.write(render(found.warnings, colour) + "\n")
+    if warnings:
+        sys.stderr.write(render(warnings, colour) + "\n")
     return found
 
 

@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dliosim.errors import UsageError
-from dliosim.report.compare_results import COMPARE
-from dliosim.report.results import RESULTS
+from dliosim.report.results import COMPARE, RESULTS
 
 #: What is written last, by a run and by a comparison: where it is, everything else is there too.
 LAST = (RESULTS, COMPARE)

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import UsageError
+from dliosim.model import Loop, Workload
 
 #: More variants than this are no comparison that anyone could read.
 MOST_VARIANTS: Final = 64
@@ -23,6 +24,38 @@ class Varied:
 
     name: str
     values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way of doing the loop: what is varied, as (name, value), and the workload that comes of it.
+
+    `added` says why a variant that nobody asked for is there.
+    """
+
+    label: str
+    values: tuple[tuple[str, str], ...]
+    workload: Workload
+    loop: Loop
+    added: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """A combination that cannot be, or a variant that failed, and why."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparables:
+    """What is compared: variants of one loop, the first of which is the reference, and what was left out."""
+
+    loop: str
+    varied: tuple[Varied, ...]
+    variants: tuple[Variant, ...]
+    not_run: tuple[NotRun, ...]
 
 
 def parse_varied(texts: Sequence[str]) -> tuple[Varied, ...]:

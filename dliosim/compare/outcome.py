@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.design import Varied
+from dliosim.compare.design import NotRun, Varied
 from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import Comparison, compare
-from dliosim.compare.variants import NotRun
 from dliosim.measure.figures import Environment, PhaseSummary
 from dliosim.measure.histogram import Quantiles, merged
 

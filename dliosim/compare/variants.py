@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dliosim.compare.design import MOST_VARIANTS, Varied, combinations
+from dliosim.compare.design import MOST_VARIANTS, Comparables, NotRun, Variant, Varied, combinations
 from dliosim.errors import UsageError
 from dliosim.language import vocabulary
 from dliosim.language.compile import Compiled, compile_document
@@ -22,46 +22,10 @@ _TWO_PHASE: Final = "two-phase"
 _LIBRARY: Final = "library"
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One way of doing the loop: what is varied, as (name, value), and the workload that comes of it.
-
-    `added` says why a variant that nobody asked for is there.
-    """
-
-    label: str
-    values: tuple[tuple[str, str], ...]
-    workload: Workload
-    loop: Loop
-    added: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotRun:
-    """A combination that cannot be, or a variant that failed, and why."""
-
-    label: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Comparables:
-    """What is compared: variants of one loop, the first of which is the reference, and what was left out.
-
-    `warnings` are those about the pattern and about any variant, each once.
-    """
-
-    loop: str
-    varied: tuple[Varied, ...]
-    variants: tuple[Variant, ...]
-    not_run: tuple[NotRun, ...]
-    warnings: tuple[Diagnostic, ...]
-
-
 def comparables(
     path: Path, given: Sequence[tuple[str, str]], job: Job, varied: Sequence[Varied], loop: str | None
-) -> Comparables:
-    """Compile every combination of what is varied, on top of the overrides `given`.
+) -> tuple[Comparables, tuple[Diagnostic, ...]]:
+    """Compile every combination of what is varied, on top of the overrides `given`; with the warnings, each once.
 
     Where a variant uses MPI-IO with hints, one with the library's defaults is added unless it is there. Raises
     PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
@@ -101,7 +65,7 @@ def comparables(
         raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
-    return Comparables(chosen.name, tuple(varied), tuple(variants), tuple(left_out), tuple(warned.values()))
+    return Comparables(chosen.name, tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
 
 
 def named(name: str, base: Compiled, loop: Loop) -> str:

@@ -14,10 +14,9 @@ import dliosim
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.compare.rows import Pass
 from dliosim.compare.verdict import verdict
-from dliosim.report.results import finite, write_whole
+from dliosim.report.results import COMPARE, finite, write_whole
 
 SCHEMA_VERSION: Final = 1
-COMPARE: Final = "compare.json"
 ROWS: Final = "rows.csv"
 
 #: Columns of rows.csv after block, position, variant and `counts`, and of the rows in compare.json.

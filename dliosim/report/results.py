@@ -23,6 +23,8 @@ from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
+#: What a comparison writes last in its place.
+COMPARE = "compare.json"
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dliosim.compare.design import Varied, running_order
+from dliosim.compare.design import NotRun, Varied, running_order
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.compare.rows import Pass
-from dliosim.compare.variants import NotRun
 from dliosim.measure.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.design import parse_varied
-from dliosim.compare.variants import Comparables, comparables
+from dliosim.compare.design import Comparables, parse_varied
+from dliosim.compare.variants import comparables
 from dliosim.errors import UsageError
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 def made(path: Path, *vary: str, ranks: int = 4, given: tuple[tuple[str, str], ...] = ()) -> Comparables:
     """The variants of a pattern."""
-    return comparables(path, given, Job(ranks), parse_varied(vary), None)
+    return comparables(path, given, Job(ranks), parse_varied(vary), None)[0]
 
 
 def labels(found: Comparables) -> list[str]:
@@ -157,5 +157,5 @@ def test_of_several_loops_one_must_be_named(path: Path) -> None:
     path.write_text(PATTERN + "train again {\n    read d\n}\n")
     with pytest.raises(UsageError, match=r"--loop NAME; loops here: train, again"):
         made(path, "api=posix,mpi-independent")
-    found = comparables(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")
+    found = comparables(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")[0]
     assert found.loop == "again" and found.variants[1].loop.access.api == "mpi-independent"

@@ -68,3 +68,9 @@ def test_ranks_other_than_0_load_neither_parser_nor_writers(tmp_path: Path) -> N
     assert "h5py" in loaded["0"]
     assert "dliosim.language" in loaded["0"]
     assert (loaded["1"], loaded["2"]) == ("", "")
+    words = ["compare", *place.arguments()[len(CLI) + 1 :], "--vary", "api=posix,mpi-independent", "--repeat", "1"]
+    place.output.joinpath("results.json").unlink()
+    done = run_ranks(2, "-m", "tests.mpi.imports_program", *words, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = dict(re.findall(r"^loaded by (\d): ?(.*)$", done.stdout, re.MULTILINE))
+    assert "dliosim.language" in loaded["0"] and loaded["1"] == ""
