@@ -211,7 +211,7 @@ def _striping(measured: Sequence[Measured]) -> Iterator[str]:
         if one.striping:
             granted.setdefault(one.striping, []).append(one.label)
     for striping, labels in granted.items():
-        yield f"Striping granted to {'; '.join(labels)}: {striping}."
+        yield f"Striping of {'; '.join(labels)}: {striping}."
 
 
 def _order(measured: Sequence[Measured]) -> Iterator[str]:

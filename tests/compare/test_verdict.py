@@ -78,9 +78,9 @@ def test_hints_that_were_not_granted_are_told() -> None:
 
 def test_the_striping_that_was_read_back_is_told() -> None:
     first, second = (replace(one, striping="no striping to read back") for one in measured((1.0, 2.0)))
-    assert "Striping granted to api=a; api=b: no striping to read back." in verdict(outcome((first, second)))
+    assert "Striping of api=a; api=b: no striping to read back." in verdict(outcome((first, second)))
     other = replace(second, striping="1 target of 1 MiB")
-    assert "Striping granted to api=b: 1 target of 1 MiB." in verdict(outcome((first, other)))
+    assert "Striping of api=b: 1 target of 1 MiB." in verdict(outcome((first, other)))
     assert not said("Striping", 1.0, 2.0)
 
 
