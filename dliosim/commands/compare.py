@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from dliosim.commands.blocks import Running, run_blocks
 from dliosim.commands.describe import describe
-from dliosim.commands.job import Rendered, as_job, print_out
+from dliosim.commands.job import Rendered, as_job, write_and_print
 from dliosim.commands.options import overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
@@ -24,7 +24,6 @@ from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.errors import ExecutionError
 from dliosim.execute.compute import wake_on_time
-from dliosim.execute.faults import failed_on
 from dliosim.execute.passes import prepare_data
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Options, Phase, Session
@@ -172,18 +171,9 @@ def _report(outcome: Outcome, directory: Callable[[], Path]) -> int:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
         sys.stderr.write(f"error: {len(outcome.measured)} variant ran, which is no comparison{reasons}\n")
         return ExecutionError.exit_code
-    failures: list[str] = []
-    written = ""
-    try:
+
+    def write() -> Path:
         write_comparison(directory(), outcome)
-        written = f"results: {directory()}\n"
-    except OSError as error:
-        failures.append(f"{failed_on('write the results', error)}\n")
-    finally:
-        unprinted = print_out(compare_report(outcome) + written)
-    if unprinted is not None:
-        failures.append(f"{failed_on('print the tables', unprinted)}\n{written}")
-    if failures:
-        sys.stderr.write("".join(failures))
-        return ExecutionError.exit_code
-    return 0
+        return directory()
+
+    return 0 if write_and_print(write, lambda: compare_report(outcome)) else ExecutionError.exit_code

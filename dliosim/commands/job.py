@@ -14,6 +14,7 @@ from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
 from dliosim.execute.environment import check_launcher, mpi_library, node_cores
+from dliosim.execute.faults import failed_on
 from dliosim.execute.world import World, make_world
 from dliosim.model import Job, Workload
 
@@ -72,6 +73,25 @@ class Rendered(UsageError):
 
     def __str__(self) -> str:
         return self.message
+
+
+def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:
+    """Write results by `write`, which gives their directory, and print the report; whether both went well.
+
+    Whatever becomes of the files, and why: what a long run has measured is shown.
+    """
+    failures: list[str] = []
+    written = ""
+    try:
+        written = f"results: {write()}\n"
+    except OSError as error:
+        failures.append(f"{failed_on('write the results', error)}\n")
+    finally:
+        unprinted = print_out(report() + written)
+    if unprinted is not None:
+        failures.append(f"{failed_on('print the tables', unprinted)}\n{written}")
+    sys.stderr.write("".join(failures))
+    return not failures
 
 
 def print_out(text: str) -> OSError | None:

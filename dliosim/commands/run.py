@@ -8,17 +8,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from time import perf_counter_ns
 
 from mpi4py import MPI
 
 from dliosim.commands.describe import describe
-from dliosim.commands.job import as_job, compile_for, print_out
+from dliosim.commands.job import as_job, compile_for, write_and_print
 from dliosim.commands.options import overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, ExpectationMissed
-from dliosim.execute.faults import failed_on
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World
@@ -81,21 +81,13 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
 def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started: datetime) -> int:
     """Write the results to the directory `given`, or a new one, and print them; the exit status."""
     loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
-    failures: list[str] = []
-    written = ""
-    try:
+
+    def write() -> Path:
         with results_directory(given, run.name, started) as output:
             write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
-        written = f"results: {output}\n"
-    except OSError as error:
-        failures.append(f"{failed_on('write the results', error)}\n")
-    finally:
-        # Whatever became of the files, and why: what a long run has measured is shown.
-        unprinted = print_out(run_report(run) + written)
-    if unprinted is not None:
-        failures.append(f"{failed_on('print the tables', unprinted)}\n{written}")
-    if failures:
-        sys.stderr.write("".join(failures))
+        return output
+
+    if not write_and_print(write, lambda: run_report(run)):
         return ExecutionError.exit_code
     missed = [result for result in run.expectations if result.missed]
     if missed:

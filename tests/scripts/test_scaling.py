@@ -89,8 +89,6 @@ def test_ctrl_c_leaves_no_rank_behind(here: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # What runs in a shell's background ignores it, as do all that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with running(Job(process, mark)) as job:
         job.wait_until(lambda: len(job.processes("-m dliosim.cli run")) >= 3)  # the launcher and its ranks
