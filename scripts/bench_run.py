@@ -240,7 +240,7 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
     session = Session(workload, world, silent.roots, Options(), duel, silent.prefixes)
-    phases = list(run_loop(session, loop, 0))
+    phases = list(run_loop(session, loop, 0, timed=True))
     if comm.rank:
         return
     epochs = phases[0].summary.epochs

@@ -40,9 +40,6 @@ from dliosim.plan.extents import Calls, file_sizes
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
 
-#: So many loops of a run, each with its evaluations, leave a timeline: rank 0 keeps 26 MB of each at 512 ranks.
-_TIMELINES = 8
-
 _WALL = RANK_COLUMNS.index("wall_ns")
 
 
@@ -68,12 +65,12 @@ class _Running:
     resident: float | None = None
 
 
-def run_loop(session: Session, loop: Loop, ordinal: int) -> Iterator[Phase]:
+def run_loop(session: Session, loop: Loop, ordinal: int, timed: bool) -> Iterator[Phase]:
     """Run a loop, with those inside it; yields their phases, then one for each checkpoint saved. Collective.
 
-    `ordinal` tells this loop from the others of the run, in hashes and random draws.
+    `ordinal` tells this loop from the others of the run, in hashes and random draws. `timed` is whether it leaves a
+    timeline, which is gathered from all ranks: 26 MB at 512 of them.
     """
-    timed = ordinal < _TIMELINES
     running = _start(session, loop, ordinal, timed)
     inner = [
         (evaluation.every, _start(session, evaluation.loop, _salt(ordinal, number), timed))

@@ -38,7 +38,7 @@ def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     else:
         warm_caches(session, session.workload.dataset(loop.dataset))
     session.world.barrier()
-    phases = list(run_loop(session, loop, 0))
+    phases = list(run_loop(session, loop, 0, timed=False))
     if not phases:
         raise ExecutionError(f"`{loop.name}` gave no figures")
     return phases[0]
