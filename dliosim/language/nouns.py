@@ -216,7 +216,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
     posix: Api = "posix"
-    api = settings.read("api", lambda node: cast(Api, node.kind.replace("_", "-")), posix)
+    api = settings.read("api", lambda node: node.kind.replace("_", "-"), posix)
     usual: Order = "by offset" if api == "mpi-collective" else "as planned"
     return Access(
         api=api,

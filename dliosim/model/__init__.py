@@ -1,8 +1,8 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, ranks_together
+from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, Through, ranks_together
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
-from dliosim.model.dataset import Dataset, Layout, Stripe
+from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.verbs import (
@@ -25,6 +25,7 @@ from dliosim.model.verbs import (
 from dliosim.model.workload import Expectation, Workload
 
 __all__ = [
+    "ELEMENTS",
     "PAGE",
     "Access",
     "Api",
@@ -32,7 +33,9 @@ __all__ = [
     "Barrier",
     "Cadence",
     "Checkpoint",
+    "Chunk",
     "Communicator",
+    "Compression",
     "Compute",
     "Dataset",
     "Distribution",
@@ -51,9 +54,11 @@ __all__ = [
     "Repeat",
     "Restore",
     "Save",
+    "Shape",
     "Shuffle",
     "Stripe",
     "Sync",
+    "Through",
     "Verb",
     "Workload",
     "Writers",

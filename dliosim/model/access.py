@@ -10,7 +10,10 @@ from dliosim.model.job import Job
 #: Bytes to multiples of which O_DIRECT (`cache off`) wants offsets, lengths and memory aligned.
 PAGE: Final = 4096
 
-Api = Literal["posix", "mpi-independent", "mpi-collective"]
+Api: TypeAlias = str
+"""posix, mpi-independent, mpi-collective, or the name of a backend that another package brings."""
+
+Through = Literal["direct", "library"]
 Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
 Order = Literal["as planned", "by offset"]
@@ -29,7 +32,7 @@ class Access:
     `order` is how the samples of a step follow each other in calls and in memory; by offset with mpi-collective,
     whatever it says. `communicator` is which ranks open a shared file together, and read it together where that is
     collective: all, those of a node, or as many neighbours. With `scatter` the first rank of each node reads for all of
-    its ranks.
+    its ranks. `through` library means that the format's own library reads; direct, that the ranges of samples are read.
     """
 
     api: Api = "posix"
@@ -47,6 +50,7 @@ class Access:
     order: Order = "as planned"
     communicator: Communicator = "world"
     scatter: bool = False
+    through: Through = "direct"
 
     @property
     def batches(self) -> int:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from math import prod
+from typing import Any, Final, Literal
 
 from dliosim.model.distributions import Distribution
+
+ELEMENTS: Final = {
+    "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float16": 2, "float32": 4, "float64": 8,
+}  # fmt: skip
+"""Element types of samples, by numpy's names, and their bytes."""
+
+#: Names of files end in the format's name, or in what readers of it expect.
+_SUFFIXES: Final = {"indexed": "bin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +42,44 @@ class Stripe:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """Elements of a sample in each dimension, in the order of C, and their type, one of `ELEMENTS`."""
+
+    extents: tuple[int, ...]
+    element: str
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return prod(self.extents) * ELEMENTS[self.element]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """How much of a data set is stored, and compressed, as one: so many samples, or bytes."""
+
+    number: int
+    unit: Literal["samples", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A codec and its level (0 where it has none)."""
+
+    codec: Literal["gzip", "lzf", "snappy", "zstd"]
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """A data set with nothing left to default; sizes in bytes.
 
-    `header` bytes stand before sample 0 of every file, and the offset of every sample is rounded up to `align`.
+    `size` is that of a sample's own bytes; what a format puts around them comes on top. Where `shape` is given it has
+    that of a sample, or with `parts` above 1 (data sets a record) that of each of its parts, which are alike; `size`
+    is what they add up to. `compressible` 2.0 means contents that a compressor can halve. `header` bytes stand before
+    sample 0 of every raw file, and the offset of every sample is rounded up to `align`. A `source` is a pattern of
+    names, relative to `root`, of files that are there already: then `samples` is how many these hold, and `names` says
+    which data sets or columns of them.
     """
 
     name: str
@@ -49,6 +93,18 @@ class Dataset:
     header: int = 0
     align: int = 1
     stripe: Stripe | None = None
+    shape: Shape | None = None
+    chunk: Chunk | None = None
+    compress: Compression | None = None
+    compressible: float = 1.0
+    parts: int = 1
+    names: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def element(self) -> str:
+        """The type of the elements of a sample; bytes where no shape says otherwise."""
+        return self.shape.element if self.shape is not None else "uint8"
 
     @property
     def fixed_size(self) -> int | None:
@@ -57,8 +113,11 @@ class Dataset:
 
     def digest(self) -> str:
         """16 hexadecimal digits of everything that decides the files' bytes and striping (not where they lie)."""
-        described = asdict(self)
+        described: dict[str, Any] = asdict(self)
         del described["path"], described["root"]
+        for name, usual in _NEVER_BEFORE.items():  # data keep their name though descriptions have learnt more
+            if described[name] == usual:
+                del described[name]
         text = json.dumps(described, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -68,5 +127,10 @@ class Dataset:
 
     def file_name(self, file: int) -> str:
         """Path of one file, relative to the data set's own directory; names are computed, never listed."""
-        name = f"{file:09d}.{self.format}"
+        name = f"{file:09d}.{_SUFFIXES.get(self.format, self.format)}"
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
+
+
+_NEVER_BEFORE: Final[dict[str, Any]] = {
+    "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
+}  # fmt: skip

@@ -67,7 +67,8 @@ class Loop:
     """A pass or passes over a data set; `batch` is samples of one rank and step.
 
     `steps` caps the steps of each epoch; `seconds` ends the loop at the first step boundary after it. `shift` is the
-    N of `shifted by N ranks`: rank r reads what rank (r + N) mod ranks would have read.
+    N of `shifted by N ranks`: rank r reads what rank (r + N) mod ranks would have read. Whoever reads a batch decodes
+    its samples (`decode`), then sleeps or spins for each (`preprocess`).
     """
 
     kind: Literal["train", "evaluate", "infer"]
@@ -84,6 +85,8 @@ class Loop:
     arrivals: Arrivals | None = None
     shift: int = 0
     compute: Compute = Compute(Distribution("constant", (0.0,)))
+    decode: bool = False
+    preprocess: Compute | None = None
     sync: Sync = Sync()
     checkpoints: tuple[Cadence, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()

@@ -1,0 +1,91 @@
+"""Raw files: a header of zeros, samples one after the other, nothing around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
+from dliosim.model import Dataset
+
+
+class Raw:
+    """See `contract.Framed`."""
+
+    name: Final = "raw"
+    checksum = None
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """See `Format.refuse`."""
+        return None
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Nothing."""
+        return None
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """The file is a sample; or, where samples have one size, as many as fit."""
+        size = path.stat().st_size
+        each, header = dataset.fixed_size, self.header(dataset)
+        if each is None:
+            return FileIndex(1, size, (Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64)),))
+        stride = -(-each // dataset.align) * dataset.align
+        count, rest = divmod(size - header + stride - each, stride)
+        if count < 0 or (rest > stride - each):
+            raise ExecutionError(f"{path} has {size} bytes, which is no whole number of samples of {each}", "R401")
+        unit = Column(1, 1, each, each, header + np.arange(count) * stride, np.full(count, each, np.int64))
+        return FileIndex(count, size, (unit,))
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """The bytes as they are."""
+        return np.frombuffer(data, np.uint8)
+
+    def header(self, dataset: Dataset) -> int:
+        """`header`, rounded up to `align`."""
+        return -(-dataset.header // dataset.align) * dataset.align
+
+    def align(self, dataset: Dataset) -> int:
+        """As the data set says."""
+        return dataset.align
+
+    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """The samples' own bytes."""
+        return sizes
+
+    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """The samples' own bytes."""
+        return sizes
+
+    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+        """All of it."""
+        return np.zeros_like(sizes), sizes
+
+    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+        """None."""
+        return np.zeros_like(counts)
+
+    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+        """Nothing."""
+
+    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Zeros."""
+        return bytes(self.header(dataset))
+
+    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+        """Never asked for."""
+        return iter(())
+
+
+RAW = Raw()

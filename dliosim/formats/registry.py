@@ -1,0 +1,57 @@
+"""Formats by name: those that come with this package, and those that others bring by an entry point."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Final
+
+from dliosim.errors import UsageError
+from dliosim.formats.contract import Format
+
+GROUP: Final = "dliosim.formats"
+
+#: Module and attribute; imported when a pattern names the format, as some need libraries that take long to import.
+_BUILT_IN: Final = {
+    "raw": "raw:RAW",
+    "npy": "npy:NPY",
+    "npz": "npz:NPZ",
+    "csv": "csv:CSV",
+    "tfrecord": "tfrecord:TFRECORD",
+    "indexed": "indexed:INDEXED",
+    "tar": "tar:TAR",
+    "hdf5": "hdf5:HDF5",
+    "jpeg": "images:JPEG",
+    "png": "images:PNG",
+    "parquet": "parquet:PARQUET",
+}
+
+
+def known_formats() -> tuple[str, ...]:
+    """Names of all formats, those of other packages last."""
+    others = sorted({point.name for point in entry_points(group=GROUP)} - set(_BUILT_IN))
+    return (*_BUILT_IN, *others)
+
+
+@cache
+def format_of(name: str) -> Format:
+    """The format of that name; KeyError where there is none.
+
+    UsageError [R403] where the package that brings it cannot be loaded, or brings something else.
+    """
+    if name in _BUILT_IN:
+        module, attribute = _BUILT_IN[name].split(":")
+        found = getattr(import_module(f"dliosim.formats.{module}"), attribute)
+    else:
+        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        if point is None:
+            raise KeyError(name)
+        try:
+            found = point.load()
+        except Exception as error:  # whatever another package's import raises
+            text = f"format `{name}` cannot be loaded from `{point.value}`: {type(error).__name__}: {error}"
+            raise UsageError(text, "R403") from error
+    if not isinstance(found, Format):
+        raise UsageError(f"format `{name}`: {found!r} is no format, see docs/extending.md", "R403")
+    return found
