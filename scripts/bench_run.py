@@ -31,7 +31,7 @@ from dliosim.execute.environment import node_cores
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.session import Options, Session
-from dliosim.execute.totals import shared_prefix
+from dliosim.execute.totals import shared_totals
 from dliosim.execute.world import make_world
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Prepare
@@ -236,10 +236,10 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     directory = place / dataset.path / dataset.digest()
     own = comm.Dup()
     silent = Session(workload, world, {"data": place}, Options(), Silence())
-    silent.prefixes[dataset.name] = shared_prefix(dataset, world)
+    silent.places[dataset.name] = shared_totals(dataset, world)
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
-    session = Session(workload, world, silent.roots, Options(), duel, silent.prefixes)
+    session = Session(workload, world, silent.roots, Options(), duel, silent.places)
     phases = list(run_loop(session, loop, 0, timed=True))
     if comm.rank:
         return

@@ -28,7 +28,7 @@ from dliosim.execute.passes import prepare_data
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.striping import NO_STRIPING, read_striping
-from dliosim.execute.totals import share_prefixes
+from dliosim.execute.totals import share_totals
 from dliosim.execute.world import World
 from dliosim.model import DropCaches, Job, Repeat, Verb
 from dliosim.report.compare_results import write_comparison, write_rows
@@ -125,7 +125,7 @@ def _prepared(running: Sequence[Running]) -> list[Phase]:
     """Prepare what each variant needs, once, if there is room for all of it."""
     sessions = [one.session for one in running]
     wake_on_time()
-    share_prefixes(sessions)
+    share_totals(sessions)
     sessions[0].world.on_rank_0("look for room", lambda: require_room(sessions))
     done: set[str] = set()
     return [phase for session in sessions for phase in prepare_data(session, done)]

@@ -113,27 +113,37 @@ def first_bad_sample(
     return None
 
 
-def edge_words(keys: NDArray[np.uint64], lengths: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first and the last eight bytes of each sample as little-endian words; of shorter ones all bytes, twice."""
-    pool = _pool()
-    chunk_0 = _chunk_words(keys, _zero)
-    first = pool[0] ^ chunk_0
-    begin = np.maximum(lengths - 8, 0)
-    word = begin >> 3
-    one_chunk = len(lengths) == 0 or int(lengths.max()) <= CHUNK
-    last = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
-    shift = ((begin & 7) << 3).astype(np.uint64)
-    if shift.any():
-        # The last eight bytes lie in two words; a shift by 64 is undefined, so those that lie in one are left alone.
-        word += 1
-        high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
-        last = np.where(shift > 0, (last >> shift) | (high << ((_64 - shift) % _64)), last)
+def edge_words(
+    keys: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The first and the last eight bytes of [begin, begin + length) of each key as little-endian words.
+
+    Where there are fewer, all bytes, twice.
+    """
+    first, last = _words_at(keys, begins), _words_at(keys, begins + np.maximum(lengths - 8, 0))
     if len(lengths) and lengths.min() < 8:
         mask = (_ONE << (8 * np.minimum(lengths, 7)).astype(np.uint64)) - _ONE
         short = lengths < 8
         first = np.where(short, first & mask, first)
         last = np.where(short, first, last)
     return first, last
+
+
+def _words_at(keys: NDArray[np.uint64], begin: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Eight bytes of each key from `begin` on."""
+    pool, word = _pool(), begin >> 3
+    one_chunk = len(begin) == 0 or int(begin.max()) < CHUNK - 16
+    chunk_0 = _chunk_words(keys, _zero)
+    words: NDArray[np.uint64] = pool[word % POOL_WORDS] ^ (
+        chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS)
+    )
+    shift = ((begin & 7) << 3).astype(np.uint64)
+    if shift.any():
+        # They lie in two words; a shift by 64 is undefined, so those that lie in one are left alone.
+        word = word + 1
+        high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
+        words = np.where(shift > 0, (words >> shift) | (high << ((_64 - shift) % _64)), words)
+    return words
 
 
 def edges_match(

@@ -57,10 +57,10 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     pile up.
     """
     world, workload = session.world, session.workload
-    prefix = session.prefixes[dataset.name]
-    passes = [plan_epoch(loop, dataset, prefix, workload.job, world.rank, epoch)]
+    places = session.places[dataset.name]
+    passes = [plan_epoch(loop, dataset, places, workload.job, world.rank, epoch)]
     while sum(each.steps for each in passes) < steps:
-        passes.append(plan_epoch(loop, dataset, prefix, workload.job, world.rank, epoch + len(passes)))
+        passes.append(plan_epoch(loop, dataset, places, workload.job, world.rank, epoch + len(passes)))
     extents = _first_steps(_one_after_the_other(passes), steps)
     access = loop.access
     stored = stored_rows(extents, access, kept.numbers)

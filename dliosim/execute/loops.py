@@ -115,10 +115,10 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     if access.readers and access.api != "posix" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
         raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
-    prefix = session.prefixes[dataset.name]
+    places = session.places[dataset.name]
 
     def size(file: int) -> int:
-        return int(file_sizes(dataset, prefix, np.array([file]))[0])
+        return int(file_sizes(dataset, places, np.array([file]))[0])
 
     files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, group_of(world, access))
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))

@@ -17,7 +17,7 @@ from dliosim.execute.residency import drop_caches
 from dliosim.execute.restoring import restore
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Phase, Session
-from dliosim.execute.totals import share_prefixes
+from dliosim.execute.totals import share_totals
 from dliosim.execute.verbs import verb_phase
 from dliosim.measure.figures import PhaseSummary, with_null
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb
@@ -38,7 +38,7 @@ class _Counters:
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
     wake_on_time()
-    share_prefixes([session])
+    share_totals([session])
     if not session.options.null:
         session.world.on_rank_0("look for room", lambda: require_room([session]))
     return list(_run(session, session.workload.verbs, _Counters()))

@@ -88,7 +88,7 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     files, world = dataset.layout.files, session.world
     probes = min(files, _PROBES * world.size)
     mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
-    sizes = file_sizes(dataset, session.prefixes[dataset.name], mine)
+    sizes = file_sizes(dataset, session.places[dataset.name], mine)
     for file, size in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
         try:
@@ -102,10 +102,10 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
 
 def total_bytes(session: Session, dataset: Dataset) -> int:
     """Bytes of all files of a data set."""
-    prefix, files = session.prefixes[dataset.name], dataset.layout.files
+    places, files = session.places[dataset.name], dataset.layout.files
     step = 1 << 18
     blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
-    return sum(int(file_sizes(dataset, prefix, block).sum()) for block in blocks)
+    return sum(int(file_sizes(dataset, places, block).sum()) for block in blocks)
 
 
 def _together(dataset: Dataset, verb: Prepare) -> bool:
@@ -154,22 +154,22 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
 
 def _bytes_to_do(session: Session, dataset: Dataset) -> int:
     """What this rank writes."""
-    parts = prepare_parts(dataset, session.prefixes[dataset.name], session.workload.job, session.world.rank)
+    parts = prepare_parts(dataset, session.places[dataset.name], session.workload.job, session.world.rank)
     return sum(part.length for part in parts)
 
 
 def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
     world, access = session.world, with_striping(verb.access, dataset.stripe)
-    prefix = session.prefixes[dataset.name]
-    parts = prepare_parts(dataset, prefix, session.workload.job, world.rank)
+    places = session.places[dataset.name]
+    parts = prepare_parts(dataset, places, session.workload.job, world.rank)
     split = _made_before(dataset, verb, world.size)
     if _together(dataset, verb):
         _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
-    for placed in _timed(place(dataset, prefix, parts), record):
+    for placed in _timed(place(dataset, places, parts), record):
         part = placed.part
-        needed = largest_chunk(dataset, prefix, part, access.transfer)
+        needed = largest_chunk(dataset, places, part, access.transfer)
         if len(buffer) < needed:
             buffer = allocate(needed)
         path = directory / dataset.file_name(part.file)
@@ -191,16 +191,16 @@ def _write_together(
 ) -> None:
     """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
     world, access = session.world, with_striping(verb.access, dataset.stripe)
-    prefix = session.prefixes[dataset.name]
-    needed = max((largest_chunk(dataset, prefix, part, access.transfer) for part in parts), default=0)
+    places = session.places[dataset.name]
+    needed = max((largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
     buffer = world.together(lambda: allocate(needed))
-    rounds = np.array([sum(chunk_count(dataset, prefix, part, access.transfer) for part in parts)], np.int64)
+    rounds = np.array([sum(chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
     if access.api == "mpi-collective":
         world.allreduce(rounds, "max")
     writer = open_writer(access, path, world.comm)
     error: DliosimError | None = None
     try:
-        placed = place(dataset, prefix, parts)
+        placed = place(dataset, places, parts)
         made = (chunk for part in placed for chunk in chunks(part, access.transfer, buffer))
         calls = _timed(made, record)
         for _ in range(int(rounds[0])):

@@ -17,6 +17,7 @@ from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Workload
+from dliosim.plan.places import Places
 
 
 class Progress(Protocol):
@@ -49,14 +50,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of one workload on one rank. `prefixes` holds the block prefix sums of data sets that need them."""
+    """One run of one workload on one rank. `places` says where samples of each data set lie, as far as is known."""
 
     workload: Workload
     world: World
     roots: Mapping[str, Path]
     options: Options
     progress: Progress
-    prefixes: dict[str, NDArray[np.int64] | None] = field(default_factory=dict)
+    places: dict[str, Places] = field(default_factory=dict)
 
     def directory(self, root: str, path: str, digest: str) -> Path:
         """Where data of one description lie; UsageError if the root is unknown or the path leaves it."""

@@ -15,18 +15,18 @@ from dliosim.model import Dataset
 from dliosim.plan.sizes import block_count, block_totals, needs_totals
 
 
-def share_prefixes(sessions: Sequence[Session]) -> None:
+def share_totals(sessions: Sequence[Session]) -> None:
     """Give each session the prefix sums of its data sets, worked out once for each data set. Collective."""
     known: dict[str, NDArray[np.int64] | None] = {}
     for session in sessions:
         for dataset in session.workload.datasets:
             digest = dataset.digest()
             if digest not in known:
-                known[digest] = shared_prefix(dataset, session.world)
-            session.prefixes[dataset.name] = known[digest]
+                known[digest] = shared_totals(dataset, session.world)
+            session.places[dataset.name] = known[digest]
 
 
-def shared_prefix(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
+def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     """Prefix sums of the bytes of a data set's blocks (length blocks + 1), or None where offsets need none; collective.
 
     The array lies in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only,

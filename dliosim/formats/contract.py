@@ -73,7 +73,10 @@ class FileIndex:
 class Format(Protocol):
     """What every format has: a name, its checks, its index, its decoder."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What a pattern calls it."""
+        ...
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """What of a description this format cannot hold: the setting and why, to be said in a sentence; or None."""
@@ -110,8 +113,10 @@ class Framed(Format, Protocol):
     methods with arrays give one entry for each of theirs. `counts` are samples of files.
     """
 
-    #: CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back.
-    checksum: Callable[[memoryview, int], int] | None
+    @property
+    def checksum(self) -> Callable[[memoryview, int], int] | None:
+        """CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back."""
+        ...
 
     def header(self, dataset: Dataset) -> int:
         """Bytes before sample 0 in every file (files differ by one in their number of samples)."""

@@ -203,7 +203,7 @@ def _ranks(seed: int, ranks: int, rows: int) -> list[int]:
 
 def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
-    extents = plan_epoch(loop, placement.dataset, placement.prefix, case.job, rank, epoch)
+    extents = plan_epoch(loop, placement.dataset, placement.places, case.job, rank, epoch)
     if not placement.exact:
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
     stored = stored_rows(extents, access, kept)

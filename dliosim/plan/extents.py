@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model.dataset import Dataset
-from dliosim.plan.layout import align_up, aligned, files_of, first_samples
+from dliosim.plan.framing import framed, room
+from dliosim.plan.layout import aligned, files_of, first_samples
+from dliosim.plan.places import DataIndex, Places, sample_places
 from dliosim.plan.sizes import bytes_before, sample_sizes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
@@ -84,45 +86,54 @@ class Calls:
 
 
 def locate(
-    dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]
+    dataset: Dataset, places: Places, samples: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """File, offset and length in bytes of each sample; `prefix` is needed where `needs_totals` says so."""
+    """File, offset and length in bytes of what reading each sample takes.
+
+    `places` are the sums of `plan.sizes` where `needs_totals` says so, and the files' index where only that knows. Of a
+    sample that lies in several ranges the first is given, and the bytes of all.
+    """
+    if isinstance(places, DataIndex):
+        return sample_places(places, samples)
     total, files = dataset.samples, dataset.layout.files
+    form = framed(dataset)
     file = files_of(samples, total, files)
-    header = align_up(dataset.header, dataset.align)
+    header = form.header(dataset)
     if files >= total:  # at most one sample in a file
         offset = np.full(len(samples), header, np.int64)
     else:
-        offset = bytes_before(dataset, prefix, samples)
+        offset = bytes_before(dataset, places, samples)
         offset += header
         if files > 1:
-            offset -= _bytes_before_files(dataset, prefix, file)
-    return file, offset, sample_sizes(dataset, samples)
+            offset -= _bytes_before_files(dataset, places, file)
+    return file, offset, form.length(dataset, sample_sizes(dataset, samples))
 
 
-def file_sizes(dataset: Dataset, prefix: NDArray[np.int64] | None, files: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of each file: header and samples, each rounded up to `align`."""
+def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of each file: its header, its samples with what lies around each, and its trailer."""
+    if isinstance(places, DataIndex):
+        return places.size[files]
     total, count = dataset.samples, dataset.layout.files
-    header = align_up(dataset.header, dataset.align)
+    form = framed(dataset)
+    first, last = first_samples(files, total, count), first_samples(files + 1, total, count)
     if count < total:
-        sizes = _bytes_before_files(dataset, prefix, files + 1)
-        sizes -= _bytes_before_files(dataset, prefix, files)
+        sizes = _bytes_before_files(dataset, places, files + 1)
+        sizes -= _bytes_before_files(dataset, places, files)
     else:
-        first = first_samples(files, total, count)
-        holds = first < first_samples(files + 1, total, count)
+        holds = first < last
         sizes = np.zeros(len(files), np.int64)
-        sizes[holds] = aligned(sample_sizes(dataset, first[holds]), dataset.align)
-    sizes += header
-    return sizes
+        sizes[holds] = room(dataset, sample_sizes(dataset, first[holds]))
+    sizes += form.header(dataset)
+    return sizes + form.trailer(dataset, last - first, sizes)
 
 
 def _bytes_before_files(
-    dataset: Dataset, prefix: NDArray[np.int64] | None, file: NDArray[np.int64]
+    dataset: Dataset, places: NDArray[np.int64] | None, file: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     if dataset.fixed_size is not None:
-        return bytes_before(dataset, prefix, first_samples(file, dataset.samples, dataset.layout.files))
+        return bytes_before(dataset, places, first_samples(file, dataset.samples, dataset.layout.files))
     distinct, row = np.unique(file, return_inverse=True)
-    before = bytes_before(dataset, prefix, first_samples(distinct, dataset.samples, dataset.layout.files))
+    before = bytes_before(dataset, places, first_samples(distinct, dataset.samples, dataset.layout.files))
     result: NDArray[np.int64] = before[row]
     return result
 

@@ -53,7 +53,7 @@ def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tupl
     files = np.arange(dataset.layout.files)
     owner = files % ranks
     starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
-    sizes, samples = file_sizes(dataset, placement.prefix, files), np.diff(starts)
+    sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
     # A file without samples still has its header to write.
     calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
     known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
@@ -90,7 +90,7 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     filled = np.diff(starts) > 0
     # The header goes with the first sample of a file, and to rank f % R where there is none.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
-    before = placement.prefix
+    before = placement.places
     if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
         before = prefix(block_totals(dataset, 0, block_count(dataset)))
     written = np.diff(bytes_before(dataset, before, edges))

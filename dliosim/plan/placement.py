@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
+from dliosim.plan.places import Places
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
 from dliosim.plan.streams import draw, key
 
@@ -21,7 +21,7 @@ class Placement:
     """A data set with what it takes to place its samples; not `exact` where a stand-in of one size takes its place."""
 
     dataset: Dataset
-    prefix: NDArray[np.int64] | None
+    places: Places
     exact: bool
 
 

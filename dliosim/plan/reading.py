@@ -11,13 +11,12 @@ from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Extents, locate
 from dliosim.plan.layout import FileOrder, files_of, first_samples
+from dliosim.plan.places import Places
 from dliosim.plan.shuffling import Permutation, buffered_order
 from dliosim.plan.streams import key
 
 
-def plan_epoch(
-    loop: Loop, dataset: Dataset, prefix: NDArray[np.int64] | None, job: Job, rank: int, epoch: int
-) -> Extents:
+def plan_epoch(loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int) -> Extents:
     """The samples of each step of `rank` in `epoch` (from 0), and where they lie.
 
     Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
@@ -32,7 +31,7 @@ def plan_epoch(
     if rows > own:
         index %= own
     sample = _samples(loop, dataset, job.ranks, reader, epoch, own, index)
-    file, offset, length = locate(dataset, prefix, sample)
+    file, offset, length = locate(dataset, places, sample)
     step_start = np.minimum(np.arange(steps + 1) * loop.batch, rows)
     return Extents(sample, file, offset, length, step_start)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model.dataset import Dataset
-from dliosim.plan.layout import aligned
+from dliosim.plan.framing import is_framed, room
 from dliosim.plan.streams import draw, key
 
 BLOCK = 64
@@ -32,7 +32,7 @@ def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int
 
 def needs_totals(dataset: Dataset) -> bool:
     """Whether the place of a sample depends on the sizes of others: sizes vary and several samples share a file."""
-    return dataset.fixed_size is None and dataset.layout.files < dataset.samples
+    return dataset.fixed_size is None and dataset.layout.files < dataset.samples and is_framed(dataset)
 
 
 def block_count(dataset: Dataset) -> int:
@@ -41,12 +41,12 @@ def block_count(dataset: Dataset) -> int:
 
 
 def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
-    """Bytes, each sample rounded up to `align`, of blocks [first, last)."""
+    """Bytes that the samples of blocks [first, last) take in their files, with what lies around each."""
     totals = np.empty(last - first, np.int64)
     for begin in range(first, last, _BLOCKS_AT_ONCE):
         end = min(begin + _BLOCKS_AT_ONCE, last)
         samples = np.arange(begin * BLOCK, min(end * BLOCK, dataset.samples))
-        sizes = aligned(sample_sizes(dataset, samples), dataset.align)
+        sizes = room(dataset, sample_sizes(dataset, samples))
         totals[begin - first : end - first] = np.add.reduceat(sizes, np.arange(0, len(sizes), BLOCK))
     return totals
 
@@ -59,12 +59,12 @@ def prefix(totals: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def bytes_before(dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes, each rounded up to `align`, of all samples before each of `samples` (which may be N, for all of them).
+    """Bytes that all samples before each of `samples` (which may be N, for all of them) take in their files.
 
     `prefix` is needed where sizes vary; PlanError without it.
     """
     if dataset.fixed_size is not None:
-        return samples * int(aligned(np.array([dataset.fixed_size]), dataset.align)[0])
+        return samples * int(room(dataset, np.array([dataset.fixed_size]))[0])
     if prefix is None:
         raise PlanError(f"data set {dataset.name}: block totals are needed to place samples of varying size")
     result = np.empty(len(samples), np.int64)
@@ -77,7 +77,7 @@ def bytes_before(dataset: Dataset, prefix: NDArray[np.int64] | None, samples: ND
 def _before_in_block(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
     blocks, row = np.unique(samples // BLOCK, return_inverse=True)
     members = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-    sizes = aligned(sample_sizes(dataset, members), dataset.align).reshape(-1, BLOCK)
+    sizes = room(dataset, sample_sizes(dataset, members)).reshape(-1, BLOCK)
     before = np.zeros((len(blocks), BLOCK), np.int64)
     np.cumsum(sizes[:, :-1], axis=1, out=before[:, 1:])
     result: NDArray[np.int64] = before[row, samples % BLOCK]

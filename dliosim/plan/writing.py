@@ -12,7 +12,9 @@ from dliosim.model.checkpoint import Checkpoint, Part
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.plan.extents import file_sizes, locate
-from dliosim.plan.layout import align_up, files_of, first_samples
+from dliosim.plan.framing import framed
+from dliosim.plan.layout import files_of, first_samples
+from dliosim.plan.places import Places
 
 #: Samples of a part that are made at a time while preparing; no call goes across.
 SAMPLES_AT_ONCE = 65_536
@@ -23,9 +25,9 @@ _FILES_AT_ONCE = 16_384
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Bytes [offset, offset + length) of a file: samples [first_sample, last_sample), each padded to `align`.
+    """Bytes [offset, offset + length) of a file: samples [first_sample, last_sample), with what lies around each.
 
-    The part that is `first` holds the header, too, and makes the file.
+    The part that is `first` holds the header, too, and makes the file; the one that is `last` holds the trailer.
     """
 
     file: int
@@ -34,33 +36,34 @@ class FilePart:
     first_sample: int
     last_sample: int
     first: bool
+    last: bool = True
 
 
-def prepare_parts(dataset: Dataset, prefix: NDArray[np.int64] | None, job: Job, rank: int) -> Iterator[FilePart]:
+def prepare_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
     """The parts that `rank` writes; those of all ranks cover every file once.
 
-    File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples.
+    File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless
+    a checksum runs through the file.
     """
-    if dataset.layout.files >= job.ranks:
-        return _whole_files(dataset, prefix, range(rank, dataset.layout.files, job.ranks))
-    return _shares(dataset, prefix, job.ranks, rank)
+    if dataset.layout.files >= job.ranks or framed(dataset).checksum is not None:
+        return _whole_files(dataset, places, range(rank, dataset.layout.files, job.ranks))
+    return _shares(dataset, places, job.ranks, rank)
 
 
-def _whole_files(dataset: Dataset, prefix: NDArray[np.int64] | None, owned: range) -> Iterator[FilePart]:
+def _whole_files(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:
     for begin in range(0, len(owned), _FILES_AT_ONCE):
         piece = owned[begin : begin + _FILES_AT_ONCE]
         files = np.arange(piece.start, piece.stop, piece.step)
-        sizes = file_sizes(dataset, prefix, files).tolist()
+        sizes = file_sizes(dataset, places, files).tolist()
         first = first_samples(files, dataset.samples, dataset.layout.files).tolist()
         last = first_samples(files + 1, dataset.samples, dataset.layout.files).tolist()
         for row, file in enumerate(piece):
             yield FilePart(file, 0, sizes[row], first[row], last[row], True)
 
 
-def _shares(dataset: Dataset, prefix: NDArray[np.int64] | None, ranks: int, rank: int) -> Iterator[FilePart]:
+def _shares(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
     total, files = dataset.samples, dataset.layout.files
     begin, end = rank * total // ranks, (rank + 1) * total // ranks
-    header = align_up(dataset.header, dataset.align)
     if begin < end:
         touched = files_of(np.array([begin, end - 1]), total, files)
         for file in range(int(touched[0]), int(touched[1]) + 1):
@@ -68,19 +71,20 @@ def _shares(dataset: Dataset, prefix: NDArray[np.int64] | None, ranks: int, rank
             if start == stop:
                 continue
             first, last = max(begin, start), min(end, stop)
-            size = int(file_sizes(dataset, prefix, np.array([file]))[0])
-            offset = 0 if first == start else _offset(dataset, prefix, first)
-            until = size if last == stop else _offset(dataset, prefix, last)
-            yield FilePart(file, offset, until - offset, first, last, first == start)
-    # Files without samples (more files than samples) are but a header.
+            size = int(file_sizes(dataset, places, np.array([file]))[0])
+            offset = 0 if first == start else _offset(dataset, places, first)
+            until = size if last == stop else _offset(dataset, places, last)
+            yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
+    # Files without samples (more files than samples) are but a header and a trailer.
     for file in range(rank, files, ranks):
         start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
         if start == stop:
-            yield FilePart(file, 0, header, start, stop, True)
+            size = int(file_sizes(dataset, places, np.array([file]))[0])
+            yield FilePart(file, 0, size, start, stop, True)
 
 
-def _offset(dataset: Dataset, prefix: NDArray[np.int64] | None, sample: int) -> int:
-    return int(locate(dataset, prefix, np.array([sample]))[1][0])
+def _offset(dataset: Dataset, places: Places, sample: int) -> int:
+    return int(locate(dataset, places, np.array([sample]))[1][0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dliosim.execute import produce
 from dliosim.execute.content import fill, sample_keys
-from dliosim.execute.produce import chunk_count, chunks, largest_chunk, place
+from dliosim.execute.produce import chunk_count, largest_chunk, place
 from dliosim.model import Dataset, Job, Layout, constant
 from dliosim.plan.extents import file_sizes, locate
 from dliosim.plan.writing import prepare_parts
@@ -53,7 +53,7 @@ def test_chunks_of_all_ranks_make_the_files(
                 largest = largest_chunk(dataset, before, part, transfer)
                 buffer = memoryview(bytearray(b"\xbb" * largest))
                 at, count = part.offset, 0
-                for offset, data in chunks(placed, transfer, buffer):
+                for offset, data in placed.chunks(transfer, buffer):
                     assert offset == at
                     assert 0 < len(data) <= largest
                     assert transfer is None or len(data) <= transfer
@@ -68,7 +68,7 @@ def test_chunks_of_all_ranks_make_the_files(
 def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
     dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
     (part,) = place(dataset, None, prepare_parts(dataset, None, Job(1), 0))
-    made = [(at, len(data)) for at, data in chunks(part, None, memoryview(bytearray(100)))]
+    made = [(at, len(data)) for at, data in part.chunks(None, memoryview(bytearray(100)))]
     assert made == [(0, 24), (24, 16), (40, 16)]
 
 
@@ -80,7 +80,7 @@ def test_a_file_without_samples_is_its_header() -> None:
     for one in empty:
         part = one.part
         buffer = memoryview(bytearray(b"x" * largest_chunk(dataset, None, part, 2000)))
-        made = [bytes(data) for _, data in chunks(one, 2000, buffer)]
+        made = [bytes(data) for _, data in one.chunks(2000, buffer)]
         assert made == [bytes(2000), bytes(2000), bytes(1000)]
         assert chunk_count(dataset, None, part, 2000) == 3
         assert chunk_count(dataset, None, part, None) == 1

@@ -1,0 +1,134 @@
+"""The bytes of files of a framed format: whole samples at a time, since what surrounds one may depend on all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.content import sample_keys
+from dliosim.execute.contents import dressing, fill_samples
+from dliosim.execute.produce import Chunks, PlacedPart
+from dliosim.formats.contract import Framed
+from dliosim.model import Dataset
+from dliosim.plan.extents import locate
+from dliosim.plan.framing import framed, room
+from dliosim.plan.layout import first_samples
+from dliosim.plan.places import Places
+from dliosim.plan.sizes import sample_sizes
+from dliosim.plan.writing import SAMPLES_AT_ONCE, FilePart
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Consecutive samples that are made together, and the region [start, stop) of the file that they fill.
+
+    The first group of a file has its header too, the last one its trailer.
+    """
+
+    samples: NDArray[np.int64]
+    size: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    start: int
+    stop: int
+    header: bool
+    trailer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a header and a trailer are made of: `count` samples that end at `end`."""
+
+    count: int
+    end: int
+
+
+def place(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
+    """The parts with what makes their chunks; see `produce.place`."""
+    for part in parts:
+        yield PlacedPart(part, partial(_chunks, dataset, places, part))
+
+
+def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
+    """How many chunks are made of a part."""
+    groups, total = 0, 0
+    for group in _groups(dataset, places, part, transfer):
+        groups += 1
+        total += 1 if transfer is None else -(-(group.stop - group.start) // transfer)
+    return total + (groups > 1 and part.first and framed(dataset).checksum is not None)
+
+
+def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
+    """Bytes of the largest group of a part: what its buffer must hold."""
+    return max(group.stop - group.start for group in _groups(dataset, places, part, transfer))
+
+
+def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | None, buffer: memoryview) -> Chunks:
+    form, whole = framed(dataset), _file(dataset, places, part.file)
+    sums = form.checksum
+    value = form.start_checksum(dataset, whole.count, whole.end)
+    header = form.header(dataset)
+    again = False
+    for group in _groups(dataset, places, part, transfer):
+        out = buffer[: group.stop - group.start]
+        _make(form, dataset, group, out)
+        body = out[header if group.header else 0 : min(whole.end, group.stop) - group.start]
+        if sums is not None:
+            value = sums(body, value)
+        if group.header:
+            again = sums is not None and not group.trailer
+            out[:header] = bytes(header) if again else form.write_header(dataset, whole.count, whole.end, value)
+        if group.trailer:
+            out[whole.end - group.start :] = form.write_trailer(dataset, whole.count, whole.end, value)
+        for at in range(0, len(out), transfer or len(out)):
+            yield group.start + at, out[at : at + (transfer or len(out))]
+    if again:  # only now is known what runs through all of the file
+        yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
+
+
+def _make(form: Framed, dataset: Dataset, group: _Group, out: memoryview) -> None:
+    """Contents of samples, and what surrounds each."""
+    np.frombuffer(out, np.uint8)[:] = 0
+    at, length = form.content(dataset, group.size)
+    starts = group.offset - group.start
+    fill_samples(dressing(dataset), sample_keys(dataset, group.samples), length, starts + at, out)
+    form.frame(dataset, group.samples, group.size, starts, out)
+
+
+def _file(dataset: Dataset, places: Places, file: int) -> _File:
+    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+    if first == last:
+        return _File(0, framed(dataset).header(dataset))
+    _, offset, _ = locate(dataset, places, np.array([last - 1]))
+    return _File(last - first, int(offset[0] + room(dataset, sample_sizes(dataset, np.array([last - 1])))[0]))
+
+
+def _groups(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> Iterator[_Group]:
+    """Samples whose bytes fit into one call of `transfer`, or one sample that does not (None: a sample a group)."""
+    end = part.offset + part.length
+    none = np.empty(0, np.int64)
+    if part.first_sample == part.last_sample:
+        yield _Group(none, none, none, part.offset, end, part.first, part.last)
+        return
+    start = part.offset
+    for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
+        last = min(first + SAMPLES_AT_ONCE, part.last_sample)
+        # One sample more than are made, since the room of a sample ends where the next begins.
+        samples = np.arange(first, min(last + 1, part.last_sample))
+        _, offset, _ = locate(dataset, places, samples)
+        bounds = np.append(offset[: last - first], end if last == part.last_sample else offset[-1])
+        size = sample_sizes(dataset, samples[: last - first])
+        row = 0
+        while row < last - first:
+            until = row + 1
+            if transfer is not None:
+                until = max(until, int(np.searchsorted(bounds, start + transfer, side="right")) - 1)
+            stop, rows = int(bounds[until]), slice(row, until)
+            begins, ends = first + row == part.first_sample, first + until == part.last_sample
+            yield _Group(
+                samples[rows], size[rows], offset[rows], start, stop, part.first and begins, part.last and ends
+            )
+            row, start = until, stop

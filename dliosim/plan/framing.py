@@ -1,0 +1,39 @@
+"""The format of a data set as planning asks for it: what each sample takes in its file, and what lies around them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.formats.contract import Framed
+from dliosim.formats.raw import RAW
+from dliosim.formats.registry import format_of
+from dliosim.model.dataset import Dataset
+from dliosim.plan.layout import aligned
+
+
+def is_framed(dataset: Dataset) -> bool:
+    """Whether every byte of the data set's files has its place before it is written."""
+    return not dataset.source and isinstance(format_of(dataset.format), Framed)
+
+
+def framed(dataset: Dataset) -> Framed:
+    """The format of such a data set; PlanError where only the files know."""
+    if dataset.format == "raw":  # most plans, and the hottest path
+        return RAW
+    form = format_of(dataset.format)
+    if not isinstance(form, Framed):
+        raise PlanError(f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}")
+    return form
+
+
+def header_bytes(dataset: Dataset) -> int:
+    """Bytes before sample 0 of every file."""
+    return framed(dataset).header(dataset)
+
+
+def room(dataset: Dataset, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes from where samples of these sizes begin to where the next ones do."""
+    form = framed(dataset)
+    return aligned(form.stride(dataset, sizes), form.align(dataset))

@@ -1,0 +1,145 @@
+"""Where the samples of files lie whose own indexes say it: those of all files together, asked for by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.formats.contract import FileIndex, Filter
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexColumn:
+    """A `contract.Column` of all files: one entry a file, and of `offset` and `length` one a unit.
+
+    The units of file f are first_unit[f]:first_unit[f + 1]. `pipeline` is a row of `DataIndex.pipelines`.
+    """
+
+    samples: Ints
+    pieces: Ints
+    row_bytes: Ints
+    unit_bytes: Ints
+    pipeline: Ints
+    first_unit: Ints
+    offset: Ints
+    length: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DataIndex:
+    """Of F files the first sample of each (F + 1 entries), their bytes, and where samples lie. All int64."""
+
+    first_sample: Ints
+    size: Ints
+    columns: tuple[IndexColumn, ...]
+    pipelines: tuple[tuple[Filter, ...], ...]
+
+    def files_of(self, samples: Ints) -> Ints:
+        """The file of each sample."""
+        return np.searchsorted(self.first_sample, samples, side="right") - 1
+
+
+Places: TypeAlias = DataIndex | Ints | None
+"""What it takes to place the samples of a data set: its files' indexes, the sums of `plan.sizes`, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of files that hold samples, those of a sample one after the other. int64.
+
+    Range i belongs to row `row[i]` of what was asked for. It holds the sample's contents from byte `begin[i]` on, or
+    (-1) a whole encoded unit of `column[i]`.
+    """
+
+    row: Ints
+    column: Ints
+    offset: Ints
+    length: Ints
+    begin: Ints
+
+
+def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
+    """All ranges of samples; units that take no room in their file are left out."""
+    file = index.files_of(samples)
+    within = samples - index.first_sample[file]
+    made, before = [], np.zeros(len(samples), np.int64)
+    for number, column in enumerate(index.columns):
+        made.append(_in_column(column, number, file, within, before))
+        before = before + column.row_bytes[file]
+    row = np.concatenate([one.row for one in made])
+    order = np.argsort(row, kind="stable") if len(made) > 1 else slice(None)
+    length = np.concatenate([one.length for one in made])[order]
+    there = length > 0
+    parts = [
+        np.concatenate([getattr(one, name) for one in made])[order][there] for name in ("column", "offset", "begin")
+    ]
+    return Ranges(row[order][there], parts[0], parts[1], length[there], parts[2])
+
+
+def _in_column(column: IndexColumn, number: int, file: Ints, within: Ints, before: Ints) -> Ranges:
+    """The ranges of one column; `before` is where in a sample's contents it begins."""
+    pieces, each = column.pieces[file], column.samples[file]
+    row = np.repeat(np.arange(len(file)), pieces)
+    ends = np.cumsum(pieces)
+    piece = np.arange(len(row)) - np.repeat(ends - pieces, pieces)
+    file, within = file[row], within[row]
+    unit = column.first_unit[file] + within // each[row] * column.pieces[file] + piece
+    whole, row_bytes, unit_bytes = column.length[unit], column.row_bytes[file], column.unit_bytes[file]
+    cut = piece * unit_bytes
+    offset = column.offset[unit] + np.where(row_bytes > 0, within % each[row] * row_bytes, 0)
+    several = column.pieces[file] > 1
+    length = np.where(several, np.minimum(row_bytes - cut, unit_bytes), row_bytes)
+    length = np.where(row_bytes == 0, whole, np.where(whole > 0, length, 0))
+    begin = np.where(row_bytes > 0, before[row] + np.where(several, cut, 0), -1)
+    return Ranges(row, np.full(len(row), number), offset, length, begin)
+
+
+def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
+    """File, first offset and bytes of each sample; of an encoded unit that several share, each has an even part."""
+    file = index.files_of(samples)
+    within = samples - index.first_sample[file]
+    offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
+    for number, column in enumerate(index.columns):
+        unit = column.first_unit[file] + within // column.samples[file] * column.pieces[file]
+        row_bytes = column.row_bytes[file]
+        if number == 0:
+            offset = column.offset[unit] + within % column.samples[file] * row_bytes
+        running = np.zeros(len(column.length) + 1, np.int64)
+        np.cumsum(column.length, out=running[1:])
+        stored = (running[unit + column.pieces[file]] - running[unit]) // column.samples[file]
+        total += np.where((row_bytes > 0) & (column.length[unit] > 0), row_bytes, stored)
+    return file, offset, total
+
+
+def joined(files: Sequence[FileIndex]) -> DataIndex:
+    """The indexes of files as one, in their order; all have as many columns."""
+    pipelines: dict[tuple[Filter, ...], int] = {}
+    columns = []
+    for number in range(len(files[0].columns)):
+        own = [file.columns[number] for file in files]
+        columns.append(
+            IndexColumn(
+                np.array([one.samples for one in own], np.int64),
+                np.array([one.pieces for one in own], np.int64),
+                np.array([one.row_bytes for one in own], np.int64),
+                np.array([one.unit_bytes for one in own], np.int64),
+                np.array([pipelines.setdefault(one.filters, len(pipelines)) for one in own], np.int64),
+                _starts(np.array([len(one.offset) for one in own], np.int64)),
+                np.concatenate([one.offset for one in own]).astype(np.int64),
+                np.concatenate([one.length for one in own]).astype(np.int64),
+            )
+        )
+    first = _starts(np.array([file.samples for file in files], np.int64))
+    return DataIndex(first, np.array([file.size for file in files], np.int64), tuple(columns), tuple(pipelines))
+
+
+def _starts(counts: Ints) -> Ints:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
