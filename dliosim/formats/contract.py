@@ -75,6 +75,13 @@ class Format(Protocol):
 
     name: str
 
+    def variant(self, dataset: Dataset) -> Format:
+        """The format that serves this data set: itself, unless it is `Framed` for some and `Resolved` for others.
+
+        Asked of every data set before anything else, `refuse` included, and never fails.
+        """
+        ...
+
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """What of a description this format cannot hold: the setting and why, to be said in a sentence; or None."""
         ...

@@ -19,6 +19,10 @@ class Raw:
     name: Final = "raw"
     checksum = None
 
+    def variant(self, dataset: Dataset) -> Raw:
+        """Itself."""
+        return self
+
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """See `Format.refuse`."""
         return None
