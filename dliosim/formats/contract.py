@@ -117,7 +117,8 @@ class Framed(Format, Protocol):
     methods with arrays give one entry for each of theirs. `counts` are samples of files.
     """
 
-    #: CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back.
+    #: CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back. It is
+    #: called with what is there so far, `start_checksum` at first.
     checksum: Callable[[memoryview, int], int] | None
 
     def header(self, dataset: Dataset) -> int:
@@ -149,6 +150,10 @@ class Framed(Format, Protocol):
 
         Writes out[start:start + stride] but for the contents, which only a text format may change in place (`dress`).
         """
+        ...
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """What `checksum` goes on from at the first sample: 0, or the CRC of what of the header it takes in, too."""
         ...
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:

@@ -75,6 +75,10 @@ class Raw:
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Nothing."""
 
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """There is none."""
+        return 0
+
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Zeros."""
         return bytes(self.header(dataset))
