@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dliosim.execute.content import edge_words, fill, fill_batch, first_bad_sample
 from dliosim.formats.contract import Dressed
-from dliosim.formats.registry import format_of
+from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 17  # bytes made again at a time to be compared
 @lru_cache(maxsize=64)
 def dressing(dataset: Dataset) -> Dress | None:
     """What the data set's contents are besides random; None where they are that alone."""
-    form = format_of(dataset.format)
+    form = format_for(dataset)
     random = round(PERIOD / dataset.compressible)
     if isinstance(form, Dressed):
         dressed = form

@@ -78,6 +78,13 @@ class Format(Protocol):
         """What a pattern calls it."""
         ...
 
+    def variant(self, dataset: Dataset) -> Format:
+        """The format that serves this data set: itself, unless it is `Framed` for some and `Resolved` for others.
+
+        Asked of every data set before anything else, `refuse` included, and never fails.
+        """
+        ...
+
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """What of a description this format cannot hold: the setting and why, to be said in a sentence; or None."""
         ...
@@ -115,7 +122,10 @@ class Framed(Format, Protocol):
 
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:
-        """CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back."""
+        """CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back.
+
+        It is called with what is there so far, `start_checksum` at first.
+        """
         ...
 
     def header(self, dataset: Dataset) -> int:
@@ -147,6 +157,10 @@ class Framed(Format, Protocol):
 
         Writes out[start:start + stride] but for the contents, which only a text format may change in place (`dress`).
         """
+        ...
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """What `checksum` goes on from at the first sample: 0, or the CRC of what of the header it takes in, too."""
         ...
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:

@@ -19,6 +19,10 @@ class Raw:
     name: Final = "raw"
     checksum = None
 
+    def variant(self, dataset: Dataset) -> Raw:
+        """Itself."""
+        return self
+
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """See `Format.refuse`."""
         return None
@@ -70,6 +74,10 @@ class Raw:
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Nothing."""
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """There is none."""
+        return 0
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Zeros."""

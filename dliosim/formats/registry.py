@@ -9,6 +9,7 @@ from typing import Final
 
 from dliosim.errors import UsageError
 from dliosim.formats.contract import Format
+from dliosim.model import Dataset
 
 GROUP: Final = "dliosim.formats"
 
@@ -55,3 +56,8 @@ def format_of(name: str) -> Format:
     if not isinstance(found, Format):
         raise UsageError(f"format `{name}`: {found!r} is no format, see docs/extending.md", "R403")
     return found
+
+
+def format_for(dataset: Dataset) -> Format:
+    """The format that serves a data set: that of its name, or its variant for such data sets."""
+    return format_of(dataset.format).variant(dataset)

@@ -34,7 +34,9 @@ def framed_file(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> 
         body[begin : begin + len(data)] = data.tobytes()
     form.frame(dataset, np.arange(first, first + count), sizes, starts, memoryview(body))
     end = header + len(body)
-    checksum = 0 if form.checksum is None else form.checksum(memoryview(body), 0)
+    checksum = form.start_checksum(dataset, count, end)
+    if form.checksum is not None:
+        checksum = form.checksum(memoryview(body), checksum)
     head, tail = form.write_header(dataset, count, end, checksum), form.write_trailer(dataset, count, end, checksum)
     assert len(head) == header, "write_header gives as many bytes as header says"
     promised = int(form.trailer(dataset, np.array([count]), np.array([end]))[0])

@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Framed
 from dliosim.formats.raw import RAW
-from dliosim.formats.registry import format_of
+from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.plan.layout import aligned
 
 
 def is_framed(dataset: Dataset) -> bool:
     """Whether every byte of the data set's files has its place before it is written."""
-    return not dataset.source and isinstance(format_of(dataset.format), Framed)
+    return not dataset.source and isinstance(format_for(dataset), Framed)
 
 
 def framed(dataset: Dataset) -> Framed:
     """The format of such a data set; PlanError where only the files know."""
     if dataset.format == "raw":  # most plans, and the hottest path
         return RAW
-    form = format_of(dataset.format)
+    form = format_for(dataset)
     if not isinstance(form, Framed):
         raise PlanError(f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}")
     return form

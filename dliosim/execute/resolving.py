@@ -1,0 +1,167 @@
+"""Where samples lie whose files alone know it: every file's index is read by one rank, and shared on each node."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.faults import failed
+from dliosim.execute.session import Session
+from dliosim.execute.world import World
+from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.formats.registry import format_for
+from dliosim.model import Dataset
+from dliosim.plan.places import DataIndex, IndexColumn
+
+_FILE_FIELDS = 2  # samples, bytes
+_COLUMN_FIELDS = 6  # samples, pieces, row_bytes, unit_bytes, pipeline, units
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
+
+    index: DataIndex
+    touched: int
+    wall_ns: int
+
+
+def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int], Path]) -> Resolved:
+    """Read the indexes of `files` files, each by one rank, and share them. Collective.
+
+    The arrays lie in memory that the ranks of a node share, are read-only, and live as long as the process. Raises
+    ExecutionError on every rank.
+    """
+    world, form = session.world, format_for(dataset)
+    begun = perf_counter_ns()
+    own = range(world.rank, files, world.size)
+
+    def read() -> list[FileIndex]:
+        found = []
+        with session.progress.during(f"index {dataset.name}", lambda: 0):
+            for file in own:
+                found.append(_indexed(lambda file=file: form.index(path(file), dataset), path(file)))  # type: ignore[misc]
+                session.progress.tick(perf_counter_ns(), 0, sum(one.touched for one in found[-1:]))
+        return found
+
+    found = world.together(read)
+    columns = int(world.allreduce(np.array([max((len(one.columns) for one in found), default=0)]), "max")[0])
+    world.together(lambda: _alike(found, columns, [path(file) for file in own]))
+    fields = _fields(world, files, own, found, columns)
+    pipelines = _pipelines(world, fields, own, found, columns)
+    known = {_number(filters): row for row, filters in enumerate(pipelines)}
+    made = []
+    for number in range(columns):
+        field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
+        first_unit = _starts(field[:, 5])
+        offset, length = _units(world, int(first_unit[-1]), own, first_unit, [one.columns[number] for one in found])
+        pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
+        made.append(
+            IndexColumn(field[:, 0], field[:, 1], field[:, 2], field[:, 3], pipeline, first_unit, offset, length)
+        )
+    touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
+    index = DataIndex(_starts(fields[:, 0]), fields[:, 1], tuple(made), pipelines)
+    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+
+
+def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
+    try:
+        return read()
+    except OSError as error:
+        raise failed("open", str(path), error, reading=True) from error
+
+
+def _alike(found: Iterable[FileIndex], columns: int, paths: Iterable[Path]) -> None:
+    for one, path in zip(found, paths, strict=True):
+        if len(one.columns) != columns:
+            text = f"{path} has {len(one.columns)} data sets or columns, and another file {columns}"
+            raise ExecutionError(f"{text}: name those that all have", "R401")
+
+
+def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
+    """One row a file: its samples, its bytes, and the fields of each column."""
+    width = _FILE_FIELDS + columns * _COLUMN_FIELDS
+    table = _shared(world, files * width).reshape(files, width)
+    for file, one in zip(own, found, strict=True):
+        table[file, :_FILE_FIELDS] = one.samples, one.size
+        for number, column in enumerate(one.columns):
+            first = _FILE_FIELDS + number * _COLUMN_FIELDS
+            table[file, first : first + _COLUMN_FIELDS] = (
+                column.samples,
+                column.pieces,
+                column.row_bytes,
+                column.unit_bytes,
+                _number(column.filters),
+                len(column.offset),
+            )
+    _complete(world, table)
+    return table
+
+
+def _units(
+    world: World, units: int, own: range, first_unit: NDArray[np.int64], found: list[Column]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offset and length of every unit of one column."""
+    table = _shared(world, 2 * units).reshape(2, units)
+    for file, column in zip(own, found, strict=True):
+        place = slice(int(first_unit[file]), int(first_unit[file + 1]))
+        table[0, place], table[1, place] = column.offset, column.length
+    _complete(world, table)
+    return table[0], table[1]
+
+
+def _pipelines(
+    world: World, fields: NDArray[np.int64], own: range, found: list[FileIndex], columns: int
+) -> tuple[tuple[Filter, ...], ...]:
+    """Every pipeline of filters that occurs, given by the rank that read the first file which has it."""
+    places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
+    numbers = np.unique(fields[:, places])
+    result: list[tuple[Filter, ...]] = []
+    for number in numbers.tolist():
+        file, column = (int(row) for row in np.argwhere(fields[:, places] == number)[0])
+        source = file % world.size
+        mine = found[own.index(file)].columns[column].filters if world.rank == source else None
+        result.append(world.share(mine, source))
+    return tuple(result)
+
+
+def _number(filters: tuple[Filter, ...]) -> int:
+    """What tells pipelines apart in an array of int64."""
+    text = repr([(one.name, one.parameters) for one in filters])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
+
+
+def _shared(world: World, count: int) -> NDArray[np.int64]:
+    """Zeros in the memory of a node. Collective."""
+    local = max(count, 1) * 8 if world.node.rank == 0 else 0
+    window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
+    memory, _ = window.Shared_query(0)
+    values: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, count)
+    if world.node.rank == 0:
+        values[:] = 0
+    world.barrier()
+    return values
+
+
+def _complete(world: World, table: NDArray[np.int64]) -> None:
+    """Wait until every rank has written its rows, and bring those of other nodes. Collective."""
+    world.barrier()
+    if world.node.rank == 0 and world.nodes > 1:
+        world.allreduce_on(world.leaders, table, "sum")
+    world.barrier()
+    table.flags.writeable = False
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
