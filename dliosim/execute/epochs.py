@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.content import edge_words, edges_match, first_bad_sample, sample_keys
+from dliosim.execute.content import edges_match, sample_keys
+from dliosim.execute.contents import Dress, dressing, expected_edges, first_wrong
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
@@ -18,7 +19,7 @@ from dliosim.measure.meter import Meters
 from dliosim.model import Dataset, Loop
 from dliosim.plan.extents import Calls, Extents, Rounds, calls, rounds
 from dliosim.plan.reading import plan_epoch
-from dliosim.plan.stored import rows_to_keep, stored_rows
+from dliosim.plan.stored import Stored, rows_to_keep, stored_rows
 from dliosim.plan.streams import draw, key
 
 
@@ -31,7 +32,7 @@ class EpochWork:
     """
 
     extents: Extents
-    stored: Extents
+    stored: Stored
     keeps: NDArray[np.bool_]
     calls: Calls
     rounds: Rounds | None
@@ -47,7 +48,7 @@ class EpochWork:
     @property
     def kept_bytes(self) -> int:
         """Bytes that this epoch adds to those kept in memory."""
-        return int(self.stored.length[self.keeps].sum())
+        return int(self.stored.extents.length[self.keeps].sum())
 
 
 def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
@@ -63,9 +64,9 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
         passes.append(plan_epoch(loop, dataset, places, workload.job, world.rank, epoch + len(passes)))
     extents = _first_steps(_one_after_the_other(passes), steps)
     access = loop.access
-    stored = stored_rows(extents, access, kept.numbers)
-    keeps = rows_to_keep(stored, access.memory if epoch == 0 else 0)
-    planned = calls(stored, access.transfer, access.page)
+    stored = stored_rows(extents, access, kept.numbers, dataset, places)
+    keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
+    planned = calls(stored.extents, access.transfer, access.page)
     dealt = rounds(planned, access.transfer) if access.api == "mpi-collective" and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
@@ -118,6 +119,35 @@ def _step_bytes(extents: Extents) -> list[int]:
     return whole
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What ranges that were read should hold: rows of `Stored` of which that is known.
+
+    Those of step s are bounds[s]:bounds[s + 1]. `start` is where in the step's buffer a row's contents lie, `length`
+    how many; `first` and `last` are edge words.
+    """
+
+    row: NDArray[np.int64]
+    bounds: list[int]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    key: NDArray[np.uint64]
+    begin: NDArray[np.int64]
+    first: NDArray[np.uint64]
+    last: NDArray[np.uint64]
+    dress: Dress | None
+
+
+def _expected(dataset: Dataset, work: EpochWork) -> _Expected:
+    stored = work.stored
+    row = np.flatnonzero(stored.held > 0)
+    bounds = np.searchsorted(row, stored.extents.step_start).tolist()
+    begin, held = stored.begin[row], stored.held[row]
+    key, dress = sample_keys(dataset, stored.extents.sample[row]), dressing(dataset)
+    start = work.calls.sample_start[row] + stored.at[row]
+    return _Expected(row, bounds, start, held, key, begin, *expected_edges(dress, key, begin, held), dress)
+
+
 class EpochSource:
     """The batches of one epoch as `steps.run_steps` wants them: waited for, and checked against what was prepared."""
 
@@ -135,13 +165,11 @@ class EpochSource:
         self._whole = session.options.verify
         self._buffer = memoryview(b"")
         self._asked = _step_bytes(work.extents)
-        self._needed = _step_bytes(work.stored)
-        self._bounds: list[int] = work.stored.step_start.tolist()
+        self._needed = _step_bytes(work.stored.extents)
+        self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
-        if not self._null:
-            self._keys = sample_keys(dataset, work.stored.sample)
-            self._first, self._last = edge_words(self._keys, work.stored.length)
+        self._expected = None if self._null else _expected(dataset, work)
 
     def start(self) -> None:
         """Begin to read ahead."""
@@ -159,27 +187,34 @@ class EpochSource:
 
     def check(self, step: int) -> None:
         """Compare the batch with what was prepared; keep what `cache memory` keeps. Raises ExecutionError [R401]."""
-        first, last = self._bounds[step], self._bounds[step + 1]
-        if self._null or first == last:
+        expected = self._expected
+        if expected is None:
             return
-        work = self._work
-        length, start = work.stored.length[first:last], work.calls.sample_start[first:last]
-        good = edges_match(self._first[first:last], self._last[first:last], length, start, self._buffer)
-        bad = None if good.all() else int(np.argmin(good))
-        if bad is None and self._whole:
-            bad = first_bad_sample(self._keys[first:last], length, start, self._buffer)
-        if bad is not None:
-            raise self._mismatch(first + bad)
+        first, last = expected.bounds[step], expected.bounds[step + 1]
+        if first < last:
+            length, start = expected.length[first:last], expected.start[first:last]
+            good = edges_match(expected.first[first:last], expected.last[first:last], length, start, self._buffer)
+            bad = None if good.all() else int(np.argmin(good))
+            if bad is None and self._whole:
+                keys, begin = expected.key[first:last], expected.begin[first:last]
+                bad = first_wrong(expected.dress, keys, begin, length, start, self._buffer)
+            if bad is not None:
+                raise self._mismatch(int(expected.row[first + bad]))
         if self._keeping:
-            rows = work.keeps[first:last]
-            self._kept.keep(work.stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
+            self._keep(step)
+
+    def _keep(self, step: int) -> None:
+        first, last = self._bounds[step], self._bounds[step + 1]
+        rows, stored = self._work.keeps[first:last], self._work.stored.extents
+        start, length = self._work.calls.sample_start[first:last], stored.length[first:last]
+        self._kept.keep(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
 
     def _samples(self, step: int) -> NDArray[np.int64]:
         starts = self._work.extents.step_start
         return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
 
     def _mismatch(self, row: int) -> ExecutionError:
-        stored, dataset, name = self._work.stored, self._dataset, self._dataset.name
+        stored, dataset, name = self._work.stored.extents, self._dataset, self._dataset.name
         directory = self._session.directory(dataset.root, dataset.path, dataset.digest())
         path = directory / dataset.file_name(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])

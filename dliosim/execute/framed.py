@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
 from dliosim.execute.produce import Chunks, PlacedPart
-from dliosim.formats.contract import Framed
+from dliosim.formats.contract import Encoding, Framed
 from dliosim.model import Dataset
 from dliosim.plan.extents import locate
 from dliosim.plan.framing import framed, room
@@ -46,10 +47,10 @@ class _File:
     end: int
 
 
-def place(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `produce.place`."""
+def place(dataset: Dataset, places: Places, parts: Iterable[FilePart], encoding: Encoding) -> Iterator[PlacedPart]:
+    """The parts with what makes their chunks; see `produce.place`. The time of framing goes into `encoding`."""
     for part in parts:
-        yield PlacedPart(part, partial(_chunks, dataset, places, part))
+        yield PlacedPart(part, partial(_chunks, dataset, places, part, encoding))
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
@@ -66,7 +67,9 @@ def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: in
     return max(group.stop - group.start for group in _groups(dataset, places, part, transfer))
 
 
-def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | None, buffer: memoryview) -> Chunks:
+def _chunks(
+    dataset: Dataset, places: Places, part: FilePart, encoding: Encoding, transfer: int | None, buffer: memoryview
+) -> Chunks:
     form, whole = framed(dataset), _file(dataset, places, part.file)
     sums = form.checksum
     value = form.start_checksum(dataset, whole.count, whole.end)
@@ -74,7 +77,9 @@ def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | No
     again = False
     for group in _groups(dataset, places, part, transfer):
         out = buffer[: group.stop - group.start]
-        _make(form, dataset, group, out)
+        _fill(form, dataset, group, out)
+        begun = perf_counter_ns()
+        form.frame(dataset, group.samples, group.size, group.offset - group.start, out)
         body = out[header if group.header else 0 : min(whole.end, group.stop) - group.start]
         if sums is not None:
             value = sums(body, value)
@@ -83,19 +88,19 @@ def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | No
             out[:header] = bytes(header) if again else form.write_header(dataset, whole.count, whole.end, value)
         if group.trailer:
             out[whole.end - group.start :] = form.write_trailer(dataset, whole.count, whole.end, value)
+        encoding.encode_ns += perf_counter_ns() - begun
         for at in range(0, len(out), transfer or len(out)):
             yield group.start + at, out[at : at + (transfer or len(out))]
     if again:  # only now is known what runs through all of the file
         yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
 
 
-def _make(form: Framed, dataset: Dataset, group: _Group, out: memoryview) -> None:
-    """Contents of samples, and what surrounds each."""
+def _fill(form: Framed, dataset: Dataset, group: _Group, out: memoryview) -> None:
+    """Contents of samples, and zeros around each."""
     np.frombuffer(out, np.uint8)[:] = 0
     at, length = form.content(dataset, group.size)
-    starts = group.offset - group.start
-    fill_samples(dressing(dataset), sample_keys(dataset, group.samples), length, starts + at, out)
-    form.frame(dataset, group.samples, group.size, starts, out)
+    starts = group.offset - group.start + at
+    fill_samples(dressing(dataset), sample_keys(dataset, group.samples), length, starts, out)
 
 
 def _file(dataset: Dataset, places: Places, file: int) -> _File:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError, PlanError
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
+from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
@@ -37,6 +38,7 @@ from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import Calls, file_sizes
+from dliosim.plan.framing import is_framed
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
 
@@ -112,6 +114,8 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
     directory = check_prepared(session, dataset)
+    if not is_framed(dataset) and session.places[dataset.name] is None and not session.options.null:
+        session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     if access.readers and access.api != "posix" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
         raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
@@ -207,7 +211,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
     record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)
     if not session.options.null:
-        record.extent_hash = extent_hash(work.stored, 0, record.steps, place)
+        record.extent_hash = extent_hash(work.stored.extents, 0, record.steps, place)
     if epoch == 0:
         running.kept.seal()
     for cadence in loop.checkpoints:

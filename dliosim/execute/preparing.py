@@ -13,16 +13,21 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
+from dliosim.execute.building import build, lay_out, resolve_prepared, write_sidecars
 from dliosim.execute.checkpointing import finish
+from dliosim.execute.makers import maker_of
 from dliosim.execute.manifest import remove_manifest, sync_directory
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
-from dliosim.execute.produce import chunk_count, chunks, largest_chunk, place
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
 from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
+from dliosim.formats.contract import Encoding, Resolved
+from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
+from dliosim.plan.framing import is_framed
+from dliosim.plan.placement import guessed
 from dliosim.plan.writing import FilePart, prepare_parts
 
 #: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
@@ -46,15 +51,23 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     doing = f"make room for data set `{dataset.name}`"
     refused = world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
     started = perf_counter_ns()
+    form = format_for(dataset)
     try:
         with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
-            _write(session, dataset, verb, directory, record)
+            if isinstance(form, Resolved) and not form.in_place(dataset):
+                build(session, dataset, form, verb, directory, record)
+            else:
+                if isinstance(form, Resolved):
+                    lay_out(session, dataset, form, directory)
+                _write(session, dataset, verb, directory, record)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
             # The others may have hours of writing before them: they are not left to finish what nobody can use.
             world.abort(failure)
         raise
     world.barrier()
+    if isinstance(form, Resolved):
+        session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
     world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
@@ -88,6 +101,8 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     files, world = dataset.layout.files, session.world
     probes = min(files, _PROBES * world.size)
     mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
+    if not is_framed(dataset):
+        return None  # their indexes are read before any loop, every one of them
     sizes = file_sizes(dataset, session.places[dataset.name], mine)
     for file, size in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
@@ -103,6 +118,8 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
 def total_bytes(session: Session, dataset: Dataset) -> int:
     """Bytes of all files of a data set."""
     places, files = session.places[dataset.name], dataset.layout.files
+    if places is None and not is_framed(dataset):
+        places = guessed(dataset)
     step = 1 << 18
     blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
     return sum(int(file_sizes(dataset, places, block).sum()) for block in blocks)
@@ -135,7 +152,7 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
     except ExecutionError:
         # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
         require_space(directory, needed - present_bytes(dataset, directory), what)
-    if _made_before(dataset, verb, session.world.size):
+    if _made_before(dataset, verb, session.world.size) and is_framed(dataset):
         access = with_striping(verb.access, dataset.stripe)
         for file in range(dataset.layout.files):
             open_writer(access, directory / dataset.file_name(file), MPI.COMM_SELF).close()
@@ -162,20 +179,22 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
     world, access = session.world, with_striping(verb.access, dataset.stripe)
     places = session.places[dataset.name]
     parts = prepare_parts(dataset, places, session.workload.job, world.rank)
-    split = _made_before(dataset, verb, world.size)
+    laid_out = not is_framed(dataset)
+    split = laid_out or _made_before(dataset, verb, world.size)
+    maker, encoding = maker_of(dataset), Encoding()
     if _together(dataset, verb):
         _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
-    for placed in _timed(place(dataset, places, parts), record):
+    for placed in _timed(maker.place(dataset, places, parts, encoding), record):
         part = placed.part
-        needed = largest_chunk(dataset, places, part, access.transfer)
+        needed = maker.largest_chunk(dataset, places, part, access.transfer)
         if len(buffer) < needed:
             buffer = allocate(needed)
         path = directory / dataset.file_name(part.file)
         writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
         try:
-            for offset, data in _timed(chunks(placed, access.transfer, buffer), record):
+            for offset, data in _timed(placed.chunks(access.transfer, buffer), record):
                 writer.write(offset, data)
                 record.bytes += len(data)
                 session.progress.tick(perf_counter_ns(), 0, record.bytes)
@@ -184,6 +203,10 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
         finally:
             finish(writer, record)
             record.files += part.first
+        if part.first and not laid_out:
+            write_sidecars(dataset, directory, part.file, verb.fsync, record)
+    record.encode_ns += encoding.encode_ns
+    record.content_ns -= encoding.encode_ns
 
 
 def _write_together(
@@ -192,16 +215,17 @@ def _write_together(
     """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
     world, access = session.world, with_striping(verb.access, dataset.stripe)
     places = session.places[dataset.name]
-    needed = max((largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
+    maker, encoding = maker_of(dataset), Encoding()
+    needed = max((maker.largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
     buffer = world.together(lambda: allocate(needed))
-    rounds = np.array([sum(chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
+    rounds = np.array([sum(maker.chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
     if access.api == "mpi-collective":
         world.allreduce(rounds, "max")
-    writer = open_writer(access, path, world.comm)
+    writer = open_writer(access, path, world.comm, create=is_framed(dataset))
     error: DliosimError | None = None
     try:
-        placed = place(dataset, places, parts)
-        made = (chunk for part in placed for chunk in chunks(part, access.transfer, buffer))
+        placed = maker.place(dataset, places, parts, encoding)
+        made = (chunk for part in placed for chunk in part.chunks(access.transfer, buffer))
         calls = _timed(made, record)
         for _ in range(int(rounds[0])):
             offset, data = next(calls, (0, buffer[:0]))
@@ -220,6 +244,10 @@ def _write_together(
     finally:
         finish(writer, record)
         record.files += any(part.first for part in parts)
+    if is_framed(dataset) and any(part.first for part in parts):
+        write_sidecars(dataset, path.parent, 0, verb.fsync, record)
+    record.encode_ns += encoding.encode_ns
+    record.content_ns -= encoding.encode_ns
 
 
 def _timed(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:

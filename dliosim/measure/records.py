@@ -83,6 +83,8 @@ class EpochRecord:
     sync_wait_ns: int = 0
     arrival_wait_ns: int = 0
     checkpoint_ns: int = 0
+    decode_ns: int = 0
+    preprocess_ns: int = 0
     oversleep_ns: int = 0
     order_hash: int = 0
     extent_hash: int = 0
@@ -130,10 +132,10 @@ class VerbRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
-    data, `send_ns` passing them to or from another rank, `rename_ns` moving complete files into place, `delete_ns`
-    waiting for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in
-    the page cache when it was last looked at. `hints` are those granted for the first file, None where this rank
-    opened none.
+    data, `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from
+    another rank, `rename_ns` moving complete files into place, `delete_ns` waiting for old checkpoints to be deleted,
+    after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page cache when it was last looked at.
+    `hints` are those granted for the first file, None where this rank opened none.
     """
 
     wall_ns: int = 0
@@ -144,6 +146,7 @@ class VerbRecord:
     opens: int = 0
     call_ns: int = 0
     content_ns: int = 0
+    encode_ns: int = 0
     send_ns: int = 0
     open_ns: int = 0
     view_ns: int = 0

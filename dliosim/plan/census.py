@@ -206,7 +206,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
     extents = plan_epoch(loop, placement.dataset, placement.places, case.job, rank, epoch)
     if not placement.exact:
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
-    stored = stored_rows(extents, access, kept)
+    stored = stored_rows(extents, access, kept, placement.dataset, placement.places).extents
     made = calls(stored, access.transfer, access.page)
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(

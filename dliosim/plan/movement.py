@@ -14,8 +14,10 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.extents import file_sizes
 from dliosim.plan.figures import Memory, PhaseForecast, Spread, over, same
-from dliosim.plan.layout import align_up, files_of, first_samples
+from dliosim.plan.framing import framed, header_bytes, is_framed
+from dliosim.plan.layout import files_of, first_samples
 from dliosim.plan.placement import AFFORDABLE, Placement, expected
+from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
 from dliosim.plan.writing import (
     SAMPLES_AT_ONCE,
@@ -34,7 +36,9 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     """Writing a data set: whole files dealt over the ranks, or a share of the samples for each."""
     dataset = placement.dataset
     transfer = verb.access.transfer
-    if dataset.layout.files < ranks:
+    if isinstance(placement.places, DataIndex):
+        samples, written, files, calls = _resolved(placement.places, ranks, transfer)
+    elif dataset.layout.files < ranks:
         samples, written, files, calls = _shared_files(placement, ranks, transfer)
     elif dataset.layout.files <= AFFORDABLE:
         samples, written, files, calls = _whole_files(placement, ranks, transfer)
@@ -42,7 +46,8 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         samples, written, files, calls = _many_files(dataset, ranks, transfer)
     if verb.access.api == "mpi-collective":
         calls = same(calls.maximum, ranks, calls.estimated)
-    largest = transfer or _largest_sample(dataset) + dataset.header + 2 * dataset.align
+    around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
+    largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, files, calls, memory)
 
@@ -62,6 +67,19 @@ def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tupl
         over(np.bincount(owner, sizes), ranks, not placement.exact),
         over(np.bincount(owner), ranks, False),
         over(np.bincount(owner, calls), ranks, not known),
+    )
+
+
+def _resolved(index: DataIndex, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """The same for files that are made whole by a library, or laid out by it: estimates."""
+    files = len(index.size)
+    owner, samples = np.arange(files) % ranks, np.diff(index.first_sample)
+    calls = samples if transfer is None else -(-index.size // transfer)
+    return (
+        over(np.bincount(owner, samples, ranks), ranks, files < ranks),
+        over(np.bincount(owner, index.size, ranks), ranks, True),
+        over(np.bincount(owner, minlength=ranks), ranks, files < ranks),
+        over(np.bincount(owner, calls, ranks), ranks, True),
     )
 
 
@@ -90,18 +108,19 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     filled = np.diff(starts) > 0
     # The header goes with the first sample of a file, and to rank f % R where there is none.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
-    before = placement.places
+    before = None if isinstance(placement.places, DataIndex) else placement.places
     if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
         before = prefix(block_totals(dataset, 0, block_count(dataset)))
-    written = np.diff(bytes_before(dataset, before, edges))
-    written += np.bincount(owner, minlength=ranks) * align_up(dataset.header, dataset.align)
+    written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
+    header = header_bytes(dataset)
+    written += np.bincount(owner, minlength=ranks) * header
     held = np.bincount(owner[~filled], minlength=ranks)
     busy = edges[:-1] < edges[1:]
     filled_before = np.append(0, np.cumsum(filled))
     first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
-    empty = np.bincount(owner[~filled], minlength=ranks) * (dataset.header > 0)
+    empty = np.bincount(owner[~filled], minlength=ranks) * (header > 0)
     calls = samples + empty if transfer is None else np.maximum(held, -(-written // transfer))
     # A share that lies in several files ends each with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE

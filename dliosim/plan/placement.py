@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dliosim.errors import PlanError
+from dliosim.formats.contract import Resolved
+from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.places import Places
+from dliosim.plan.framing import is_framed
+from dliosim.plan.layout import first_samples
+from dliosim.plan.places import DataIndex, Places, joined
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
 from dliosim.plan.streams import draw, key
 
@@ -34,9 +39,21 @@ def expected(distribution: Distribution) -> float:
 
 def place(dataset: Dataset) -> Placement:
     """Totals of blocks where they are needed and affordable; else a stand-in of one size, the mean, for all samples."""
+    if not is_framed(dataset):
+        return Placement(dataset, guessed(dataset), False)
     if not needs_totals(dataset):
         return Placement(dataset, None, True)
     if dataset.samples <= AFFORDABLE:
         return Placement(dataset, prefix(block_totals(dataset, 0, block_count(dataset))), True)
     mean = round(float(sample_sizes(dataset, np.arange(_DRAWS)).mean()))
     return Placement(replace(dataset, size=constant(mean)), None, False)
+
+
+def guessed(dataset: Dataset) -> DataIndex:
+    """What the files' indexes will roughly say, of files that nobody has written yet."""
+    form, files = format_for(dataset), dataset.layout.files
+    if not isinstance(form, Resolved) or dataset.source:
+        raise PlanError(f"data set `{dataset.name}`: only its files know where its samples lie")
+    counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
+    made = {count: form.forecast(dataset, count) for count in np.unique(counts).tolist()}
+    return joined([made[count] for count in counts.tolist()])

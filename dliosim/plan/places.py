@@ -54,11 +54,12 @@ class Ranges:
     """Ranges of files that hold samples, those of a sample one after the other. int64.
 
     Range i belongs to row `row[i]` of what was asked for. It holds the sample's contents from byte `begin[i]` on, or
-    (-1) a whole encoded unit of `column[i]`.
+    (-1) a whole encoded unit: of `column[i]`, and where a sample takes several of these, its piece `piece[i]`.
     """
 
     row: Ints
     column: Ints
+    piece: Ints
     offset: Ints
     length: Ints
     begin: Ints
@@ -73,13 +74,9 @@ def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
         made.append(_in_column(column, number, file, within, before))
         before = before + column.row_bytes[file]
     row = np.concatenate([one.row for one in made])
-    order = np.argsort(row, kind="stable") if len(made) > 1 else slice(None)
-    length = np.concatenate([one.length for one in made])[order]
-    there = length > 0
-    parts = [
-        np.concatenate([getattr(one, name) for one in made])[order][there] for name in ("column", "offset", "begin")
-    ]
-    return Ranges(row[order][there], parts[0], parts[1], length[there], parts[2])
+    order = np.argsort(row, kind="stable")
+    order = order[np.concatenate([one.length for one in made])[order] > 0]
+    return Ranges(*(np.concatenate([getattr(one, name) for one in made])[order] for name in Ranges.__slots__))
 
 
 def _in_column(column: IndexColumn, number: int, file: Ints, within: Ints, before: Ints) -> Ranges:
@@ -97,7 +94,7 @@ def _in_column(column: IndexColumn, number: int, file: Ints, within: Ints, befor
     length = np.where(several, np.minimum(row_bytes - cut, unit_bytes), row_bytes)
     length = np.where(row_bytes == 0, whole, np.where(whole > 0, length, 0))
     begin = np.where(row_bytes > 0, before[row] + np.where(several, cut, 0), -1)
-    return Ranges(row, np.full(len(row), number), offset, length, begin)
+    return Ranges(row, np.full(len(row), number), piece, offset, length, begin)
 
 
 def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:

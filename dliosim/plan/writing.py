@@ -12,7 +12,7 @@ from dliosim.model.checkpoint import Checkpoint, Part
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.plan.extents import file_sizes, locate
-from dliosim.plan.framing import framed
+from dliosim.plan.framing import framed, is_framed
 from dliosim.plan.layout import files_of, first_samples
 from dliosim.plan.places import Places
 
@@ -43,11 +43,24 @@ def prepare_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iter
     """The parts that `rank` writes; those of all ranks cover every file once.
 
     File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless
-    a checksum runs through the file.
+    a checksum runs through the file. Of files that a library lays out, parts are samples: their offset says nothing.
     """
+    if not is_framed(dataset):
+        return _samples_of_files(dataset, job.ranks, rank)
     if dataset.layout.files >= job.ranks or framed(dataset).checksum is not None:
         return _whole_files(dataset, places, range(rank, dataset.layout.files, job.ranks))
     return _shares(dataset, places, job.ranks, rank)
+
+
+def _samples_of_files(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+    total, files, size = dataset.samples, dataset.layout.files, dataset.fixed_size or 0
+    shared = files < ranks
+    begin, end = (rank * total // ranks, (rank + 1) * total // ranks) if shared else (0, total)
+    for file in range(files) if shared else range(rank, files, ranks):
+        start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+        first, last = max(begin, start), min(end, stop)
+        if first < last:
+            yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
 
 
 def _whole_files(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:

@@ -1,0 +1,160 @@
+"""Files that a library makes: laid out for all ranks to write into, or built whole; and what stands beside files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.content import sample_keys
+from dliosim.execute.contents import dressing, fill_samples
+from dliosim.execute.faults import failed
+from dliosim.execute.opening import refuse_link
+from dliosim.execute.resolving import resolve
+from dliosim.execute.session import Session
+from dliosim.formats.contract import Encoding, Resolved
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset, Prepare
+from dliosim.plan.framing import framed
+from dliosim.plan.layout import first_samples
+from dliosim.plan.places import DataIndex
+from dliosim.plan.sizes import sample_sizes
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path) -> None:
+    """Make all files with room for their samples, each by one rank, and learn where these lie. Collective."""
+    world = session.world
+
+    def own() -> None:
+        for file, first, last in _own_files(session, dataset):
+            path = directory / dataset.file_name(file)
+            _anew(path)
+            _library(path, partial(form.lay_out, dataset, path, last - first))
+
+    world.together(own)
+    session.places[dataset.name] = resolve_prepared(session, dataset, directory)
+
+
+def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
+    """Where the samples of a prepared data set lie, from its files. Collective."""
+    files = dataset.layout.files
+    index = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file)).index
+    if int(index.first_sample[-1]) != dataset.samples:
+        failure = ExecutionError(
+            f"data set `{dataset.name}` is damaged: its files hold {int(index.first_sample[-1])} samples, not "
+            f"{dataset.samples}; `prepare {dataset.name} afresh` writes it again",
+            "R401",
+        )
+        failure.shared = True
+        raise failure
+    return index
+
+
+def build(
+    session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
+) -> None:
+    """Let the format's library write this rank's files, whole, from batches of contents. Local."""
+    for file, first, last in _own_files(session, dataset):
+        path, encoding = directory / dataset.file_name(file), Encoding()
+        _anew(path)
+        made = [0]
+        batches = _batches(session, dataset, form, first, last, record, made)
+        begun = perf_counter_ns()
+        _library(path, partial(form.build, dataset, path, last - first, batches, encoding))
+        record.call_ns += perf_counter_ns() - begun - encoding.encode_ns - made[0]
+        record.encode_ns += encoding.encode_ns
+        size = path.stat().st_size
+        record.files += 1
+        record.opens += 1
+        record.bytes += size
+        record.bytes_moved += size
+        if verb.fsync:
+            _sync(path, record)
+
+
+def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
+    """Write what stands beside a file of a framed format. Raises ExecutionError."""
+    form = framed(dataset)
+    suffixes = form.sidecars(dataset)
+    if not suffixes:
+        return
+    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+    sizes = sample_sizes(dataset, np.arange(first, last))
+    for suffix in suffixes:
+        path = (directory / dataset.file_name(file)).with_suffix(f".{suffix}")
+        begun = perf_counter_ns()
+        try:
+            with os.fdopen(os.open(path, _FLAGS, 0o644), "wb") as stream:
+                for piece in form.write_sidecar(dataset, suffix, first, sizes):
+                    stream.write(piece)
+                    record.bytes += len(piece)
+                    record.bytes_moved += len(piece)
+        except OSError as error:
+            raise failed("write", str(path), error) from error
+        record.call_ns += perf_counter_ns() - begun
+        record.files += 1
+        record.opens += 1
+        if durable:
+            _sync(path, record)
+
+
+def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
+    """Files of this rank: number, first sample, first sample of the next."""
+    world, files = session.world, dataset.layout.files
+    for file in range(world.rank, files, world.size):
+        first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
+        yield file, first, last
+
+
+def _batches(
+    session: Session, dataset: Dataset, form: Resolved, first: int, last: int, record: VerbRecord, made: list[int]
+) -> Iterator[NDArray[np.uint8]]:
+    """Contents of samples [first, last), as many at a time as the format wants; `made[0]` counts what that takes."""
+    size, dress = dataset.fixed_size or 0, dressing(dataset)
+    most = max(1, min(form.batch(dataset), last - first))
+    data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
+    for begin in range(first, last, most):
+        begun = perf_counter_ns()
+        count = min(most, last - begin)
+        lengths, rows = np.full(count, size, np.int64), data[:count]
+        keys = sample_keys(dataset, np.arange(begin, begin + count))
+        fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
+        spent = perf_counter_ns() - begun
+        made[0] += spent
+        record.content_ns += spent
+        yield rows
+        session.progress.tick(perf_counter_ns(), 0, (begin + count - first) * size)
+
+
+def _anew(path: Path) -> None:
+    """See to it that a library makes a file, and follows no link to another."""
+    refuse_link(str(path))
+    path.unlink(missing_ok=True)
+
+
+def _library(path: Path, action: Callable[[], None]) -> None:
+    """Run something of a format's library; what the operating system refuses is said with the file."""
+    try:
+        action()
+    except OSError as error:
+        raise failed("write", str(path), error) from error
+
+
+def _sync(path: Path, record: VerbRecord) -> None:
+    begun = perf_counter_ns()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise failed("fsync", str(path), error) from error
+    finally:
+        os.close(descriptor)
+    record.file_sync_ns += perf_counter_ns() - begun

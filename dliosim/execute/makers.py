@@ -1,0 +1,42 @@
+"""Who makes the bytes that preparing writes: raw parts, framed files, or rows of files that a library has laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from dliosim.execute import framed, inplace, produce
+from dliosim.execute.produce import PlacedPart
+from dliosim.formats.contract import Encoding
+from dliosim.model import Dataset
+from dliosim.plan.framing import is_framed
+from dliosim.plan.places import Places
+from dliosim.plan.writing import FilePart
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """`place` gives parts what makes their chunks; `largest_chunk` and `chunk_count` say what that will need.
+
+    Time that a format takes to surround samples goes into the `Encoding`.
+    """
+
+    place: Callable[[Dataset, Places, Iterable[FilePart], Encoding], Iterator[PlacedPart]]
+    chunk_count: Callable[[Dataset, Places, FilePart, int | None], int]
+    largest_chunk: Callable[[Dataset, Places, FilePart, int | None], int]
+
+
+_RAW = Maker(
+    lambda dataset, places, parts, _: produce.place(dataset, places, parts), produce.chunk_count, produce.largest_chunk
+)
+_FRAMED = Maker(framed.place, framed.chunk_count, framed.largest_chunk)
+_IN_PLACE = Maker(
+    lambda dataset, places, parts, _: inplace.place(dataset, places, parts), inplace.chunk_count, inplace.largest_chunk
+)
+
+
+def maker_of(dataset: Dataset) -> Maker:
+    """Who makes a data set's files; those that a library builds whole have none."""
+    if dataset.format == "raw":
+        return _RAW
+    return _FRAMED if is_framed(dataset) else _IN_PLACE
