@@ -21,7 +21,8 @@ from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
 from dliosim.execute.groups import free_group, group_of, who_reads
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.preparing import check_prepared
-from dliosim.execute.readahead import Batches, make_batches, slot_count
+from dliosim.execute.processing import Processing
+from dliosim.execute.readahead import Batches, EpochCalls, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
 from dliosim.execute.scattering import make_scattered
 from dliosim.execute.session import Phase, Session
@@ -190,7 +191,8 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
-    world.together(lambda: batches.begin(work.calls, work.rounds, work.most))
+    processing = _processing(session, running, work, epoch)
+    world.together(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
     io_before = process_io()
     if running.deadline is None and loop.seconds is not None:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
@@ -204,6 +206,8 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     io_after = process_io()
     session.progress.end()
     _account(source, record, series, before, _Counts.of(batches))
+    if processing is not None:
+        record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
     if io_before is not None and io_after is not None:
         if loop.access.counts_reads:
             record.rchar = io_after.called_read - io_before.called_read
@@ -231,6 +235,22 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     if summary is not None:
         running.epochs.append(summary)
     return stop
+
+
+def _processing(session: Session, running: _Running, work: EpochWork, epoch: int) -> Processing | None:
+    """What becomes of each batch once it is read, or None."""
+    loop, dataset, files = running.loop, running.dataset, running.files
+    if not loop.decode and loop.preprocess is None:
+        return None
+    processing = Processing(
+        replace(loop, decode=loop.decode and not session.options.null),
+        dataset,
+        session.places[dataset.name],
+        work.stored,
+        work.calls,
+        lambda file: files.directory / files.name(file),
+    )
+    return processing.expect(loop, session.workload.seed, epoch, work.extents)
 
 
 def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:

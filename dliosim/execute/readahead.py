@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.backend import OverlappingReader, Reader
+from dliosim.execute.processing import Processing
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, Rounds, share_bounds
 
@@ -28,18 +30,16 @@ class Batches(Protocol):
     """The batches of one loop on one rank, epoch by epoch and in the order of steps.
 
     Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
-    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it.
+    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it. `processed` is
+    how long (ns) the one who waited last has itself decoded and preprocessed, after the data were there.
     """
 
     readers: Sequence[Reader]
     reading: list[int]
+    processed: int
 
-    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
-        """Begin an epoch with the calls of its steps: open what all ranks open together.
-
-        For mpi-collective, `rounds` deals the calls of each step over rounds, and `most` has for each step the rounds
-        of the rank that needs most; without them there is one round a step, on a rank without calls too.
-        """
+    def begin(self, epoch: EpochCalls) -> None:
+        """Begin an epoch with the calls of its steps: open what all ranks open together."""
         ...
 
     def start(self) -> None:
@@ -85,12 +85,13 @@ class InlineBatches:
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
         self.reading: list[int] = []
+        self.processed = 0
         self._reader = readers[0]
         self._slot = slots[0]
 
-    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+    def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`."""
-        self._epoch = _Epoch(calls, rounds, most)
+        self._epoch = epoch
         self._reader.begin_epoch()
 
     def start(self) -> None:
@@ -98,7 +99,9 @@ class InlineBatches:
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step."""
-        return self._slot, _read(self._epoch.parts(step), self._slot, self._reader)
+        got = _read(self._epoch.parts(step), self._slot, self._reader)
+        self.processed = self._epoch.process(step, self._slot)
+        return self._slot, got
 
     def run(self, action: Callable[[], T]) -> T:
         """Run it here."""
@@ -128,6 +131,7 @@ class ReadAhead:
     ) -> None:
         self.readers = readers
         self.reading: list[int] = []
+        self.processed = 0
         self._slots = slots
         self._ahead = len(slots) - 1
         self._groups = len(readers) if by_sample else 1
@@ -142,9 +146,9 @@ class ReadAhead:
         for thread in self._threads:
             thread.start()
 
-    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+    def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`."""
-        self._epoch = _Epoch(calls, rounds, most)
+        self._epoch = epoch
         self._each(lambda reader: reader.begin_epoch())
 
     def start(self) -> None:
@@ -202,11 +206,14 @@ class ReadAhead:
 
     def _submit(self, step: int) -> None:
         slot = self._slots[step % len(self._slots)]
+        epoch = self._epoch
         if self._groups > 1:
-            shares = [[share] for share in self._epoch.shares(step, self._groups)]
+            shares = epoch.shares(step, self._groups)
+            processing = [partial(epoch.process_share, step, *share, len(shares), slot) for share in shares]
+            parts = [[epoch.calls.round(step, *share)] for share in shares]
         else:
-            shares = [self._epoch.parts(step)]
-        tasks = self._pending[step] = [_Reading(share, slot) for share in shares]
+            parts, processing = [epoch.parts(step)], [partial(epoch.process, step, slot)]
+        tasks = self._pending[step] = [_Reading(part, slot, then) for part, then in zip(parts, processing, strict=True)]
         for task in tasks:
             self._tasks.put(task)
 
@@ -249,30 +256,51 @@ class ReadAhead:
                     begun.popleft().fail(error)
                 continue
             if complete:
-                begun.popleft().finish(reader.complete)
+                begun.popleft().complete(reader)
 
 
-class _Epoch:
-    """The calls of an epoch, as the tasks need them."""
+@dataclass(frozen=True, slots=True)
+class EpochCalls:
+    """The calls of an epoch, and what is done with each batch once it is read.
 
-    def __init__(self, calls: Calls, rounds: Rounds | None, most: NDArray[np.int64] | None) -> None:
-        self.steps = calls.steps
-        self._calls = calls
-        self._rounds = rounds
-        self._most = [] if most is None else most.tolist()
+    For mpi-collective, `rounds` deals the calls of each step over rounds, and `most` has for each step the rounds of
+    the rank that needs most; without them there is one round a step, on a rank without calls too.
+    """
+
+    calls: Calls
+    rounds: Rounds | None = None
+    most: NDArray[np.int64] | None = None
+    processing: Processing | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the epoch, empty ones included."""
+        return self.calls.steps
 
     def parts(self, step: int) -> list[Calls]:
         """What one reader reads in turn: all calls of a step, or those of each of its rounds."""
-        rounds = self._rounds
-        if rounds is None:
-            return [self._calls.step(step)]
-        return [self._calls.round(step, *rounds.calls(step, number)) for number in range(self._most[step])]
+        rounds, most = self.rounds, self.most
+        if rounds is None or most is None:
+            return [self.calls.step(step)]
+        return [self.calls.round(step, *rounds.calls(step, number)) for number in range(int(most[step]))]
 
-    def shares(self, step: int, groups: int) -> list[Calls]:
+    def shares(self, step: int, groups: int) -> list[tuple[int, int]]:
         """What several readers read at the same time: runs of the step's calls, equal in number to within one."""
-        first, last = int(self._calls.step_start[step]), int(self._calls.step_start[step + 1])
-        bounds = share_bounds(first, last, groups)
-        return [self._calls.round(step, begin, end) for begin, end in pairwise(bounds) if begin < end]
+        first, last = int(self.calls.step_start[step]), int(self.calls.step_start[step + 1])
+        return [(begin, end) for begin, end in pairwise(share_bounds(first, last, groups)) if begin < end]
+
+    def process(self, step: int, slot: memoryview) -> int:
+        """Decode and preprocess a step that lies in `slot`; the ns that went by."""
+        if self.processing is None:
+            return 0
+        rows = self.calls.row_start
+        return self.processing.batch(step, int(rows[step]), int(rows[step + 1]), 1, slot)
+
+    def process_share(self, step: int, first: int, last: int, shares: int, slot: memoryview) -> int:
+        """The same for one of several shares, whose calls are a row each."""
+        if self.processing is None:
+            return 0
+        return self.processing.batch(step, first, last, shares, slot)
 
 
 def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
@@ -334,17 +362,36 @@ class _Task(Generic[T]):
 
 
 class _Reading(_Task[int]):
-    """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later."""
+    """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later.
 
-    __slots__ = ("_parts", "_slot")
+    `then` is what the reader does with the data once they are there.
+    """
 
-    def __init__(self, parts: list[Calls], slot: memoryview) -> None:
-        super().__init__(partial(_read, parts, slot))
+    __slots__ = ("_parts", "_slot", "_then")
+
+    def __init__(self, parts: list[Calls], slot: memoryview, then: Callable[[], int]) -> None:
+        super().__init__(self._read)
         self._parts = parts
         self._slot = slot
+        self._then = then
+
+    def _read(self, reader: Reader) -> int:
+        got = _read(self._parts, self._slot, reader)
+        self._then()
+        return got
 
     def begin(self, reader: OverlappingReader) -> None:
         """Begin it; there is one part, as only collective reads have several."""
         self.begun = perf_counter_ns()
         for part in self._parts:
             reader.begin(part, self._slot)
+
+    def complete(self, reader: OverlappingReader) -> None:
+        """Finish it, as the batch begun first is complete."""
+
+        def rest() -> int:
+            got = reader.complete()
+            self._then()
+            return got
+
+        self.finish(rest)

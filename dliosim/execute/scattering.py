@@ -13,9 +13,10 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backend import Reader
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
+from dliosim.execute.readahead import EpochCalls
 from dliosim.execute.world import World
 from dliosim.model import PAGE, Access
-from dliosim.plan.extents import Calls, Rounds
+from dliosim.plan.extents import Calls
 from dliosim.plan.layout import align_up
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class ScatteredBatches:
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
         self.readers: Sequence[Reader] = [reader]
         self.reading: list[int] = []
+        self.processed = 0
         self._world = world
         self._node = world.node
         self._reader = reader
@@ -54,8 +56,9 @@ class ScatteredBatches:
         self._places = np.arange(self._node.size, dtype=np.int64) * (slot // self._unit)
         self._closed = False
 
-    def begin(self, calls: Calls, rounds: Rounds | None = None, most: NDArray[np.int64] | None = None) -> None:
+    def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`: the rank that reads gets the calls of the epoch from all ranks of its node."""
+        self._epoch, calls = epoch, epoch.calls
         before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
         self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
         self._units = -(-calls.step_bytes // self._unit)
@@ -84,6 +87,7 @@ class ScatteredBatches:
         else:
             receive = [self._buffer, int(self._units[step]), self._type]
             self._world.scatter_on(self._node, None, receive, self._slot * self._node.size)
+        self.processed = self._epoch.process(step, self._buffer)
         return self._buffer[: self._slot], self._asked[step]
 
     def run(self, action: Callable[[], T]) -> T:

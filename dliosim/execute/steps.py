@@ -28,11 +28,12 @@ _FLUSH_SAMPLES, _FLUSH_STEPS = 16384, 1024
 class Source(Protocol):
     """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`.
 
-    `reading` is that of `Batches`.
+    `reading` and `processed` are those of `Batches`.
     """
 
     meters: Meters
     reading: list[int]
+    processed: int
 
     def start(self) -> None:
         """Begin to read ahead, if anything is."""
@@ -100,7 +101,7 @@ def run_steps(
     stop = False
     samples = moved = 0
     flush_at, most_marks = _FLUSH_SAMPLES, _FLUSH_STEPS * len(MARKS)
-    compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = 0
+    compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = processing_ns = 0
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
     # Since the last sync: lateness adds up over the steps between two.
@@ -122,8 +123,10 @@ def run_steps(
                     begun += idle
                     arrival_ns += idle
             moved += wait(step)
-            ready = clock()
+            # Who reads its data itself then decodes them itself, and that is no waiting.
+            ready = clock() - source.processed
             data_wait = ready - begun
+            processing_ns += source.processed
             check(step)
             nominal = compute_times[step]
             if nominal:
@@ -199,7 +202,7 @@ def run_steps(
     record.nominal_ns = nominal_ns
     record.steady_samples = samples - first_samples
     record.compute_ns, record.sync_wait_ns, record.oversleep_ns = compute_ns, sync_ns, oversleep
-    record.arrival_wait_ns = arrival_ns
+    record.arrival_wait_ns, record.processing_ns = arrival_ns, processing_ns
     return stop
 
 

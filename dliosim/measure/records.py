@@ -85,6 +85,7 @@ class EpochRecord:
     checkpoint_ns: int = 0
     decode_ns: int = 0
     preprocess_ns: int = 0
+    processing_ns: int = 0
     oversleep_ns: int = 0
     order_hash: int = 0
     extent_hash: int = 0
@@ -103,8 +104,8 @@ class EpochRecord:
 
     @property
     def tool_ns(self) -> int:
-        """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, nor a checkpoint."""
-        named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns
+        """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, decoding or saving."""
+        named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns + self.processing_ns
         return self.loop_ns - named
 
     @property

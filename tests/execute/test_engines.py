@@ -24,7 +24,7 @@ from dliosim.execute.mapped import MappedReader
 from dliosim.execute.posix import PosixReader
 from dliosim.execute.queued import QueuedReader
 from dliosim.execute.queues import Aio, Queue, Ring, make_queue
-from dliosim.execute.readahead import make_batches, slot_count
+from dliosim.execute.readahead import EpochCalls, make_batches, slot_count
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access
@@ -305,7 +305,7 @@ def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: l
         [reader(tmp_path, "queued", depth=50) for _ in range(2)],
         [allocate(made.buffer_size) for _ in range(slot_count(access))],
     )
-    batches.begin(made)
+    batches.begin(EpochCalls(made))
     batches.start()
     for step, rows in enumerate(steps):
         if step in (1, 2):
@@ -327,7 +327,7 @@ def test_a_batch_that_cannot_be_begun_fails_and_nobody_waits_for_it(tmp_path: Pa
     made = make_calls([shuffled(5, 11)])
     slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
     batches = make_batches(access, [Full(access, tmp_path, name, lambda file: 0)], slots)
-    batches.begin(made)
+    batches.begin(EpochCalls(made))
     batches.start()
     found: list[BaseException] = []
 
@@ -360,7 +360,7 @@ def test_a_queue_that_breaks_fails_all_that_it_holds(
     made = make_calls([shuffled(20, 11)] * 4)
     slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
     batches = make_batches(access, [reader(tmp_path, "queued", depth=50)], slots)
-    batches.begin(made)
+    batches.begin(EpochCalls(made))
     batches.start()
     for step in range(4):
         with pytest.raises(ExecutionError, match="io_uring failed with 0 calls in flight: Input/output error"):

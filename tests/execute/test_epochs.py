@@ -12,7 +12,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.epochs import EpochSource, plan_work
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.null import NullReader
-from dliosim.execute.readahead import InlineBatches
+from dliosim.execute.readahead import EpochCalls, InlineBatches
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
@@ -40,7 +40,7 @@ def test_an_untouched_buffer_is_no_batch(tmp_path: Path, size: int | None, reaso
         path.write_bytes(bytes(size))
     work = plan_work(session, LOOP, DATASET, 0, 1, KeptSamples())
     batches = InlineBatches([NullReader()], [allocate(work.calls.buffer_size)])
-    batches.begin(work.calls)
+    batches.begin(EpochCalls(work.calls))
     source = EpochSource(session, DATASET, batches, work, KeptSamples())
     source.wait(0)
     with pytest.raises(ExecutionError) as caught:

@@ -11,7 +11,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import allocate
-from dliosim.execute.readahead import Batches, InlineBatches, ReadAhead, make_batches, slot_count
+from dliosim.execute.readahead import Batches, EpochCalls, InlineBatches, ReadAhead, make_batches, slot_count
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, rounds
@@ -79,7 +79,7 @@ def ahead(
 def test_every_step_gets_its_own_bytes(readers: int, prefetch: int, by_sample: bool) -> None:
     batches = ahead([], readers, prefetch, by_sample)
     for _ in range(2):
-        batches.begin(steps_of(9))
+        batches.begin(EpochCalls(steps_of(9)))
         batches.start()
         for step in range(9):
             slot, got = batches.wait(step)
@@ -92,7 +92,7 @@ def test_every_step_gets_its_own_bytes(readers: int, prefetch: int, by_sample: b
 def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
     log: list[tuple[str, object]] = []
     batches = ahead(log, prefetch=2)
-    batches.begin(steps_of(6, 1))
+    batches.begin(EpochCalls(steps_of(6, 1)))
     batches.start()
     batches.wait(0)
     batches.run(lambda: None)
@@ -112,7 +112,7 @@ def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
 def test_by_sample_deals_a_step_in_equal_runs() -> None:
     log: list[tuple[str, object]] = []
     batches = ahead(log, readers=3, prefetch=1, by_sample=True)
-    batches.begin(steps_of(1, 7))
+    batches.begin(EpochCalls(steps_of(1, 7)))
     batches.start()
     batches.wait(0)
     batches.end()
@@ -124,7 +124,7 @@ def test_by_sample_deals_a_step_in_equal_runs() -> None:
 def test_collective_calls_all_come_from_one_thread_in_the_order_asked() -> None:
     log: list[tuple[str, object]] = []
     batches = ahead(log, prefetch=2, collective=True)
-    batches.begin(steps_of(4, 1))
+    batches.begin(EpochCalls(steps_of(4, 1)))
     batches.start()
     batches.wait(0)
 
@@ -158,7 +158,7 @@ def test_an_error_is_raised_by_the_step_that_it_belongs_to(readers: int) -> None
     log: list[tuple[str, object]] = []
     inline = InlineBatches([Recorder(log, fail_at=20)], slots(1))
     batches: Batches = ahead(log, readers, fail_at=20) if readers else inline
-    batches.begin(steps_of(8, 1))
+    batches.begin(EpochCalls(steps_of(8, 1)))
     batches.start()
     for step in range(8):
         if step == 2:
@@ -174,7 +174,7 @@ def test_an_error_is_raised_by_the_step_that_it_belongs_to(readers: int) -> None
 def test_ending_an_epoch_early_waits_for_what_is_under_way() -> None:
     log: list[tuple[str, object]] = []
     batches = ahead(log, readers=2, prefetch=3)
-    batches.begin(steps_of(50, 1))
+    batches.begin(EpochCalls(steps_of(50, 1)))
     batches.start()
     batches.wait(0)
     batches.end()
@@ -190,7 +190,7 @@ def test_closing_after_a_failure_does_not_wait_for_a_call_that_never_returns(mon
     gate = threading.Event()
     log: list[tuple[str, object]] = []
     batches = ahead(log, gate=gate)
-    batches.begin(steps_of(5, 1))
+    batches.begin(EpochCalls(steps_of(5, 1)))
     batches.start()
     batches.close(failed=True)
     gate.set()
@@ -203,7 +203,7 @@ def test_a_rank_takes_part_in_the_rounds_of_the_rank_that_needs_most() -> None:
     log: list[tuple[str, object]] = []
     calls = make_calls([[(0, 0, 5), (0, 9, 5)], [], [(0, 3, 2)]])
     batches = InlineBatches([Recorder(log)], slots(1))
-    batches.begin(calls, rounds(calls, 5), np.array([3, 1, 1]))
+    batches.begin(EpochCalls(calls, rounds(calls, 5), np.array([3, 1, 1])))
     batches.start()
     for step in range(3):
         batches.wait(step)
@@ -227,7 +227,7 @@ def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by_sample: bo
     gate = threading.Event()
     readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
     batches = ReadAhead(readers, slots(2), by_sample, False)
-    batches.begin(steps_of(1))
+    batches.begin(EpochCalls(steps_of(1)))
     began = time.perf_counter_ns()
     batches.start()
     time.sleep(0.02)
@@ -243,13 +243,13 @@ def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by_sample: bo
 
 def test_a_step_without_calls_is_read_at_no_time() -> None:
     batches = ahead([], readers=2, by_sample=True)
-    batches.begin(steps_of(1, 0))
+    batches.begin(EpochCalls(steps_of(1, 0)))
     batches.start()
     batches.wait(0)
     batches.end()
     batches.close()
     assert batches.reading == [0, 0]
     inline = InlineBatches([Recorder([])], slots(1))
-    inline.begin(steps_of(1))
+    inline.begin(EpochCalls(steps_of(1)))
     inline.wait(0)
     assert inline.reading == []

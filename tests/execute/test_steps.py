@@ -37,6 +37,7 @@ class Slow:
     def __init__(self, clock: Clock) -> None:
         self.meters = Meters([Meter()])
         self.reading: list[int] = []
+        self.processed = 0
         self.clock = clock
 
     def start(self) -> None:

@@ -379,7 +379,7 @@ def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
 def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
     assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
-    assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 100 + 2 * 8
+    assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 104 + 2 * 8
 
 
 def test_a_writer_for_others_has_a_buffer_to_receive_beside_its_own():
