@@ -45,6 +45,9 @@ class Column:
     decoded); or (`samples` 1) a sample is made of `pieces` units, one after the other. Unit u lies at offset[u] and has
     length[u] bytes; the last may hold fewer samples. A unit that takes no room in the file (HDF5 fills it in) has
     length 0. `unit_bytes` is what each unit holds when decoded.
+
+    Where units hold different numbers of samples (row groups as their writer left them), `first[u]` is the first sample
+    of unit u, `samples` the most that one holds, and `unit_bytes` the most that one decodes to.
     """
 
     samples: int
@@ -54,6 +57,7 @@ class Column:
     offset: Ints
     length: Ints
     filters: tuple[Filter, ...] = ()
+    first: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)

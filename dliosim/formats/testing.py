@@ -91,7 +91,11 @@ def ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
                     left -= length
                 found.append((int(column.offset[unit]), length))
             continue
-        unit, row = divmod(sample, column.samples)
+        if column.first is None:
+            unit, row = divmod(sample, column.samples)
+        else:
+            unit = int(np.searchsorted(column.first, sample, side="right")) - 1
+            row = sample - int(column.first[unit])
         if column.row_bytes:
             found.append((int(column.offset[unit]) + row * column.row_bytes, column.row_bytes))
         else:

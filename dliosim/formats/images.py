@@ -1,0 +1,303 @@
+"""JPEG and PNG: a file is a sample, an image that every reader opens, of exactly as many bytes as the sample has.
+
+An image is coarse random gradients with noise on them, encoded by Pillow, of as many pixels as make 90 to 99 % of the
+file; what is missing then is padding that no decoder looks at: comments (COM) in a JPEG, a private chunk in a PNG. It
+begins with the sample's own 64 bytes, which seed the pixels too: a file is a function of them and its size.
+
+The amplitude of the noise is such that images cost what photographs do. Measured on one core with Pillow 13 (and in
+brackets five photographs that come with scikit-image and scikit-learn, 240 kB to 530 kB as PNG, 110 kB to 530 kB as
+JPEG): JPEG 0.5 bytes a pixel (0.4 to 0.7), decoded in 9 ns a byte (8 to 10); PNG 1.5 bytes a pixel (1.7 to 3.0),
+decoded in 9 ns a byte (4 to 13).
+
+Two ends: files below some 5 kB may be an image to 82 % only, as its tables take room and blocks of pixels are coarse
+steps; and no image has more than 67 million pixels, so draws above 34 MB (JPEG) or 109 MB (PNG) get more padding.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
+from dliosim.model import Dataset, Distribution
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CONTENT: Final = 64
+"""Bytes of a file that are the sample's own."""
+
+SMALLEST: Final = 1024
+"""Bytes of the smallest file: a JPEG's tables and the contents alone take 0.7 kB."""
+
+MOST_PIXELS: Final = 1 << 26
+"""Pixels of the largest image that is made or decoded, below the 89 million of which Pillow warns."""
+
+_AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
+_CELL = 64  # pixels between two values of the gradients
+
+
+class _Images:
+    """What both formats have in common; see `contract.Framed`."""
+
+    name: str
+    checksum = None
+
+    #: As Pillow calls the format, its first bytes, its last, and where in a file the contents begin.
+    plugin: str
+    magic: bytes
+    end: bytes
+    content_at: int
+    #: Bytes of an encoded image: `overhead` and so many a pixel, measured; only the number of tries depends on it.
+    overhead: int
+    density: float
+    #: Bytes around the contents: the padding takes at least these and the contents.
+    around: int
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """All that would place several samples in a file, or say how an image is made."""
+        if dataset.layout.files < dataset.samples:
+            return "layout", "an image file is one sample, use `layout file per sample`"
+        unused = (
+            ("shape", dataset.shape is not None, "give `size`, the bytes of the file; the pixels follow from it"),
+            ("parts", dataset.parts != 1, "an image is one part"),
+            ("chunk", dataset.chunk is not None, "an image is read whole"),
+            ("compress", dataset.compress is not None, "images are compressed already"),
+            ("compressible", dataset.compressible != 1.0, "images are compressed already"),
+            ("header", dataset.header != 0, "nothing stands before an image in its file"),
+            ("align", dataset.align != 1, "an image file is one sample, from its first byte"),
+        )
+        for setting, given, why in unused:
+            if given:
+                return setting, why
+        if not dataset.source and _least(dataset.size) < SMALLEST:
+            of_a_draw = "" if dataset.size.is_constant else ", and of some here less: use `clipped to` with a low limit"
+            return "size", f"the smallest {self.plugin} file has {SMALLEST} bytes{of_a_draw}"
+        largest = int(MOST_PIXELS * self.density)
+        if not dataset.source and _least(dataset.size) > largest:
+            return "size", f"{self.plugin} files above {largest} bytes would be padding mostly, by the limit of pixels"
+        return None
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Pillow."""
+        return None if find_spec("PIL") is not None else ("Pillow", "images")
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """The whole file is the sample; only its first and its last bytes are looked at."""
+        with path.open("rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = os.pread(stream.fileno(), len(self.magic), 0)
+            tail = os.pread(stream.fileno(), len(self.end), max(0, size - len(self.end)))
+        if head != self.magic:
+            raise ExecutionError(
+                f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}", "R401"
+            )
+        if tail != self.end or size < len(self.magic) + len(self.end):
+            text = (
+                f"{path} is cut short, or has bytes after its end: byte {size} is not where a {self.plugin} file ends"
+            )
+            raise ExecutionError(text, "R401")
+        unit = Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64))
+        return FileIndex(1, size, (unit,), len(head) + len(tail))
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """Decode to pixels, which are no contents: None. Images above `MOST_PIXELS` are refused before."""
+        from PIL import Image
+
+        try:
+            with Image.open(BytesIO(data), formats=[self.plugin]) as image:
+                width, height = image.size
+                if width * height <= MOST_PIXELS:
+                    image.load()
+                    return None
+        except Exception as error:  # whatever Pillow's plugins raise on damaged data: OSError, SyntaxError, zlib.error
+            text = f"a {self.plugin} image of {len(data)} bytes cannot be decoded: {type(error).__name__}: {error}"
+            raise ExecutionError(text, "R401") from error
+        text = f"a {self.plugin} image of {len(data)} bytes says it has {width} x {height} pixels, over {MOST_PIXELS}"
+        raise ExecutionError(text, "R401")
+
+    def header(self, dataset: Dataset) -> int:
+        """None: what stands before the contents belongs to the sample."""
+        return 0
+
+    def align(self, dataset: Dataset) -> int:
+        """None."""
+        return 1
+
+    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """The file."""
+        return sizes
+
+    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """The file."""
+        return sizes
+
+    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+        """The first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
+        self._check(sizes)
+        return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
+
+    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+        """None."""
+        return np.zeros_like(counts)
+
+    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+        """Make the image, at 28 (PNG) to 60 MB/s (JPEG) a core, and pad it. ExecutionError [R401] as `content`."""
+        self._check(sizes)
+        for size, start in zip(sizes.tolist(), starts.tolist(), strict=True):
+            file = out[start : start + size]
+            seed = int.from_bytes(file[self.content_at : self.content_at + CONTENT], "little")
+            image = self._fitting(seed, size - self.around - CONTENT)
+            padding = size - len(image)
+            words = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(1,))).random_raw(-(-padding // 8))
+            self._assemble(file, image, memoryview(words).cast("B")[:padding])
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """There is none."""
+        return 0
+
+    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+        """Never asked for."""
+        return iter(())
+
+    def _check(self, sizes: Ints) -> None:
+        if len(sizes) and (least := int(sizes.min())) < SMALLEST:
+            raise ExecutionError(f"a {self.plugin} file of {least} bytes: the smallest has {SMALLEST}", "R401")
+
+    def _fitting(self, seed: int, room: int) -> bytes:
+        """An image of at most `room` bytes, and at least 90 % of that where pixels are fine enough a measure for it.
+
+        Deterministic: each try depends on the one before and on nothing else.
+        """
+        aim = max(1.0, _AIM * room - self.overhead)
+        area, best = aim / self.density, b""
+        for _ in range(_TRIES):
+            area = min(max(1.0, area), MOST_PIXELS)
+            image = self._encode(*_pixels(seed, area))
+            if len(best) < len(image) <= room:
+                best = image
+            if best and (len(best) >= _ENOUGH * room or area == MOST_PIXELS):
+                return best
+            area *= aim / max(1, len(image) - self.overhead)
+        best = best or self._encode(*_pixels(seed, 1.0))
+        if len(best) > room:
+            raise ExecutionError(f"the smallest {self.plugin} image has {len(best)} bytes, over {room}", "R401")
+        return best
+
+    def _encode(self, coarse: Image, noise: Bytes) -> bytes:
+        """The encoded image: gradients, and noise of 8 bits (height, width) to be put on them."""
+        raise NotImplementedError
+
+    def _assemble(self, file: memoryview, image: bytes, padding: memoryview) -> None:
+        """Fill the file, all but the contents: `padding` has as many bytes as the image leaves."""
+        raise NotImplementedError
+
+
+class Jpeg(_Images):
+    """JPEG, quality 90, 4:2:0. After SOI comes a COM segment with the contents at byte 6, then others as needed."""
+
+    name: Final = "jpeg"
+    plugin, magic, end = "JPEG", b"\xff\xd8\xff", b"\xff\xd9"
+    content_at, around, overhead, density = 6, 4, 620, 0.51
+
+    def variant(self, dataset: Dataset) -> Jpeg:
+        """Itself."""
+        return self
+
+    def _encode(self, coarse: Image, noise: Bytes) -> bytes:
+        from PIL import Image
+
+        luma, blue, red = coarse.split()
+        luma = Image.fromarray(np.asarray(luma) + (noise & np.uint8(63)))
+        stream = BytesIO()
+        Image.merge("YCbCr", (luma, blue, red)).save(stream, "JPEG", quality=90)
+        return stream.getvalue()
+
+    def _assemble(self, file: memoryview, image: bytes, padding: memoryview) -> None:
+        file[:2] = image[:2]
+        segments = -(-len(padding) // _LARGEST_SEGMENT)
+        at = 2
+        for number in range(segments):  # as even as can be, so that none is too short for its own head
+            length = len(padding) * (number + 1) // segments - len(padding) * number // segments
+            file[at : at + 4] = struct.pack(">2sH", b"\xff\xfe", length - 2)
+            kept = CONTENT if number == 0 else 0
+            file[at + 4 + kept : at + length] = padding[: length - 4 - kept]
+            at += length
+        file[at:] = image[2:]
+
+
+class Png(_Images):
+    """PNG, RGB, zlib level 1. After IHDR comes a private chunk, safe to copy, with the contents at byte 41."""
+
+    name: Final = "png"
+    plugin, magic, end = "PNG", b"\x89PNG\r\n\x1a\n", b"\x00\x00\x00\x00IEND\xaeB`\x82"
+    content_at, around, overhead, density = 41, 12, 70, 1.63
+
+    def variant(self, dataset: Dataset) -> Png:
+        """Itself."""
+        return self
+
+    def _encode(self, coarse: Image, noise: Bytes) -> bytes:
+        from PIL import Image
+
+        stream = BytesIO()
+        Image.fromarray(np.asarray(coarse) + (noise & np.uint8(15))[:, :, None]).save(stream, "PNG", compress_level=1)
+        return stream.getvalue()
+
+    def _assemble(self, file: memoryview, image: bytes, padding: memoryview) -> None:
+        file[:_PNG_HEAD] = image[:_PNG_HEAD]
+        end = _PNG_HEAD + len(padding)
+        file[_PNG_HEAD : self.content_at] = struct.pack(">I4s", len(padding) - self.around, b"dlIo")
+        file[self.content_at + CONTENT : end - 4] = padding[: len(padding) - self.around - CONTENT]
+        file[end - 4 : end] = struct.pack(">I", zlib.crc32(file[_PNG_HEAD + 4 : end - 4]))
+        file[end:] = image[_PNG_HEAD:]
+
+
+_PNG_HEAD = 8 + 25  # signature, IHDR
+_LARGEST_SEGMENT = 2 + 65535  # marker, then at most what 16 bits of length can say
+
+
+def _least(size: Distribution) -> float:
+    """What no draw is below."""
+    drawn = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
+    return max(drawn, size.low or 0.0)
+
+
+def _pixels(seed: int, area: float) -> tuple[Image, Bytes]:
+    """Gradients of three bands, values from 32 to 159, and noise (height, width), of about `area` pixels, 4 to 3."""
+    from PIL import Image
+
+    width = max(1, round(math.sqrt(area * 4 / 3)))
+    height = max(1, int(area / width))  # no more pixels than asked
+    source = np.random.PCG64(seed)
+    across, down = width // _CELL + 2, height // _CELL + 2
+    grid = source.random_raw(-(-3 * across * down // 8)).view(np.uint8)[: 3 * across * down]
+    coarse = Image.fromarray((grid.reshape(down, across, 3) >> 1) + np.uint8(32))
+    noise = source.random_raw(-(-width * height // 8)).view(np.uint8)[: width * height]
+    return coarse.resize((width, height), Image.Resampling.BILINEAR), noise.reshape(height, width)
+
+
+JPEG = Jpeg()
+PNG = Png()
