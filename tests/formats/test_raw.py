@@ -1,0 +1,67 @@
+"""Raw files: where samples lie by header and alignment, and what is no whole number of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.contract import Framed
+from dliosim.formats.raw import RAW
+from dliosim.formats.registry import format_for
+from dliosim.formats.testing import check_damage, check_framed, framed_file, ranges, write_framed
+from tests.formats.described import VARYING, described
+
+
+def test_raw_is_framed_and_serves_its_data_sets_itself() -> None:
+    assert isinstance(RAW, Framed)
+    assert format_for(described("raw", 5)) is RAW
+
+
+@given(
+    st.integers(1, 300),
+    st.sampled_from([1, 2, 7]),
+    st.integers(0, 90),
+    st.sampled_from([1, 3, 64]),
+    st.booleans(),
+)
+def test_samples_lie_where_header_and_alignment_put_them(
+    tmp_path_factory: pytest.TempPathFactory, size: int, count: int, header: int, align: int, filled: bool
+) -> None:
+    path = tmp_path_factory.mktemp("raw") / "f.raw"
+    dataset = described("raw", size, header=header, align=align)
+    begin, stride = -(-header // align) * align, -(-size // align) * align
+    whole = framed_file(RAW, dataset, np.full(count, size))
+    # Whether a file ends with its last sample, or where the next one would begin, is one.
+    path.write_bytes(whole[: begin + (count - 1) * stride + (stride if filled else size)])
+    index = RAW.index(path, dataset)
+    assert index.samples == count
+    assert [ranges(index, row) for row in range(count)] == [[(begin + row * stride, size)] for row in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_what_holds_of_every_framed_format_holds_of_raw(tmp_path: Path, count: int) -> None:
+    check_framed(RAW, described("raw", 13, header=5, align=4), np.full(count, 13), tmp_path / "f.raw")
+
+
+def test_a_sample_of_its_own_size_is_its_whole_file(tmp_path: Path) -> None:
+    check_framed(RAW, described("raw", VARYING, each=True), np.array([17]), tmp_path / "f.raw")
+
+
+@pytest.mark.parametrize("size", [9, 11, 19, 21])
+def test_bytes_that_are_no_whole_samples_are_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "f.raw"
+    path.write_bytes(bytes(size))
+    with pytest.raises(ExecutionError, match=f"f.raw has {size} bytes.*samples of 10"):
+        RAW.index(path, described("raw", 10))
+
+
+def test_cut_files_are_refused_or_answered_within_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "f.raw"
+    dataset = described("raw", 13, header=5, align=4)
+    write_framed(RAW, dataset, path, np.full(7, 13))
+    check_damage(RAW, dataset, path)
