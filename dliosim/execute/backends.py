@@ -9,6 +9,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.execute.backend import Reader, Writer
+from dliosim.execute.libraryreading import LibraryReader
 from dliosim.execute.mapped import MappedReader
 from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
 from dliosim.execute.mpiqueued import QueuedIndependentReader
@@ -17,7 +18,7 @@ from dliosim.execute.null import NullReader
 from dliosim.execute.opening import create_file, first_alone, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.execute.queued import QueuedReader
-from dliosim.model import Access, Engine
+from dliosim.model import Access, Dataset, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Files:
     """The files that a reader reads: paths below `directory` and planned bytes, both by number.
 
     `shared` is whether there is one file only, which all ranks of `comm` open together. With mpi-collective nobody may
-    use `comm` on another thread than the one that reads.
+    use `comm` on another thread than the one that reads. `dataset` is what a format's library is told; None where the
+    files are no data set's.
     """
 
     directory: Path
@@ -33,6 +35,7 @@ class Files:
     size: Callable[[int], int]
     shared: bool
     comm: MPI.Intracomm
+    dataset: Dataset | None = None
 
 
 _ENGINES: dict[Engine, Callable[[Access, Path, Callable[[int], str], Callable[[int], int]], Reader]] = {
@@ -52,6 +55,7 @@ _READERS: dict[str, Callable[[Access, Files], Reader]] = {
         access, files.directory, files.name, files.shared, files.comm
     ),
     "mpi-collective": lambda access, files: CollectiveReader(access, files.directory, files.name, files.comm),
+    "library": lambda access, files: LibraryReader(access, files.directory, files.name, files.comm, files.dataset),
     "null": lambda access, files: NullReader(),
 }
 
@@ -68,7 +72,7 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
     Collective calls come from one thread, so mpi-collective has one reader however many are asked for.
     """
     count = 1 if access.api == "mpi-collective" else max(1, access.readers)
-    make = _READERS["null" if null else access.api]
+    make = _READERS["null" if null else "library" if access.through == "library" else access.api]
     return [make(access, files) for _ in range(count)]
 
 

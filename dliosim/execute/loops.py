@@ -125,7 +125,8 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     def size(file: int) -> int:
         return int(file_sizes(dataset, places, np.array([file]))[0])
 
-    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, group_of(world, access))
+    together = group_of(world, access)
+    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, together, dataset)
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective" or access.scatter)
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
@@ -212,6 +213,9 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
         if loop.access.counts_reads:
             record.rchar = io_after.called_read - io_before.called_read
         record.read_bytes = io_after.storage_read - io_before.storage_read
+        if loop.access.through == "library" and not session.options.null:
+            # What a library reads besides the samples asked for, only the kernel has counted.
+            record.bytes_moved = record.rchar
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
     record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)
     if not session.options.null:

@@ -20,10 +20,10 @@ from dliosim.execute.world import World
 from dliosim.formats.contract import Column, FileIndex, Filter
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
-from dliosim.plan.places import DataIndex, IndexColumn
+from dliosim.plan.places import DataIndex, IndexColumn, first_of_units
 
 _FILE_FIELDS = 2  # samples, bytes
-_COLUMN_FIELDS = 6  # samples, pieces, row_bytes, unit_bytes, pipeline, units
+_COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether these differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,21 @@ def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int]
     world.together(lambda: _alike(found, columns, [path(file) for file in own]))
     fields = _fields(world, files, own, found, columns)
     pipelines = _pipelines(world, fields, own, found, columns)
+    first_sample = _starts(fields[:, 0])
     known = {_number(filters): row for row, filters in enumerate(pipelines)}
     made = []
     for number in range(columns):
         field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
         first_unit = _starts(field[:, 5])
-        offset, length = _units(world, int(first_unit[-1]), own, first_unit, [one.columns[number] for one in found])
+        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
+        first = units[2] if field[:, 6].any() else None
         pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
+        samples, pieces, row_bytes, unit_bytes = field.T[:4]
         made.append(
-            IndexColumn(field[:, 0], field[:, 1], field[:, 2], field[:, 3], pipeline, first_unit, offset, length)
+            IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
         )
     touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    index = DataIndex(_starts(fields[:, 0]), fields[:, 1], tuple(made), pipelines)
+    index = DataIndex(first_sample, fields[:, 1], tuple(made), pipelines)
     return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
 
 
@@ -102,21 +105,28 @@ def _fields(world: World, files: int, own: range, found: list[FileIndex], column
                 column.unit_bytes,
                 _number(column.filters),
                 len(column.offset),
+                column.first is not None,
             )
     _complete(world, table)
     return table
 
 
 def _units(
-    world: World, units: int, own: range, first_unit: NDArray[np.int64], found: list[Column]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offset and length of every unit of one column."""
-    table = _shared(world, 2 * units).reshape(2, units)
+    world: World,
+    own: range,
+    first_unit: NDArray[np.int64],
+    first_sample: NDArray[np.int64],
+    found: list[Column],
+) -> NDArray[np.int64]:
+    """Offset, length and first sample of every unit of one column, a row each."""
+    units = int(first_unit[-1])
+    table = _shared(world, 3 * units).reshape(3, units)
     for file, column in zip(own, found, strict=True):
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
+        table[2, place] = first_of_units(column) + first_sample[file]
     _complete(world, table)
-    return table[0], table[1]
+    return table
 
 
 def _pipelines(

@@ -216,6 +216,33 @@ class Resolved(Format, Protocol):
         ...
 
 
+class LibraryFile(Protocol):
+    """A file that the format's library has open; used by one thread."""
+
+    def read(self, first: int, count: int, into: memoryview) -> int:
+        """Read so many samples from `first` (of the file) on into the beginning of `into`, one after the other.
+
+        Returns the bytes of their contents. Raises ExecutionError. With a communicator collective, `count` may be 0.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close; safe to call twice. Collective where opening was."""
+        ...
+
+
+@runtime_checkable
+class ReadByLibrary(Format, Protocol):
+    """A format whose samples can also be read as an application would, by its library (`through library`)."""
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        """Open a file by the library: alone, or (`comm`, an mpi4py communicator) with others, reading collectively.
+
+        Raises ExecutionError [R401] for a file that is no such file, [R403] where the library cannot do what is asked.
+        """
+        ...
+
+
 @runtime_checkable
 class Dressed(Protocol):
     """A format whose contents are not arbitrary bytes: each is made of the random one and its place in the sample."""

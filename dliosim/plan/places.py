@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.contract import FileIndex, Filter
+from dliosim.formats.contract import Column, FileIndex, Filter
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -18,7 +18,8 @@ Ints: TypeAlias = NDArray[np.int64]
 class IndexColumn:
     """A `contract.Column` of all files: one entry a file, and of `offset` and `length` one a unit.
 
-    The units of file f are first_unit[f]:first_unit[f + 1]. `pipeline` is a row of `DataIndex.pipelines`.
+    The units of file f are first_unit[f]:first_unit[f + 1]. `pipeline` is a row of `DataIndex.pipelines`. `first` has
+    the first sample of each unit (of all, not of its file) where units hold different numbers of them.
     """
 
     samples: Ints
@@ -29,6 +30,15 @@ class IndexColumn:
     first_unit: Ints
     offset: Ints
     length: Ints
+    first: Ints | None = None
+
+    def units_of(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints]:
+        """The (first) unit of each sample, and which of its samples that is; `within` counts them in their file."""
+        if self.first is not None:
+            unit = np.searchsorted(self.first, samples, side="right") - 1
+            return unit, samples - self.first[unit]
+        each = self.samples[file]
+        return self.first_unit[file] + within // each * self.pieces[file], within % each
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
     within = samples - index.first_sample[file]
     made, before = [], np.zeros(len(samples), np.int64)
     for number, column in enumerate(index.columns):
-        made.append(_in_column(column, number, file, within, before))
+        made.append(_in_column(column, number, file, column.units_of(file, within, samples), before))
         before = before + column.row_bytes[file]
     row = np.concatenate([one.row for one in made])
     order = np.argsort(row, kind="stable")
@@ -79,17 +89,16 @@ def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
     return Ranges(*(np.concatenate([getattr(one, name) for one in made])[order] for name in Ranges.__slots__))
 
 
-def _in_column(column: IndexColumn, number: int, file: Ints, within: Ints, before: Ints) -> Ranges:
+def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints], before: Ints) -> Ranges:
     """The ranges of one column; `before` is where in a sample's contents it begins."""
-    pieces, each = column.pieces[file], column.samples[file]
+    pieces = column.pieces[file]
     row = np.repeat(np.arange(len(file)), pieces)
     ends = np.cumsum(pieces)
     piece = np.arange(len(row)) - np.repeat(ends - pieces, pieces)
-    file, within = file[row], within[row]
-    unit = column.first_unit[file] + within // each[row] * column.pieces[file] + piece
+    file, unit, inside = file[row], units[0][row] + piece, units[1][row]
     whole, row_bytes, unit_bytes = column.length[unit], column.row_bytes[file], column.unit_bytes[file]
     cut = piece * unit_bytes
-    offset = column.offset[unit] + np.where(row_bytes > 0, within % each[row] * row_bytes, 0)
+    offset = column.offset[unit] + np.where(row_bytes > 0, inside * row_bytes, 0)
     several = column.pieces[file] > 1
     length = np.where(several, np.minimum(row_bytes - cut, unit_bytes), row_bytes)
     length = np.where(row_bytes == 0, whole, np.where(whole > 0, length, 0))
@@ -103,10 +112,10 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
     within = samples - index.first_sample[file]
     offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
     for number, column in enumerate(index.columns):
-        unit = column.first_unit[file] + within // column.samples[file] * column.pieces[file]
+        unit, row = column.units_of(file, within, samples)
         row_bytes = column.row_bytes[file]
         if number == 0:
-            offset = column.offset[unit] + within % column.samples[file] * row_bytes
+            offset = column.offset[unit] + row * row_bytes
         running = np.zeros(len(column.length) + 1, np.int64)
         np.cumsum(column.length, out=running[1:])
         stored = (running[unit + column.pieces[file]] - running[unit]) // column.samples[file]
@@ -118,6 +127,7 @@ def joined(files: Sequence[FileIndex]) -> DataIndex:
     """The indexes of files as one, in their order; all have as many columns."""
     pipelines: dict[tuple[Filter, ...], int] = {}
     columns = []
+    first = _starts(np.array([file.samples for file in files], np.int64))
     for number in range(len(files[0].columns)):
         own = [file.columns[number] for file in files]
         columns.append(
@@ -130,10 +140,23 @@ def joined(files: Sequence[FileIndex]) -> DataIndex:
                 _starts(np.array([len(one.offset) for one in own], np.int64)),
                 np.concatenate([one.offset for one in own]).astype(np.int64),
                 np.concatenate([one.length for one in own]).astype(np.int64),
+                _first_of_units(own, first),
             )
         )
-    first = _starts(np.array([file.samples for file in files], np.int64))
     return DataIndex(first, np.array([file.size for file in files], np.int64), tuple(columns), tuple(pipelines))
+
+
+def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:
+    if all(one.first is None for one in own):
+        return None
+    return np.concatenate([first_of_units(one) + first for one, first in zip(own, first_sample[:-1], strict=True)])
+
+
+def first_of_units(column: Column) -> Ints:
+    """The first sample, in its file, of each unit of a column."""
+    if column.first is not None:
+        return column.first
+    return np.arange(len(column.offset)) // column.pieces * column.samples
 
 
 def _starts(counts: Ints) -> Ints:
