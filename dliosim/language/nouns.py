@@ -163,7 +163,7 @@ def _format(node: Node) -> str:
             "not a format",
             hint=did_you_mean(name, FORMATS) or f"formats: {known}",
         )
-    if name != "raw":
+    if name not in ("raw", "npy", "csv", "npz", "jpeg", "png", "tfrecord", "hdf5", "indexed", "tar", "parquet"):
         raise mistake("R403", f"format `{name}` is not available yet", node.span, "later work", hint="use `format raw`")
     return name
 

@@ -35,7 +35,7 @@ class IndexColumn:
     def units_of(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints]:
         """The (first) unit of each sample, and which of its samples that is; `within` counts them in their file."""
         if self.first is not None:
-            unit = np.searchsorted(self.first, samples, side="right") - 1
+            unit = np.searchsorted(self.first, samples, side="right") - self.pieces[file]
             return unit, samples - self.first[unit]
         each = self.samples[file]
         return self.first_unit[file] + within // each * self.pieces[file], within % each

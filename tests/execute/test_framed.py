@@ -1,0 +1,93 @@
+"""Files of framed formats, made in parts by any ranks in calls of any size, are the files that the format describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.execute import framed as makes
+from dliosim.execute.content import sample_keys
+from dliosim.execute.contents import fill_part
+from dliosim.execute.makers import maker_of
+from dliosim.formats import testing
+from dliosim.formats.contract import Encoding
+from dliosim.model import Dataset, Distribution, Job, Layout, constant
+from dliosim.plan.extents import file_sizes
+from dliosim.plan.framing import framed
+from dliosim.plan.layout import first_samples
+from dliosim.plan.sizes import sample_sizes
+from dliosim.plan.writing import prepare_parts
+from tests.plan.helpers import prefix_of
+
+VARYING = Distribution("uniform", (70.0, 900.0))
+
+
+def dataset_of(name: str, samples: int, files: int, size: Distribution, seed: int = 1) -> Dataset:
+    layout = Layout("file per sample", samples) if files >= samples else Layout("files", files)
+    return Dataset("d", seed, samples, size, layout, "d", format=name)
+
+
+def contents(dataset: Dataset, sample: int, size: int) -> np.ndarray:
+    """What a run writes, before a text format dresses it."""
+    out = bytearray(size)
+    fill_part(None, int(sample_keys(dataset, np.array([sample]))[0]), 0, memoryview(out))
+    return np.frombuffer(out, np.uint8)
+
+
+def expected(dataset: Dataset, file: int) -> bytes:
+    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+    sizes = sample_sizes(dataset, np.arange(first, last))
+    with patch.object(testing, "contents", contents):
+        return testing.framed_file(framed(dataset), dataset, sizes, first)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("npy", constant(100)),
+        ("npz", constant(333)),
+        ("csv", constant(57)),
+        ("csv", VARYING),
+        ("tfrecord", constant(200)),
+        ("tfrecord", VARYING),
+        ("tar", VARYING),
+        ("indexed", constant(130)),
+    ],
+)
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 5), st.sampled_from([None, 64, 500, 5000, 1 << 20]))
+def test_parts_of_all_ranks_make_the_files(
+    name: str, size: Distribution, samples: int, files: int, ranks: int, transfer: int | None
+) -> None:
+    dataset = dataset_of(name, samples, files, size)
+    before, maker = prefix_of(dataset), maker_of(dataset)
+    count = dataset.layout.files
+    made = [bytearray(b"\xaa" * size) for size in file_sizes(dataset, before, np.arange(count)).tolist()]
+    with patch.object(makes, "SAMPLES_AT_ONCE", 7):
+        for rank in range(ranks):
+            for placed in maker.place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank), Encoding()):
+                part = placed.part
+                buffer = memoryview(bytearray(maker.largest_chunk(dataset, before, part, transfer)))
+                calls = 0
+                for offset, data in placed.chunks(transfer, buffer):
+                    assert transfer is None or len(data) <= max(transfer, 256)
+                    made[part.file][offset : offset + len(data)] = data
+                    calls += 1
+                assert calls == maker.chunk_count(dataset, before, part, transfer)
+    assert [bytes(one) for one in made] == [expected(dataset, file) for file in range(count)]
+
+
+def test_a_file_without_samples_is_still_a_file_of_the_format(tmp_path: Path) -> None:
+    dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format="tar")
+    form, maker = framed(dataset), maker_of(dataset)
+    parts = [part for part in prepare_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
+    (placed,) = maker.place(dataset, None, parts, Encoding())
+    buffer = memoryview(bytearray(maker.largest_chunk(dataset, None, placed.part, None)))
+    path = tmp_path / "empty.tar"
+    path.write_bytes(b"".join(bytes(data) for _, data in placed.chunks(None, buffer)))
+    assert form.index(path, dataset).samples == 0

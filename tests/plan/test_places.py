@@ -1,0 +1,87 @@
+"""Ranges of samples in files of any layout, held against the plain walk through one file's index."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.formats.testing import ranges
+from dliosim.plan.places import joined, ranges_of, sample_places
+
+
+@st.composite
+def columns(draw: st.DrawFn, count: int) -> Column:
+    """A column of `count` samples: rows in units, units of several samples that are encoded, or pieces."""
+    kind = draw(st.sampled_from(["rows", "encoded", "pieces", "encoded pieces", "uneven"]))
+    filters = (Filter("deflate", (4,)),) if "encoded" in kind else ()
+    row = draw(st.integers(1, 50))
+    if "pieces" in kind:
+        unit = draw(st.integers(1, row))
+        pieces = -(-row // unit)
+        units = count * pieces
+        length = np.full(units, unit)
+        return Column(1, pieces, 0 if "encoded" in kind else row, unit, places(draw, length), length, filters)
+    each = draw(st.integers(1, 5))
+    units = -(-count // each)
+    length = np.full(units, each * row)
+    if kind == "rows":
+        return Column(each, 1, row, each * row, places(draw, length), length)
+    length = np.array(draw(st.lists(st.integers(0, 60), min_size=units, max_size=units)), np.int64)
+    if kind == "encoded":
+        return Column(each, 1, 0, each * row, places(draw, length), length, filters)
+    cuts = draw(st.lists(st.integers(1, max(count - 1, 1)), max_size=4))
+    first = np.unique([0, *(cut for cut in cuts if cut < count)]).astype(np.int64)
+    length = np.arange(1, len(first) + 1) * 10
+    return Column(count, 1, 0, count * row, places(draw, length), length, filters, first)
+
+
+def places(draw: st.DrawFn, length: np.ndarray) -> np.ndarray:
+    """Units somewhere, in any order, none over another."""
+    order = np.array(draw(st.permutations(range(len(length)))), np.int64)
+    offset = np.empty(len(length), np.int64)
+    offset[order] = np.cumsum(length[order]) - length[order] + 100
+    return offset
+
+
+@st.composite
+def files(draw: st.DrawFn) -> list[FileIndex]:
+    wide = draw(st.integers(1, 3))
+    result = []
+    for _ in range(draw(st.integers(1, 4))):
+        count = draw(st.integers(1, 9))
+        result.append(FileIndex(count, 10_000, tuple(draw(columns(count)) for _ in range(wide))))
+    return result
+
+
+@given(files())
+def test_ranges_are_those_of_each_files_own_index(made: list[FileIndex]) -> None:
+    index = joined(made)
+    total = sum(one.samples for one in made)
+    samples = np.random.default_rng(len(made)).permutation(np.repeat(np.arange(total), 2))
+    found = ranges_of(index, samples)
+    file = index.files_of(samples)
+    for row, sample in enumerate(samples.tolist()):
+        mine = found.row == row
+        inside = sample - int(index.first_sample[file[row]])
+        expected = [one for one in ranges(made[int(file[row])], inside) if one[1]]
+        assert list(zip(found.offset[mine].tolist(), found.length[mine].tolist(), strict=True)) == expected
+
+
+@given(files())
+def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileIndex]) -> None:
+    index = joined(made)
+    total = int(index.first_sample[-1])
+    found = ranges_of(index, np.arange(total))
+    plain = all(column.row_bytes for one in made for column in one.columns)
+    if plain:
+        for row in range(total):
+            mine = found.row == row
+            begin, length = found.begin[mine], found.length[mine]
+            assert begin.tolist() == (np.cumsum(length) - length).tolist()
+            assert int(sample_places(index, np.array([row]))[2][0]) == int(length.sum())
+    file = index.files_of(np.arange(total))[found.row]
+    for number, column in enumerate(index.columns):
+        mine = found.column == number
+        assert ((found.begin[mine] < 0) == (column.row_bytes[file[mine]] == 0)).all()
