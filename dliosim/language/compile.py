@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, cast
 
-from dliosim.language import checks, nouns, overrides
+from dliosim.language import accesses, checkpoints, checks, datasets, overrides
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.loader import Loader
@@ -114,26 +114,36 @@ def _seed(context: Context) -> int:
 
 
 def _nouns(context: Context, seed: int, job: Job) -> Nouns:
-    datasets: dict[str, Dataset | None] = {}
-    checkpoints: dict[str, Checkpoint | None] = {}
+    data: dict[str, Dataset | None] = {}
+    kept: dict[str, Checkpoint | None] = {}
     settings: dict[str, Settings] = {}
     for name, block in context.document.nouns.items():
         if block.kind == "access":
             # Read for its mistakes; what it means depends on the loop that uses it.
-            nouns.access(Settings(context, block, block.settings), None)
+            accesses.access(Settings(context, block, block.settings), None)
             continue
-        found = nouns.guarded_settings(context, block)
+        found = _guarded_settings(context, block)
         if found is None:
-            (datasets if block.kind == "dataset" else checkpoints)[name] = None
+            (data if block.kind == "dataset" else kept)[name] = None
             continue
         settings[name] = found
         if block.kind == "dataset":
-            datasets[name] = nouns.dataset(found, seed, job.ranks)
+            data[name] = datasets.dataset(found, seed, job.ranks)
         else:
-            checkpoints[name] = built = nouns.checkpoint(found, seed, job.ranks)
+            kept[name] = built = checkpoints.checkpoint(found, seed, job.ranks)
             if built is not None:
                 checks.checkpoint(found, built)
-    return Nouns(datasets, checkpoints, settings)
+    return Nouns(data, kept, settings)
+
+
+def _guarded_settings(context: Context, block: Block) -> Settings | None:
+    """The settings of a noun, or None where a name in its head is wrong, which is reported."""
+    made = datasets.dataset_settings if block.kind == "dataset" else checkpoints.checkpoint_settings
+    try:
+        return made(context, block)
+    except Mistake as error:
+        context.report(error)
+        return None
 
 
 def _expectations(context: Context, verbs: Verbs) -> tuple[Expectation, ...]:

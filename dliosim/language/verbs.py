@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from dliosim.language import checks, vocabulary
+from dliosim.language.accesses import access, with_access
+from dliosim.language.checkpoints import check_saved
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Setting
-from dliosim.language.nouns import access, check_saved, with_access
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.model import (

@@ -16,6 +16,9 @@ ELEMENTS: Final = {
 }  # fmt: skip
 """Element types of samples, by numpy's names, and their bytes."""
 
+MAX_TOTAL: Final = 2**62
+"""Bytes of a data set or checkpoint, at most: offsets have 63 bits."""
+
 UNKNOWN_SIZE: Final = Distribution("uniform", (1.0, 1.0))
 """That of samples of which nothing is known, so that no constant may stand for it."""
 
