@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import entry_points
 from typing import Final, Literal, cast
 
-from dliosim.language.diagnostics import mistake
+from dliosim.language.diagnostics import did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.hintsets import Hints, hint_set, with_hints
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings
-from dliosim.model import Access, Api, Communicator, Engine, Layout, Order, ranks_together
+from dliosim.model import Access, Api, Communicator, Engine, Layout, Order, Through, ranks_together
 from dliosim.model.job import MAX_RANKS
 
+MPI_APIS: Final = ("mpi-independent", "mpi-collective")
+APIS: Final = ("posix", *MPI_APIS)
+BACKENDS: Final = "dliosim.backends"
+"""The group of entry points by which other packages bring backends."""
 WRITE_TRANSFER: Final = 4 << 20
 """The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
 DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that wants several wants at least
@@ -47,7 +52,8 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
     posix: Api = "posix"
-    api = settings.read("api", lambda node: node.kind.replace("_", "-"), posix)
+    direct: Through = "direct"
+    api = settings.read("api", _api, posix)
     usual: Order = "by offset" if api == "mpi-collective" else "as planned"
     return Access(
         api=api,
@@ -71,7 +77,26 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         scatter=settings.read("scatter", lambda node: node.kind == "by_node", False),
         engine=cast(Engine, engine),
         depth=depth,
+        through=settings.read("through", lambda node: cast(Through, node.kind), direct),
     )
+
+
+def other_apis() -> tuple[str, ...]:
+    """Names of the backends that other packages bring."""
+    return tuple(sorted({point.name for point in entry_points(group=BACKENDS)} - set(APIS)))
+
+
+def _api(node: Node) -> Api:
+    if node.kind != "other":
+        return node.kind.replace("_", "-")
+    name, known = node.only.text, (*APIS, *other_apis())
+    if name in known:
+        return name
+    near = did_you_mean(name.lower(), known)
+    if name.lower() in ("mpi", "mpiio", "mpi-io"):
+        near = "did you mean `mpi-independent` or `mpi-collective`?"
+    hint = hints(near, f"apis here: {', '.join(known)}")
+    raise mistake("E003", f"unknown api `{name}`", node.only.span, "not an api", hint=hint)
 
 
 def _readers(settings: Settings, node: Node) -> tuple[int, str]:

@@ -26,7 +26,7 @@ def checkpoint(settings: Settings, seed: int, ranks: int) -> Checkpoint | None:
     """The checkpoint of a block, or None where a mistake was reported."""
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
-    settings.require(("part", "path"))
+    settings.require(("part",), ("path",))
     if settings.block.broken:
         return None
     if settings.read("async", lambda node: node.kind == "on", False):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Final, Literal, cast
 
-from dliosim.language.diagnostics import Label, did_you_mean, mistake
+from dliosim.language import existing, stored
+from dliosim.language.diagnostics import Label, mistake
 from dliosim.language.document import Block
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.paths import path_below_root
-from dliosim.language.settings import Context, Settings, warn_if_not_positive
-from dliosim.model import Dataset, Layout, Stripe, constant
+from dliosim.language.settings import Context, Settings
+from dliosim.model import Dataset, Layout, Stripe
 from dliosim.model.dataset import MAX_TOTAL
-from dliosim.units import SIZE
 
-FORMATS: Final = ("raw", "hdf5", "tfrecord", "npz", "npy", "csv", "indexed", "parquet", "jpeg", "png")
 MAX_CHAIN: Final = 32  # data sets made from each other
 
 
@@ -37,14 +36,16 @@ def dataset_settings(context: Context, block: Block, chain: tuple[str, ...] = ()
 
 def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
     """The data set of a block, or None where a mistake was reported."""
+    if settings.given("from files") is not None:
+        return existing.described(settings, seed)
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
-    settings.require(("samples", "size", "path"))
+    settings.require(("samples",), ("size", "shape"), ("path",))
     if settings.block.broken:
         return None
     samples = settings.read("samples", lambda node: scope.count(node.only), 1)
-    size = settings.read("size", lambda node: scope.quantity(node, SIZE), constant(1))
-    warn_if_not_positive(settings, "size", size)
+    shape, parts = stored.shape(settings), stored.parts(settings)
+    size = stored.size(settings, shape, parts)
     errors = sum(found.is_error for found in context.found[before:])
     built = Dataset(
         name=settings.block.name,
@@ -54,7 +55,7 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
         layout=_layout(settings, samples, ranks) if not errors else Layout("shared file", 1),
         path=settings.read("path", path_below_root, "data"),
         root=settings.read("root", lambda node: node.only.text, "data"),
-        format=settings.read("format", _format, "raw"),
+        format=stored.format_name(settings, "raw"),
         header=settings.read("header", lambda node: scope.size(node.only), 0),
         align=settings.read("align", lambda node: scope.size(node.only, 1, 1 << 30), 1),
         stripe=settings.read(
@@ -62,9 +63,18 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
             lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)),
             None,
         ),
+        shape=shape,
+        chunk=stored.chunk(settings),
+        compress=stored.compression(settings),
+        compressible=stored.compressible(settings),
+        parts=parts,
     )
     if not errors:
         _check_total(settings, built)
+    if not any(found.is_error for found in context.found[before:]):
+        stored.check_format(settings, built)
+    if not any(found.is_error for found in context.found[before:]):
+        stored.check_chunk(settings, built)
     return None if any(found.is_error for found in context.found[before:]) else built
 
 
@@ -116,7 +126,7 @@ def _check_total(settings: Settings, built: Dataset) -> None:
         error = mistake(
             "E113",
             f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
-            settings.place("size"),
+            settings.place("size" if built.shape is None else "shape"),
             "too large",
             more=[Label(settings.place("samples"))],
         )
@@ -124,19 +134,3 @@ def _check_total(settings: Settings, built: Dataset) -> None:
     if built.size.high is not None and built.size.high < 1:
         error = mistake("E113", "every sample would be smaller than a byte", settings.place("size"), "at least 1 B")
         settings.context.report(error)
-
-
-def _format(node: Node) -> str:
-    name = node.only.text
-    if name not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise mistake(
-            "E003",
-            f"unknown format `{name}`",
-            node.span,
-            "not a format",
-            hint=did_you_mean(name, FORMATS) or f"formats: {known}",
-        )
-    if name != "raw":
-        raise mistake("R403", f"format `{name}` is not available yet", node.span, "later work", hint="use `format raw`")
-    return name

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from dliosim.model.distributions import Distribution
 
@@ -151,6 +152,9 @@ class Dataset:
         name = f"{file:09d}.{_SUFFIXES.get(self.format, self.format)}"
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
 
+
+Finder: TypeAlias = Callable[[Dataset], Found]
+"""Looks at the files that the `source` of a data set leads to; DliosimError where there are none, or damaged ones."""
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
