@@ -16,7 +16,7 @@ from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, j
 from dliosim.execute.environment import check_launcher, mpi_library, node_cores
 from dliosim.execute.faults import failed_on
 from dliosim.execute.world import World, make_world
-from dliosim.model import Job, Workload
+from dliosim.model import Finder, Job, Workload
 
 
 def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str) -> int:
@@ -53,14 +53,18 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str
         end_job(comm, world.job, text)
 
 
-def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job) -> Workload:
-    """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text."""
+def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:
+    """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text.
+
+    `finder` looks at the files of data sets `from files`; without one these are R403.
+    """
     from dliosim.language.compile import compile_pattern
     from dliosim.language.diagnostics import PatternError, render
+    from dliosim.language.existing import nobody_looks
 
     colour = sys.stderr.isatty()
     try:
-        workload, warnings = compile_pattern(Path(pattern), overrides, job)
+        workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or nobody_looks)
     except PatternError as error:
         raise Rendered(render(error.diagnostics, colour)) from error
     if warnings:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
+from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 
@@ -24,8 +25,8 @@ class Raw:
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """See `Format.refuse`."""
-        return None
+        """What would need something around samples, or in them."""
+        return without_use(dataset, self.name, ("header", "align", "shape"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing."""

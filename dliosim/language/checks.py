@@ -1,7 +1,9 @@
-"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, E211, W303 to W305)."""
+"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, E211, W303 to W306)."""
 
 from __future__ import annotations
 
+from dliosim.language import others
+from dliosim.language.accesses import APIS, MPI_APIS
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import PAGE, Access, Checkpoint, Dataset, Loop
@@ -16,6 +18,7 @@ def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings
         found.append(_not_shared(settings, data, dataset))
     _driver_can(settings, access)
     _hints(settings, access)
+    found.extend(others.backend(settings, access))
 
 
 def checkpoint(settings: Settings, built: Checkpoint) -> None:
@@ -32,22 +35,29 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
         settings.context.found.append(find("E204", message, labels, hint))
     _driver_can(settings, built.access)
     _hints(settings, built.access)
+    settings.context.found.extend(others.backend(settings, built.access))
 
 
 def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
     """Checks of a loop that reads `dataset`, whose settings are `data`."""
     found = settings.context.found
     found.extend(_collective(settings, loop, dataset, data))
-    found.extend(_direct(settings, loop, dataset, data))
     found.extend(_contradictions(settings, loop))
-    found.extend(_engine(settings, loop.access))
-    _hints(settings, loop.access)
+    found.extend(_decoding(settings, loop, dataset, data))
+    found.extend(_kept(settings, loop.access, dataset, data))
+    if loop.access.through == "library":
+        found.extend(others.library(settings, loop.access, dataset, data))
+    else:
+        found.extend(_direct(settings, loop, dataset, data))
+        found.extend(_engine(settings, loop.access))
+        _hints(settings, loop.access)
+    found.extend(others.backend(settings, loop.access))
     _nothing_together(settings, loop.access, dataset, data)
     steps = _shards(settings, loop, dataset, data)
     if steps:
         found.extend(_cadences(settings, loop, dataset))
         found.extend(_ahead(settings, loop, steps))
-    if loop.access.api != "posix" and loop.access.readers > 1:
+    if loop.access.api in MPI_APIS and loop.access.readers > 1:
         labels = [
             *settings.labels("readers", "only one of these reads at a time"),
             *settings.labels("api", "one lock a process"),
@@ -79,7 +89,7 @@ def _driver_can(settings: Settings, access: Access) -> bool:
     """Whether the api can do what `cache off` asks, in calls so large; E206 is reported where it cannot."""
     if access.cache != "off":
         return True
-    if access.api == "posix":
+    if access.api not in MPI_APIS:
         if access.transfer is None or access.transfer >= PAGE:
             return True
         labels = [
@@ -113,7 +123,7 @@ def _hints(settings: Settings, access: Access) -> None:
 
 def _nothing_together(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """W305 for a `communicator` where ranks open no file together."""
-    if access.communicator == "world":
+    if access.communicator == "world" or access.api not in APIS:
         return
     hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
     alone = ("api", f"`api {access.api}`", "each rank opens files for itself")
@@ -208,7 +218,7 @@ def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings
 
 def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
     """What an `engine` cannot be asked: E211, and E206 beside `cache off`."""
-    if settings.given("engine") is None:
+    if settings.given("engine") is None or access.api not in APIS:
         return []
     api, mapped = access.api, access.engine == "mmap"
     if api == "mpi-collective":
@@ -247,6 +257,53 @@ def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
     return [
         find("E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`")
     ]
+
+
+def _decoding(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    """What `decode on` cannot do: E211; or has nothing to do with: W306."""
+    if not loop.decode:
+        return []
+    access, found = loop.access, []
+    if access.transfer is not None and access.readers > 0 and access.by == "sample":
+        labels = [
+            *settings.labels("decode", "a whole sample is decoded by who reads it"),
+            *settings.labels("readers", "but each of these takes calls as they come"),
+            *settings.labels("transfer", "of which one sample may need several"),
+        ]
+        message = "`decode on` does not work beside `readers … by sample` and `transfer`"
+        found.append(find("E211", message, labels, "use `readers … by batch`, or `transfer whole sample`"))
+    if dataset.format == "raw":
+        labels = [
+            *settings.labels("decode", "the bytes are used as they are"),
+            *data.labels("format", "no encoding", "the format is raw (the default)"),
+        ]
+        found.append(find("W306", "`decode on`, and raw samples have nothing to decode", labels, "leave it out"))
+    if dataset.format == "parquet" and access.through == "direct":
+        labels = [
+            *settings.labels("decode", "the bytes are used as they are"),
+            *data.labels("format", "what columns mean only their library can tell"),
+        ]
+        message = "`decode on`, and parquet is decoded by its library alone"
+        found.append(find("W306", message, labels, "use `through library`"))
+    return found
+
+
+def _kept(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    """E211 for `cache memory` where no range of bytes is a sample alone."""
+    if access.cache != "memory":
+        return []
+    several = dataset.parts > 1 or len(dataset.names) > 1
+    if several:
+        head, reason = "datasets", "a sample is made of several ranges"
+    elif dataset.compress is not None:
+        head, reason = "compress", "samples share what is compressed as one"
+    elif dataset.format == "parquet":
+        head, reason = "format", "samples share pages of columns"
+    else:
+        return []
+    labels = [*settings.labels("cache", "keeps samples that are ranges of bytes"), *data.labels(head, reason)]
+    message = f"`cache memory` does not keep samples of `{dataset.name}`"
+    return [find("E211", message, labels, "use `cache page`, which keeps what is read as it is stored")]
 
 
 def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:

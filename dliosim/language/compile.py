@@ -10,16 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, cast
 
-from dliosim.language import checks, nouns, overrides
+from dliosim.language import accesses, checkpoints, checks, datasets, overrides
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
+from dliosim.language.existing import nobody_looks
 from dliosim.language.loader import Loader
 from dliosim.language.scope import MAX_SIZE, Scope
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
 from dliosim.language.values import Value, as_float, literal
 from dliosim.language.verbs import Nouns, Verbs
-from dliosim.model import Checkpoint, Dataset, Expectation, Job, Workload
+from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 
 
@@ -35,33 +36,34 @@ class Compiled:
 
 
 def compile_pattern(
-    path: Path, overrides: Sequence[tuple[str, str]], job: Job
+    path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks
 ) -> tuple[Workload, tuple[Diagnostic, ...]]:
     """The workload that a pattern file describes for a job, and the warnings about it.
 
-    `overrides` are the pairs of `-D name=value`. Raises PatternError with every mistake found.
+    `overrides` are the pairs of `-D name=value`. `finder` looks at the files of data sets `from files` that a loop
+    reads. Raises PatternError with every mistake found.
     """
-    compiled = compile_document(path, overrides, job)
+    compiled = compile_document(path, overrides, job, finder)
     return compiled.workload, compiled.warnings
 
 
-def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job) -> str:
+def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> str:
     """The resolved pattern, itself a pattern, with the origin of each value as a comment; raises PatternError."""
     from dliosim.language.resolved import write
 
-    return write(compile_document(path, overrides, job))
+    return write(compile_document(path, overrides, job, finder))
 
 
-def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
+def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> Compiled:
     """As `compile_pattern`, with the document for those who want to know where values come from."""
     loader = Loader()
     try:
-        return _compiled(loader, path, given, job)
+        return _compiled(loader, path, given, job, finder)
     except Enough:
         raise PatternError(_in_order(loader.found)) from None
 
 
-def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job) -> Compiled:
+def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder) -> Compiled:
     document = loader.load(path)
     context = Context(document, Scope(document.params, job, document.broken), loader.found)
     overrides.apply(context, given)
@@ -73,7 +75,7 @@ def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job:
             context.scope.broken.add(param.name)
     seed = _seed(context)
     known = _nouns(context, seed, job)
-    verbs = Verbs(context, known)
+    verbs = Verbs(context, known, finder)
     body = verbs.all(document.verbs)
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
@@ -114,26 +116,36 @@ def _seed(context: Context) -> int:
 
 
 def _nouns(context: Context, seed: int, job: Job) -> Nouns:
-    datasets: dict[str, Dataset | None] = {}
-    checkpoints: dict[str, Checkpoint | None] = {}
+    data: dict[str, Dataset | None] = {}
+    kept: dict[str, Checkpoint | None] = {}
     settings: dict[str, Settings] = {}
     for name, block in context.document.nouns.items():
         if block.kind == "access":
             # Read for its mistakes; what it means depends on the loop that uses it.
-            nouns.access(Settings(context, block, block.settings), None)
+            accesses.access(Settings(context, block, block.settings), None)
             continue
-        found = nouns.guarded_settings(context, block)
+        found = _guarded_settings(context, block)
         if found is None:
-            (datasets if block.kind == "dataset" else checkpoints)[name] = None
+            (data if block.kind == "dataset" else kept)[name] = None
             continue
         settings[name] = found
         if block.kind == "dataset":
-            datasets[name] = nouns.dataset(found, seed, job.ranks)
+            data[name] = datasets.dataset(found, seed, job.ranks)
         else:
-            checkpoints[name] = built = nouns.checkpoint(found, seed, job.ranks)
+            kept[name] = built = checkpoints.checkpoint(found, seed, job.ranks)
             if built is not None:
                 checks.checkpoint(found, built)
-    return Nouns(datasets, checkpoints, settings)
+    return Nouns(data, kept, settings)
+
+
+def _guarded_settings(context: Context, block: Block) -> Settings | None:
+    """The settings of a noun, or None where a name in its head is wrong, which is reported."""
+    made = datasets.dataset_settings if block.kind == "dataset" else checkpoints.checkpoint_settings
+    try:
+        return made(context, block)
+    except Mistake as error:
+        context.report(error)
+        return None
 
 
 def _expectations(context: Context, verbs: Verbs) -> tuple[Expectation, ...]:

@@ -33,6 +33,9 @@ def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]
         replaced |= {("shuffle", ("samples",)), ("shuffle", ("files",))}
     elif any(setting.head == "shuffle" for setting in above):
         replaced.add(("shuffle", ("off",)))
+    for one, other in (("size", "shape"), ("shape", "size")):  # each says all that the other does
+        if (one, ()) in replaced:
+            replaced.add((other, ()))
     return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
 
 

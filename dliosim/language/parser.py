@@ -126,6 +126,8 @@ _DESCRIBED: Final = {
     "PHRASE": "a value",
     "CHOICE": "a value",
     "WORD": "a word",
+    "PACKAGED": "a name",
+    "_COLON": "`:`",
     "DISTRIBUTION": "a distribution",
     "$END": "the end of the line",
     "_EQ": "`=`",
@@ -178,6 +180,7 @@ _GOES_ON: Final = {
     "ranks": ("{} ranks",),
     "requests": ("requests {} per rank every 10 ms",),
     "restore": ("restore {} ranks",),
+    "shape": ("shape {} of uint8",),
     "shuffle": ("shuffle {} samples",),
     "sync": ("sync {} steps",),
     "writers": ("writers {} ranks",),
@@ -239,7 +242,10 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
     found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
-    keyword = _known_as(word, expected) or did_you_mean(word, _keywords(expected))
+    keyword = did_you_mean(word, _keywords(expected))
+    if "_X" in expected and re.match(r"[xX\u00d7][0-9$(]", text[offset:]):
+        hint = "write `128 x 128 of uint8`, with spaces around each `x`"
+        return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
     hint = _remedy(rule, text, offset, expected)
@@ -259,13 +265,6 @@ def _keywords(expected: set[str]) -> list[str]:
     return [*words, *(FIGURES if "FIGURE" in expected else ())]
 
 
-def _known_as(word: str, expected: set[str]) -> str:
-    """What a word of other tools is called here, too far from it to be guessed from its letters."""
-    if "_MPI_COLLECTIVE" in expected and word.lower() in ("mpi", "mpiio", "mpi-io"):
-        return "did you mean `mpi-independent` or `mpi-collective`?"
-    return ""
-
-
 def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
     """What to write instead of a phrase that breaks at `offset` in a way that is known; or an empty text."""
     letter = text[offset : offset + 1]
@@ -276,11 +275,13 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
         if text.startswith("utilization") and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
             value = f"{float(value) * 100:g} %"
         return f"write `{bound} {value or 'VALUE'}`"
+    if rule == "dataset" and letter == '"' and text[:offset].split()[-2:] == ["from", "files"]:
+        return f"write `from files {text[offset:]}` on a line of its own in the block"
     if letter == "," and "$END" in expected:
         return "the comma is too much"
     if letter == '"' and not expected & {"STRING", "$END"}:
         return "leave the quotes out"
-    if rule in ("path", "file") and "STRING" in expected and offset == 0:
+    if rule in ("path", "file", "source") and "STRING" in expected and offset == 0:
         return f'write `path "{text}"`' if rule == "path" else f'write it in quotes: `"{text}"`'
     return _LAYOUTS if rule == "layout" and offset == 0 else ""
 

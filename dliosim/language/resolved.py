@@ -17,6 +17,7 @@ from dliosim.model import (
     Access,
     Barrier,
     Checkpoint,
+    Compute,
     Dataset,
     Distribution,
     DropCaches,
@@ -104,6 +105,9 @@ class _Writer:
             yield _Line(f"{self._indent}    {head:<10} {value}", origin)
 
     def dataset(self, dataset: Dataset) -> Iterator[_Line]:
+        if dataset.source:
+            yield from self._existing(dataset)
+            return
         layout = dataset.layout
         placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
         stripe = dataset.stripe
@@ -112,14 +116,38 @@ class _Writer:
             self.compiled.nouns[dataset.name],
             [
                 ("samples", str(dataset.samples)),
-                ("size", _distribution(dataset.size, _bytes)),
+                ("size", _distribution(dataset.size, _bytes) if dataset.shape is None else None),
+                ("shape", _shape(dataset)),
+                ("datasets", str(dataset.parts)),
                 ("layout", placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")),
                 ("prepared by", count(layout.files, "rank") if layout.kind == "file per rank" else None),
                 ("format", dataset.format),
+                ("chunk", _chunk(dataset)),
+                ("compress", _compression(dataset)),
+                ("compressible", _compressible(dataset)),
                 ("stripe", f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None),
                 ("header", format_bytes(dataset.header)),
                 ("align", format_bytes(dataset.align)),
                 ("path", f'"{dataset.path}"'),
+                ("root", dataset.root),
+            ],
+        )
+        yield _Line("}")
+
+    def _existing(self, dataset: Dataset) -> Iterator[_Line]:
+        settings = self.compiled.nouns[dataset.name]
+        found = f"{count(dataset.samples, 'sample')} in {count(dataset.layout.files, 'file')}"
+        size = _distribution(dataset.size, _bytes) if settings.given("size") is not None else None
+        names = ", ".join(f'"{name}"' for name in dataset.names)
+        yield _Line(f"dataset {dataset.name} {{", f"found: {found}")
+        yield from self._settings(
+            settings,
+            [
+                ("from files", f'"{dataset.source}"'),
+                ("format", dataset.format),
+                ("size", size),
+                ("shape", _shape(dataset)),
+                ("datasets", names or None),
                 ("root", dataset.root),
             ],
         )
@@ -196,12 +224,15 @@ class _Writer:
                 ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
                 ("open", access.open),
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
-                ("engine", _engine(access) if access.api != "mpi-collective" else None),
+                ("through", access.through),
+                ("engine", _engine(access)),
                 *_hints(access),
                 ("order", access.order),
                 ("communicator", _communicator(access)),
                 ("scatter", "by node" if access.scatter else "off"),
-                ("compute", _distribution(loop.compute.time, format_seconds) + (" busy" if loop.compute.busy else "")),
+                ("decode", "on" if loop.decode else "off"),
+                ("preprocess", _compute(loop.preprocess) if loop.preprocess is not None else None),
+                ("compute", _compute(loop.compute)),
                 ("sync", _sync(loop.sync)),
                 *(
                     ("checkpoint", _cadence(cadence.checkpoint, cadence.unit, cadence.every))
@@ -244,8 +275,35 @@ def _communicator(access: Access) -> str:
     return count(together, "rank") if isinstance(together, int) else together
 
 
-def _engine(access: Access) -> str:
+def _engine(access: Access) -> str | None:
+    if access.api not in ("posix", "mpi-independent") or access.through == "library":
+        return None  # these take none
     return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
+
+
+def _shape(dataset: Dataset) -> str | None:
+    shape = dataset.shape
+    return f"{' x '.join(map(str, shape.extents))} of {shape.element}" if shape is not None else None
+
+
+def _chunk(dataset: Dataset) -> str | None:
+    chunk = dataset.chunk
+    if chunk is None:
+        return None
+    return count(chunk.number, "sample") if chunk.unit == "samples" else format_bytes(chunk.number)
+
+
+def _compression(dataset: Dataset) -> str:
+    used = dataset.compress
+    return "off" if used is None else f"{used.codec} {used.level}" if used.level else used.codec
+
+
+def _compressible(dataset: Dataset) -> str:
+    return "off" if dataset.compressible == 1 else f"{Decimal(repr(dataset.compressible)):f} : 1"
+
+
+def _compute(compute: Compute) -> str:
+    return _distribution(compute.time, format_seconds) + (" busy" if compute.busy else "")
 
 
 def _sync(sync: Sync) -> str:

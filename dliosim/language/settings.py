@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeVar
@@ -99,14 +99,14 @@ class Settings:
         """The phrase of a line, parsed by the rule of its setting."""
         return self.context.scope.phrase(vocabulary.SETTINGS[self.block.kind][line.head], line.phrase)
 
-    def require(self, heads: Iterable[str]) -> None:
-        """Report the settings that are missing and have no default."""
-        for head in heads:
-            if self.given(head) is None and not self.block.broken:
-                error = mistake(
-                    "E003", f"`{self.block.title}` has no `{head}`", self.block.place, f"needs a line `{head} …`"
-                )
-                self.context.report(error)
+    def require(self, *needed: tuple[str, ...]) -> None:
+        """Report the settings that are missing and have no default; of each tuple one is enough."""
+        for heads in needed:
+            if not any(self.given(head) for head in heads) and not self.block.broken:
+                missing = " and no ".join(f"`{head}`" for head in heads)
+                lines = " or ".join(f"`{head} …`" for head in heads)
+                message = f"`{self.block.title}` has no {missing}"
+                self.context.report(mistake("E003", message, self.block.place, f"needs a line {lines}"))
 
     def place(self, head: str) -> Span:
         """Where a setting is given, or the block where its default counts."""

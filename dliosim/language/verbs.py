@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from dliosim.language import checks, vocabulary
+from dliosim.language import checks, existing, vocabulary
+from dliosim.language.accesses import access, with_access
+from dliosim.language.checkpoints import check_saved
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Setting
-from dliosim.language.nouns import access, check_saved, with_access
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
 from dliosim.model import (
@@ -22,6 +23,7 @@ from dliosim.model import (
     Distribution,
     DropCaches,
     Evaluation,
+    Finder,
     Layout,
     Loop,
     Pause,
@@ -43,7 +45,7 @@ from dliosim.units import TIME
 class Nouns:
     """What verbs refer to: the model of each noun (None where it is broken) and its settings; and which are used."""
 
-    datasets: Mapping[str, Dataset | None]
+    datasets: dict[str, Dataset | None]
     checkpoints: Mapping[str, Checkpoint | None]
     settings: Mapping[str, Settings]
     used: set[str] = field(default_factory=set)
@@ -55,6 +57,7 @@ class Verbs:
 
     context: Context
     nouns: Nouns
+    finder: Finder
     settings: dict[int, Settings] = field(default_factory=dict)
     """The lines behind each loop and prepare, by the id of its model."""
 
@@ -110,6 +113,14 @@ class Verbs:
         self.nouns.used.add(name.text)
         return self.nouns.datasets.get(name.text)
 
+    def _read_dataset(self, name: Node) -> Dataset | None:
+        """The data set that a loop reads; files that are there already are looked at now, and once."""
+        dataset = self._dataset(name)
+        if dataset is not None and dataset.source and not dataset.found:
+            dataset = existing.looked_at(self.nouns.settings[dataset.name], dataset, self.finder)
+            self.nouns.datasets[name.text] = dataset
+        return dataset
+
     def _checkpoint(self, name: Node) -> str:
         self.context.noun(name, "checkpoint")
         self.nouns.used.add(name.text)
@@ -126,6 +137,8 @@ class Verbs:
 
     def _prepare(self, block: Block) -> Verb | None:
         dataset = self._dataset(block.header["NAME"])
+        if dataset is not None and dataset.source:
+            raise existing.not_prepared(self.nouns.settings[dataset.name], block.header["NAME"].span)
         name = block.header["with"].only if "with" in block.header else None
         settings = with_access(self.context, block, name, vocabulary.WRITING)
         before = len(self.context.found)
@@ -146,7 +159,7 @@ class Verbs:
         context, scope = self.context, self.context.scope
         before = len(context.found)
         own = Settings(context, block, block.settings)
-        own.require(["read"])
+        own.require(("read",))
         nothing: tuple[Dataset | None, Node | None] = (None, None)
         dataset, with_name = own.read("read", self._read, nothing)
         try:
@@ -156,6 +169,9 @@ class Verbs:
             settings = own
         compute = settings.read("compute", self._compute, Compute(constant(0.0)))
         warn_if_not_positive(settings, "compute", compute.time)
+        preprocess = settings.read("preprocess", self._compute, None)
+        if preprocess is not None:
+            warn_if_not_positive(settings, "preprocess", preprocess.time)
         arrivals = settings.read("requests", self._requests, None)
         if arrivals is not None:
             warn_if_not_positive(settings, "requests", arrivals.gap)
@@ -174,6 +190,8 @@ class Verbs:
             arrivals=arrivals,
             shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
             compute=compute,
+            decode=settings.read("decode", lambda node: node.kind == "on", False),
+            preprocess=preprocess,
             # Users do not wait for each other, so nor do the ranks that answer them.
             sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
             checkpoints=tuple(
@@ -213,7 +231,7 @@ class Verbs:
 
     def _read(self, node: Node) -> tuple[Dataset | None, Node | None]:
         with_node = node.find("with")
-        return self._dataset(node.children[0]), with_node.only if with_node is not None else None
+        return self._read_dataset(node.children[0]), with_node.only if with_node is not None else None
 
     def _batch(self, node: Node) -> int:
         scope = self.context.scope

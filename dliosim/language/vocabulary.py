@@ -17,6 +17,7 @@ ACCESS: Final = {
     "order": "order",
     "communicator": "communicator",
     "scatter": "scatter",
+    "through": "through",
 }
 WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
 LOOP: Final = {
@@ -30,6 +31,8 @@ LOOP: Final = {
     "for": "count",
     "shifted by": "ranks",
     "compute": "compute",
+    "decode": "switch",
+    "preprocess": "compute",
     "sync": "sync",
     **ACCESS,
 }
@@ -38,13 +41,19 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
     "dataset": {
         "samples": "count",
         "size": "quantity",
+        "shape": "shape",
+        "datasets": "datasets",
         "layout": "layout",
         "prepared by": "ranks",
         "format": "format",
+        "chunk": "chunk",
+        "compress": "compress",
+        "compressible": "compressible",
         "stripe": "stripe",
         "header": "count",
         "align": "count",
         "path": "path",
+        "from files": "source",
         "root": "name",
     },
     "access": ACCESS,

@@ -2,7 +2,7 @@
 
 from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, Through, ranks_together
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
-from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Layout, Shape, Stripe
+from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Finder, Found, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.verbs import (
@@ -43,6 +43,8 @@ __all__ = [
     "Engine",
     "Evaluation",
     "Expectation",
+    "Finder",
+    "Found",
     "HintSet",
     "Job",
     "Layout",

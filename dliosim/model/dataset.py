@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from dliosim.model.distributions import Distribution
 
@@ -15,6 +16,12 @@ ELEMENTS: Final = {
     "float16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
 """Element types of samples, by numpy's names, and their bytes."""
+
+MAX_TOTAL: Final = 2**62
+"""Bytes of a data set or checkpoint, at most: offsets have 63 bits."""
+
+UNKNOWN_SIZE: Final = Distribution("uniform", (1.0, 1.0))
+"""That of samples of which nothing is known, so that no constant may stand for it."""
 
 #: Names of files end in the format's name, or in what readers of it expect.
 _SUFFIXES: Final = {"indexed": "bin"}
@@ -71,6 +78,20 @@ class Compression:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What was found where the pattern of names of a data set leads: so many samples in so many files.
+
+    `digest` is one of the names and sizes of these files and of their numbers of samples. `size` is that of samples in
+    bytes: a constant only where all are alike.
+    """
+
+    samples: int
+    files: int
+    digest: str
+    size: Distribution = UNKNOWN_SIZE
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """A data set with nothing left to default; sizes in bytes.
 
@@ -78,8 +99,8 @@ class Dataset:
     that of a sample, or with `parts` above 1 (data sets a record) that of each of its parts, which are alike; `size`
     is what they add up to. `compressible` 2.0 means contents that a compressor can halve. `header` bytes stand before
     sample 0 of every raw file, and the offset of every sample is rounded up to `align`. A `source` is a pattern of
-    names, relative to `root`, of files that are there already: then `samples` is how many these hold, and `names` says
-    which data sets or columns of them.
+    names, relative to `root`, of files that are there already: then `samples` is how many these hold, `found` is
+    `Found.digest`, and `names` says which data sets or columns of them.
     """
 
     name: str
@@ -100,6 +121,7 @@ class Dataset:
     parts: int = 1
     names: tuple[str, ...] = ()
     source: str = ""
+    found: str = ""
 
     @property
     def element(self) -> str:
@@ -131,6 +153,10 @@ class Dataset:
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
 
 
+Finder: TypeAlias = Callable[[Dataset], Found]
+"""Looks at the files that the `source` of a data set leads to; DliosimError where there are none, or damaged ones."""
+
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
+    "found": "",
 }  # fmt: skip

@@ -9,7 +9,8 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import Diagnostic, PatternError
-from dliosim.model import Dataset, Job, Loop, Workload
+from dliosim.language.existing import nobody_looks
+from dliosim.model import Dataset, Finder, Job, Loop, Workload
 
 DATA = """
 dataset universe {
@@ -25,6 +26,7 @@ class Patterns:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.finder: Finder = nobody_looks
 
     def file(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -33,7 +35,7 @@ class Patterns:
 
     def workload(self, text: str, *overrides: tuple[str, str], ranks: int = 4, nodes: int = 1) -> Workload:
         path = self.file("main.dlio", "workload example\n" + text)
-        return compile_pattern(path, overrides, Job(ranks, nodes))[0]
+        return compile_pattern(path, overrides, Job(ranks, nodes), self.finder)[0]
 
     def loop(self, lines: str, *overrides: tuple[str, str], more: str = "", data: str = DATA, ranks: int = 4) -> Loop:
         text = f"{more}\n{data}\ntrain {{\n    read universe\n    {lines}\n}}\n"

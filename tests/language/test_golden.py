@@ -1,7 +1,8 @@
 """Every diagnostic to the letter: `tests/errors/*.dlio` beside the `.txt` that they must print.
 
-Comments at the top of a pattern say for how many ranks it is compiled and with which overrides. After a wanted change,
-`python -m tests.language.test_golden` writes the texts anew; read them before committing them.
+Comments at the top of a pattern say for how many ranks it is compiled, with which overrides, and whether nobody looks
+at existing files; formats other than raw are stubs. After a wanted change, `python -m tests.language.test_golden`
+writes the texts anew; read them before committing them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
+from dliosim.language.existing import nobody_looks
 from dliosim.language.explain import catalogue
 from dliosim.model import Job
+from tests.language.stubs import finder, pretended
 
 FOLDER = Path(__file__).parent.parent / "errors"
 CASES = sorted(path.stem for path in FOLDER.glob("*.dlio"))
@@ -25,8 +28,10 @@ def messages(name: str) -> str:
     text = (FOLDER / f"{name}.dlio").read_text(encoding="utf-8")
     ranks = re.search(r"^# ranks (\d+)$", text, re.MULTILINE)
     overrides = [(found[1], found[2]) for found in re.finditer(r"^# -D ([^=]+)=(.*)$", text, re.MULTILINE)]
+    looks = nobody_looks if re.search(r"^# nobody looks$", text, re.MULTILINE) else finder
     try:
-        _, warnings = compile_pattern(Path(f"{name}.dlio"), overrides, Job(int(ranks[1]) if ranks else 4))
+        with pretended():
+            _, warnings = compile_pattern(Path(f"{name}.dlio"), overrides, Job(int(ranks[1]) if ranks else 4), looks)
     except PatternError as error:
         return render(error.diagnostics, colour=False) + "\n"
     return render(warnings, colour=False) + "\n"

@@ -1,0 +1,62 @@
+"""Formats, packages and files that the language's tests pretend to have, so that nothing depends on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest import mock
+
+from dliosim.formats.contract import Bytes, Column, FileIndex, Format
+from dliosim.formats.raw import RAW
+from dliosim.model import Dataset, Found
+
+FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
+
+
+class Stub:
+    """A format that holds everything; `parquet` lacks its package, and `csv` takes one size only."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def variant(self, dataset: Dataset) -> Format:
+        return self
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        if self.name == "csv" and dataset.fixed_size is None:
+            return "size", "a line has one length"
+        return None
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        return ("pyarrow", "parquet") if self.name == "parquet" else None
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        raise NotImplementedError
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        raise NotImplementedError
+
+
+def serving(dataset: Dataset) -> Format:
+    """Raw as it is, and a stub for each other."""
+    return RAW if dataset.format == "raw" else Stub(dataset.format)
+
+
+@contextmanager
+def pretended(parallel: bool = False) -> Iterator[None]:
+    """All formats and no more, one backend of another package, `gds`, and an HDF5 that is parallel or not."""
+    with ExitStack() as stack:
+        for name, value in {
+            "stored.known_formats": lambda: FORMATS,
+            "stored.format_for": serving,
+            "accesses.other_apis": lambda: ("gds",),
+            "others.parallel_hdf5": lambda: parallel,
+        }.items():
+            stack.enter_context(mock.patch(f"dliosim.language.{name}", value))
+        yield
+
+
+def finder(dataset: Dataset) -> Found:
+    """1000 samples in 10 files, wherever they are looked for."""
+    return Found(1000, 10, "d1ge57")
