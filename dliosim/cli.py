@@ -179,6 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("pattern", metavar="FILE", nargs="+")
     _add_overrides(check)
+    _add_places(check)
     _add_job(check, default=4)
 
     plan = commands.add_parser(
@@ -186,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     plan.add_argument("pattern", metavar="FILE")
     _add_overrides(plan)
+    _add_places(plan)
     _add_job(plan, default=None)
     plan.add_argument(
         "--csv", action="store_true", help="reads of one rank and epoch: step, sample, file, offset, length"
@@ -216,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("subject", metavar="CODE|FILE", help="a code such as E204, or a pattern file")
     _add_overrides(explain)
+    _add_places(explain)
     _add_job(explain, default=4)
     return parser
 
@@ -280,7 +283,7 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default="dliosim-data", metavar="DIR", help="where data go (default: ./dliosim-data)")
+    parser.add_argument("--dir", default="dliosim-data", metavar="DIR", help="where data lie (default: ./dliosim-data)")
     parser.add_argument(
         "--root", action="append", default=[], metavar="NAME=DIR", help="another tier, for `root NAME` in a pattern"
     )

@@ -17,13 +17,14 @@ from mpi4py import MPI
 from dliosim.commands.blocks import Running, run_blocks
 from dliosim.commands.describe import describe
 from dliosim.commands.job import Rendered, as_job, write_and_print
-from dliosim.commands.options import overrides, roots
+from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.errors import ExecutionError
 from dliosim.execute.compute import wake_on_time
+from dliosim.execute.finding import FileFinder
 from dliosim.execute.passes import prepare_data
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Options, Phase, Session
@@ -45,11 +46,15 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
 
 def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-    found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, Job(world.size, world.nodes)))
+    job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed))
+    found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, job, finder))
     first = found.variants[0].workload
     places = world.on_rank_0("find the directories", lambda: roots(parsed, first))
     progress = Progress(user_terminal() if world.rank == 0 else None)
-    running = [Running(one, Session(one.workload, world, places, Options(), progress)) for one in found.variants]
+    options, sources = Options(), finder.sources
+    running = [
+        Running(one, Session(one.workload, world, places, options, progress, sources=sources)) for one in found.variants
+    ]
     for one in running:
         world.on_rank_0("find the directories", one.session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
@@ -99,7 +104,7 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str])
     return world.share(status)
 
 
-def _comparables(parsed: argparse.Namespace, job: Job) -> Comparables:
+def _comparables(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> Comparables:
     """On rank 0, which alone loads the language."""
     from dliosim.compare.variants import comparables
     from dliosim.language.diagnostics import PatternError, render
@@ -107,7 +112,7 @@ def _comparables(parsed: argparse.Namespace, job: Job) -> Comparables:
     colour = sys.stderr.isatty()
     try:
         found, warnings = comparables(
-            Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop
+            Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop, finder
         )
     except PatternError as error:
         raise Rendered(render(error.diagnostics, colour)) from error

@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from dliosim.commands.options import overrides
+from dliosim.commands.options import given_roots, overrides
 from dliosim.errors import UsageError
+from dliosim.execute.finding import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
@@ -25,7 +26,7 @@ def check_command(parsed: argparse.Namespace) -> int:
     status, job = 0, _job(parsed)
     for pattern in parsed.pattern:
         try:
-            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job)
+            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job, FileFinder(given_roots(parsed)))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
             status = error.exit_code
@@ -42,18 +43,22 @@ def check_command(parsed: argparse.Namespace) -> int:
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
     from dliosim.plan.forecast import csv_rows, forecast
+    from dliosim.plan.places import joined
     from dliosim.report.plan_tables import plan_report, write_csv
 
     rank, epoch = parsed.rank or 0, parsed.epoch or 0
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed))
+    finder = FileFinder(given_roots(parsed))
+    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
+    indexes = {name: joined(source.indexes) for name, source in finder.sources.items()}
     if parsed.csv:
-        write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop))
+        named = {name: (indexes[name], source.names) for name, source in finder.sources.items()}
+        write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
     else:
-        sys.stdout.write(plan_report(workload, forecast(workload)))
+        sys.stdout.write(plan_report(workload, forecast(workload, indexes)))
     return 0
 
 
@@ -64,7 +69,7 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
     path = Path(parsed.subject)
     if path.suffix == ".dlio" or (path.exists() and not is_code(parsed.subject)):
-        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed)) + "\n")
+        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed), FileFinder(given_roots(parsed))) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")
     return 0

@@ -21,18 +21,26 @@ def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
     return pairs
 
 
-def roots(parsed: argparse.Namespace, workload: Workload) -> dict[str, Path]:
-    """Where the data of each root lie, absolute; UsageError for a --root without `=`, or that nothing lies on."""
-    used = {dataset.root for dataset in workload.datasets} | {kept.root for kept in workload.checkpoints}
+def given_roots(parsed: argparse.Namespace) -> dict[str, Path]:
+    """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
     places = {"data": Path(parsed.dir).absolute()}
     for text in parsed.root:
         name, equals, place = text.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
             raise UsageError(f"--root {text}: expected NAME=DIR")
+        places[name] = Path(place).absolute()
+    return places
+
+
+def roots(parsed: argparse.Namespace, workload: Workload) -> dict[str, Path]:
+    """As `given_roots`, for a workload; UsageError also for a --root that nothing lies on."""
+    used = {dataset.root for dataset in workload.datasets} | {kept.root for kept in workload.checkpoints}
+    places = given_roots(parsed)
+    for text in parsed.root:
+        name = text.partition("=")[0]
         if name not in used:
             known = ", ".join(sorted(used)) or "none"
             raise UsageError(
                 f"--root {text}: nothing that this pattern uses lies on `root {name}`; roots here: {known}"
             )
-        places[name] = Path(place).absolute()
     return places

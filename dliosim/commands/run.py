@@ -15,10 +15,11 @@ from mpi4py import MPI
 
 from dliosim.commands.describe import describe
 from dliosim.commands.job import as_job, compile_for, write_and_print
-from dliosim.commands.options import overrides, roots
+from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, ExpectationMissed
+from dliosim.execute.finding import FileFinder
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World
@@ -42,12 +43,13 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
     job = Job(world.size, world.nodes)
-    workload = world.on_rank_0("read the pattern", lambda: compile_for(parsed.pattern, overrides(parsed), job))
+    finder = FileFinder(given_roots(parsed))
+    workload = world.on_rank_0("read the pattern", lambda: compile_for(parsed.pattern, overrides(parsed), job, finder))
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
     terminal = user_terminal() if world.rank == 0 else None
     options = Options(parsed.null, parsed.verify)
-    session = Session(workload, world, places, options, Progress(terminal))
+    session = Session(workload, world, places, options, Progress(terminal), sources=finder.sources)
     world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     if not options.null:

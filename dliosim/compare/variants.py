@@ -12,7 +12,8 @@ from dliosim.errors import UsageError
 from dliosim.language import vocabulary
 from dliosim.language.compile import Compiled, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
-from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
+from dliosim.language.existing import nobody_looks
+from dliosim.model import Dataset, Finder, Job, Loop, Repeat, Verb, Workload
 from dliosim.units import format_bytes
 
 #: Buffers of aggregators that `hints two-phase` stands for, besides one of the stripe's size.
@@ -23,14 +24,21 @@ _LIBRARY: Final = "library"
 
 
 def comparables(
-    path: Path, given: Sequence[tuple[str, str]], job: Job, varied: Sequence[Varied], loop: str | None
+    path: Path,
+    given: Sequence[tuple[str, str]],
+    job: Job,
+    varied: Sequence[Varied],
+    loop: str | None,
+    finder: Finder = nobody_looks,
 ) -> tuple[Comparables, tuple[Diagnostic, ...]]:
     """Compile every combination of what is varied, on top of the overrides `given`; with the warnings, each once.
+
+    `finder` looks at files that are there already.
 
     Where a variant uses MPI-IO with hints, one with the library's defaults is added unless it is there. Raises
     PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
     """
-    base = compile_document(path, given, job)
+    base = compile_document(path, given, job, finder)
     chosen = _chosen(base.workload, loop)
     full = {one.name: named(one.name, base, chosen) for one in varied}
     _refuse_twice(full, given)
@@ -42,7 +50,8 @@ def comparables(
     for pairs in combinations(varied):
         label = ", ".join(f"{name}={value}" for name, value in pairs)
         try:
-            compiled = compile_document(path, [*given, *((full[name], value) for name, value in pairs)], job)
+            pairs_given = [*given, *((full[name], value) for name, value in pairs)]
+            compiled = compile_document(path, pairs_given, job, finder)
         except PatternError as error:
             if not all(found.code.startswith("E2") for found in error.diagnostics if found.is_error):
                 raise

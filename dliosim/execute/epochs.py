@@ -217,8 +217,8 @@ class EpochSource:
 
     def _mismatch(self, row: int) -> ExecutionError:
         stored, dataset, name = self._work.stored.extents, self._dataset, self._dataset.name
-        directory = self._session.directory(dataset.root, dataset.path, dataset.digest())
-        path = directory / dataset.file_name(int(stored.file[row]))
+        directory, file_name = self._session.files(dataset)
+        path = directory / file_name(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
         text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
         # Of a collective read nothing but the size tells that the file ended too early.

@@ -114,7 +114,9 @@ def _salt(ordinal: int, number: int) -> int:
 def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
-    directory = check_prepared(session, dataset)
+    directory, file_name = session.files(dataset)
+    if not dataset.source:
+        check_prepared(session, dataset)
     if not is_framed(dataset) and session.places[dataset.name] is None and not session.options.null:
         session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     if access.readers and access.api != "posix" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -126,7 +128,7 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
         return int(file_sizes(dataset, places, np.array([file]))[0])
 
     together = group_of(world, access)
-    files = Files(directory, dataset.file_name, size, dataset.layout.files == 1, together, dataset)
+    files = Files(directory, file_name, size, dataset.layout.files == 1, together, dataset)
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.api == "mpi-collective" or access.scatter)
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())

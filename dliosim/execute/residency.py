@@ -117,8 +117,8 @@ def _share(session: Session, files: int, most: int, path: Callable[[int], Path])
 
 
 def _path(session: Session, dataset: Dataset) -> Callable[[int], Path]:
-    directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    return lambda file: directory / dataset.file_name(file)
+    directory, name = session.files(dataset)
+    return lambda file: directory / name(file)
 
 
 @contextmanager
@@ -142,8 +142,8 @@ def _complete_datasets(session: Session) -> list[Dataset]:
     datasets = session.workload.datasets
 
     def complete() -> list[int]:
-        places = [session.directory(dataset.root, dataset.path, dataset.digest()) for dataset in datasets]
-        return [i for i, place in enumerate(places) if what_is_wrong(datasets[i], place) is None]
+        places = [session.files(dataset)[0] for dataset in datasets]
+        return [i for i, place in enumerate(places) if datasets[i].source or what_is_wrong(datasets[i], place) is None]
 
     return [datasets[i] for i in session.world.on_rank_0("read the manifests of data sets", complete)]
 

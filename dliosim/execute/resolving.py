@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -54,10 +54,31 @@ def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int]
         return found
 
     found = world.together(read)
-    columns = int(world.allreduce(np.array([max((len(one.columns) for one in found), default=0)]), "max")[0])
-    world.together(lambda: _alike(found, columns, [path(file) for file in own]))
+    index = joined_by(world, files, own, found)
+    touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
+    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+
+
+def joined_by(
+    world: World, files: int, own: range, found: list[FileIndex], others: tuple[NDArray[np.int64], ...] = ()
+) -> DataIndex:
+    """The indexes of `files` files as one, in memory that a node shares; this rank has those of files `own`.
+
+    `others` are arrays of `shared_memory` that are completed with it. Collective. Raises ExecutionError on every rank
+    where files differ in their number of columns.
+    """
+    wide = [len(one.columns) for one in found]
+    extremes = world.allreduce(np.array([max(wide, default=0), -min(wide, default=1 << 30)]), "max").tolist()
+    columns = extremes[0]
+    if -extremes[1] != columns:
+        text = f"files have {-extremes[1]} to {columns} data sets or columns: name those that all of them have"
+        failure = ExecutionError(text, "R401")
+        failure.shared = True
+        raise failure
+    for other in others:
+        _complete(world, other)
     fields = _fields(world, files, own, found, columns)
-    pipelines = _pipelines(world, fields, own, found, columns)
+    pipelines = _pipelines(world, fields, found, columns)
     first_sample = _starts(fields[:, 0])
     known = {_number(filters): row for row, filters in enumerate(pipelines)}
     made = []
@@ -71,9 +92,7 @@ def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int]
         made.append(
             IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
         )
-    touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    index = DataIndex(first_sample, fields[:, 1], tuple(made), pipelines)
-    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+    return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines)
 
 
 def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
@@ -83,17 +102,10 @@ def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
         raise failed("open", str(path), error, reading=True) from error
 
 
-def _alike(found: Iterable[FileIndex], columns: int, paths: Iterable[Path]) -> None:
-    for one, path in zip(found, paths, strict=True):
-        if len(one.columns) != columns:
-            text = f"{path} has {len(one.columns)} data sets or columns, and another file {columns}"
-            raise ExecutionError(f"{text}: name those that all have", "R401")
-
-
 def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
     """One row a file: its samples, its bytes, and the fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
-    table = _shared(world, files * width).reshape(files, width)
+    table = shared_memory(world, files * width).reshape(files, width)
     for file, one in zip(own, found, strict=True):
         table[file, :_FILE_FIELDS] = one.samples, one.size
         for number, column in enumerate(one.columns):
@@ -120,7 +132,7 @@ def _units(
 ) -> NDArray[np.int64]:
     """Offset, length and first sample of every unit of one column, a row each."""
     units = int(first_unit[-1])
-    table = _shared(world, 3 * units).reshape(3, units)
+    table = shared_memory(world, 3 * units).reshape(3, units)
     for file, column in zip(own, found, strict=True):
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
@@ -130,17 +142,17 @@ def _units(
 
 
 def _pipelines(
-    world: World, fields: NDArray[np.int64], own: range, found: list[FileIndex], columns: int
+    world: World, fields: NDArray[np.int64], found: list[FileIndex], columns: int
 ) -> tuple[tuple[Filter, ...], ...]:
-    """Every pipeline of filters that occurs, given by the rank that read the first file which has it."""
+    """Every pipeline of filters that occurs, given by the lowest rank that has read a file which has it."""
     places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
     numbers = np.unique(fields[:, places])
     result: list[tuple[Filter, ...]] = []
+    mine = {_number(column.filters): column.filters for one in found for column in one.columns}
     for number in numbers.tolist():
-        file, column = (int(row) for row in np.argwhere(fields[:, places] == number)[0])
-        source = file % world.size
-        mine = found[own.index(file)].columns[column].filters if world.rank == source else None
-        result.append(world.share(mine, source))
+        holder = np.array([world.rank if number in mine else world.size], np.int64)
+        source = int(world.allreduce(holder, "min")[0])
+        result.append(world.share(mine.get(number) if world.rank == source else None, source))
     return tuple(result)
 
 
@@ -150,8 +162,8 @@ def _number(filters: tuple[Filter, ...]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
 
 
-def _shared(world: World, count: int) -> NDArray[np.int64]:
-    """Zeros in the memory of a node. Collective."""
+def shared_memory(world: World, count: int) -> NDArray[np.int64]:
+    """Zeros in memory that the ranks of a node share, for as long as the process lives. Collective."""
     local = max(count, 1) * 8 if world.node.rank == 0 else 0
     window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
     memory, _ = window.Shared_query(0)

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
+from dliosim.execute.finding import Source
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.timeline import Timeline
-from dliosim.model import Workload
+from dliosim.model import Dataset, Workload
 from dliosim.plan.places import Places
 
 
@@ -50,7 +51,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of one workload on one rank. `places` says where samples of each data set lie, as far as is known."""
+    """One run of one workload on one rank.
+
+    `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
+    found for data sets `from files` by `Dataset.found`, and `names` their names on every rank.
+    """
 
     workload: Workload
     world: World
@@ -58,6 +63,14 @@ class Session:
     options: Options
     progress: Progress
     places: dict[str, Places] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    names: dict[str, Callable[[int], str]] = field(default_factory=dict)
+
+    def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
+        """Where the files of a data set lie, and the path of each below that."""
+        if dataset.source:
+            return self.roots[dataset.root], self.names[dataset.name]
+        return self.directory(dataset.root, dataset.path, dataset.digest()), dataset.file_name
 
     def directory(self, root: str, path: str, digest: str) -> Path:
         """Where data of one description lie; UsageError if the root is unknown or the path leaves it."""
@@ -68,7 +81,8 @@ class Session:
     def check_directories(self) -> None:
         """Raise UsageError for a data set or checkpoint whose root is unknown, or whose path leaves it."""
         for dataset in self.workload.datasets:
-            self.directory(dataset.root, dataset.path, dataset.digest())
+            if not dataset.source:
+                self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
             self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(self.world.size))
 

@@ -10,17 +10,28 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.execute.session import Session
+from dliosim.execute.sources import Names, share_source
 from dliosim.execute.world import World
 from dliosim.model import Dataset
+from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import block_count, block_totals, needs_totals
 
 
 def share_totals(sessions: Sequence[Session]) -> None:
-    """Give each session the prefix sums of its data sets, worked out once for each data set. Collective."""
+    """Give each session what it takes to place the samples of its data sets, worked out once for each. Collective.
+
+    That is sums of sizes, and of files that are there already their names and indexes.
+    """
     known: dict[str, NDArray[np.int64] | None] = {}
+    found: dict[str, tuple[Names, DataIndex]] = {}
     for session in sessions:
         for dataset in session.workload.datasets:
             digest = dataset.digest()
+            if dataset.source:
+                if digest not in found:
+                    found[digest] = share_source(session.world, session.sources.get(dataset.found))
+                session.names[dataset.name], session.places[dataset.name] = found[digest]
+                continue
             if digest not in known:
                 known[digest] = shared_totals(dataset, session.world)
             session.places[dataset.name] = known[digest]

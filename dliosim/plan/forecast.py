@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
 from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage, time_to_read
+from dliosim.plan.framing import is_framed
 from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
 from dliosim.plan.placement import Placement, expected, place
+from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.saves import flat, saves_of
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
@@ -26,9 +29,12 @@ __all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread",
 PROCESS_BYTES = 80 * 1024 * 1024
 
 
-def forecast(workload: Workload) -> Forecast:
-    """Plan a workload for its job without touching data; seconds, however large it is."""
-    placements = {dataset.name: place(dataset) for dataset in workload.datasets}
+def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
+    """Plan a workload for its job without touching data; seconds, however large it is.
+
+    `found` has, by `Dataset.found`, the indexes of files that are there already.
+    """
+    placements = {dataset.name: place(dataset, found.get(dataset.found)) for dataset in workload.datasets}
     phases: list[PhaseForecast] = []
     needed = 0
     for verb, times in flat(workload.verbs):
@@ -51,26 +57,40 @@ def forecast(workload: Workload) -> Forecast:
     )
 
 
-def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None) -> Listing:
-    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named; PlanError if there is none."""
+def csv_rows(
+    workload: Workload,
+    rank: int,
+    epoch: int,
+    loop: str | None = None,
+    found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
+) -> Listing:
+    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named.
+
+    `found` is that of `forecast`, with the names of the files. PlanError if there is no such loop, or if nobody can
+    know before files are written where samples will lie.
+    """
     job = workload.job
     if not 0 <= rank < job.ranks:
         raise PlanError(f"there is no rank {rank}: the job has {job.ranks}")
-    found = next((one for one in _loops(workload.verbs) if loop in (None, one.name)), None)
-    if found is None:
+    chosen = next((one for one in _loops(workload.verbs) if loop in (None, one.name)), None)
+    if chosen is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
-    dataset = workload.dataset(found.dataset)
+    dataset = workload.dataset(chosen.dataset)
+    index, names = found.get(dataset.found, (None, ()))
+    if index is None and not is_framed(dataset):
+        text = f"data set `{dataset.name}`: only its files will know where samples lie in {dataset.format}"
+        raise PlanError(f"{text}; the other tables of `plan` estimate it")
     # Exact however many samples there are: 30 ns for each of those whose size varies.
-    before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else None
-    steps = steps_of_epoch(found, dataset, job.ranks)
+    before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else index
+    steps = steps_of_epoch(chosen, dataset, job.ranks)
     # Requests are one epoch, of as many passes as they take.
-    epochs = sum(runs for each, runs in _runs(workload.verbs) if each is found)
-    epochs *= 1 if found.arrivals is not None else found.epochs
+    epochs = sum(runs for each, runs in _runs(workload.verbs) if each is chosen)
+    epochs *= 1 if chosen.arrivals is not None else chosen.epochs
     if epoch >= epochs:
-        raise PlanError(f"there is no epoch {epoch}: `{found.name}` has {epochs}, counted from 0")
-    passes = [Passes(epoch + 1, epoch + 1, steps)] if found.arrivals is None else _passes(found, steps, 1)
+        raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
+    passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
     plans = [
-        plan_epoch(replace(found, steps=each.steps), dataset, before, job, rank, number)
+        plan_epoch(replace(chosen, steps=each.steps), dataset, before, job, rank, number)
         for each in passes
         for number in range(each.first - 1, each.last)
     ]
@@ -80,7 +100,7 @@ def csv_rows(workload: Workload, rank: int, epoch: int, loop: str | None = None)
     return Listing(
         np.repeat(np.arange(len(lengths)), lengths),
         np.concatenate([plan.sample for plan in plans]),
-        [f"{folder}/{dataset.file_name(number)}" for number in file.tolist()],
+        [names[number] if names else f"{folder}/{dataset.file_name(number)}" for number in file.tolist()],
         np.concatenate([plan.offset for plan in plans]),
         np.concatenate([plan.length for plan in plans]),
     )

@@ -37,8 +37,13 @@ def expected(distribution: Distribution) -> float:
     return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
 
 
-def place(dataset: Dataset) -> Placement:
-    """Totals of blocks where they are needed and affordable; else a stand-in of one size, the mean, for all samples."""
+def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
+    """What places the samples of a data set: what its files say (`found`), or roughly will; or totals of blocks.
+
+    Where these are needed and not affordable, a stand-in of one size, the mean, takes the place of all samples.
+    """
+    if found is not None:
+        return Placement(dataset, found, True)
     if not is_framed(dataset):
         return Placement(dataset, guessed(dataset), False)
     if not needs_totals(dataset):

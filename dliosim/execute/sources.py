@@ -1,0 +1,41 @@
+"""What rank 0 has found of files that are there already, on every rank: their names and where their samples lie."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.finding import Source
+from dliosim.execute.resolving import joined_by, shared_memory
+from dliosim.execute.world import World
+from dliosim.plan.places import DataIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of files in memory that the ranks of a node share: name f is bytes start[f]:start[f + 1] of `text`."""
+
+    text: NDArray[np.uint8]
+    start: NDArray[np.int64]
+
+    def __call__(self, file: int) -> str:
+        """The path of a file below its root."""
+        return os.fsdecode(self.text[int(self.start[file]) : int(self.start[file + 1])].tobytes())
+
+
+def share_source(world: World, source: Source | None) -> tuple[Names, DataIndex]:
+    """Give all ranks what rank 0 has found. Collective."""
+    encoded = [os.fsencode(name) for name in source.names] if source is not None else []
+    counts = world.share([len(encoded), sum(map(len, encoded))] if world.rank == 0 else None)
+    files, size = counts
+    start = shared_memory(world, files + 1)
+    words = shared_memory(world, -(-size // 8))
+    if source is not None:
+        start[1:] = np.cumsum([len(name) for name in encoded])
+        words.view(np.uint8)[:size] = np.frombuffer(b"".join(encoded), np.uint8)
+    indexes = source.indexes if source is not None else []
+    index = joined_by(world, files, range(len(indexes)), indexes, (start, words))
+    return Names(words.view(np.uint8), start), index
