@@ -69,6 +69,9 @@ class Parquet:
             return "parts", f"{size} bytes are no {dataset.parts} columns of one size"
         if size // dataset.parts > _LARGEST_VALUE:
             return "size", f"a value of a Parquet column has at most {_LARGEST_VALUE} bytes"
+        group = min(self.batch(dataset), dataset.samples) * size
+        if dataset.chunk is not None and group > MOST_DECODED:
+            return "chunk", f"row groups of {group} bytes are over {MOST_DECODED}, and each is made in memory"
         columns = _column_names(dataset)
         for name in dataset.names:
             if name not in columns:

@@ -237,6 +237,7 @@ def test_a_full_file_system_is_said_as_the_call_says_it() -> None:
         (dataset(compress=Compression("lzf")), "compress"),
         (dataset(parts=3), "parts"),
         (dataset((1 << 30) + 1), "size"),
+        (dataset(1 << 20, samples=5000, chunk=Chunk(4097, "samples")), "chunk"),
         (dataset(names=("column_1",)), "names"),
     ],
 )
@@ -244,6 +245,10 @@ def test_what_a_parquet_file_cannot_hold_is_refused(described: Dataset, setting:
     refused = PARQUET.refuse(described)
     assert refused is not None
     assert refused[0] == setting
+
+
+def test_a_row_group_may_be_said_larger_than_all_samples() -> None:
+    assert PARQUET.refuse(dataset(1 << 20, samples=100, chunk=Chunk(1 << 40, "samples"))) is None
 
 
 def test_sizes_that_vary_are_refused() -> None:
