@@ -102,7 +102,8 @@ def test_the_index_gives_the_column_chunks(way: str, tmp_path: Path) -> None:
         for offset, length in zip(column.offset, column.length, strict=True)
     )
     assert units[0][0] == 4
-    assert [sum(unit) for unit in units] == [*(offset for offset, _ in units[1:]), end]  # without a gap
+    gaps = [after - sum(unit) for unit, after in zip(units, [*(offset for offset, _ in units[1:]), end], strict=True)]
+    assert all(0 <= gap < 200 for gap in gaps)  # pyarrow 15 repeats what the footer says after each chunk
     assert index.touched == metadata.serialized_size + 8
     assert index.columns[0].first is None
     assert index.columns[0].samples == min(PARQUET.batch(described), 11)
