@@ -4,12 +4,12 @@ An image is coarse random gradients with noise on them, encoded by Pillow, of as
 file; what is missing then is padding that no decoder looks at: comments (COM) in a JPEG, a private chunk in a PNG. It
 begins with the sample's own 64 bytes, which seed the pixels too: a file is a function of them and its size.
 
-The amplitude of the noise is such that images cost what photographs do. Measured on one core with Pillow 13 (and in
-brackets five photographs that come with scikit-image and scikit-learn, 240 kB to 530 kB as PNG, 110 kB to 530 kB as
-JPEG): JPEG 0.5 bytes a pixel (0.4 to 0.7), decoded in 9 ns a byte (8 to 10); PNG 1.5 bytes a pixel (1.7 to 3.0),
-decoded in 9 ns a byte (4 to 13).
+The amplitude of the noise is such that images cost what photographs do. Measured on one core with Pillow 13, at 500 x
+375 pixels (in brackets images that come with scikit-image and scikit-learn, five JPEG of 110 to 530 kB, four PNG of 240
+to 790 kB): JPEG 0.52 bytes a pixel (0.14 to 0.72, four of the five above 0.4), decoded in 9 ns a byte (8 to 13); PNG
+1.5 bytes a pixel (1.7 to 3.0), decoded in 9 ns a byte (4 to 26). Best of five or more, on a machine with other work.
 
-Two ends: files below some 5 kB may be an image to 82 % only, as its tables take room and blocks of pixels are coarse
+Two ends: files below some 20 kB may be an image to 82 % only, as its tables take room and blocks of pixels are coarse
 steps; and no image has more than 67 million pixels, so draws above 34 MB (JPEG) or 109 MB (PNG) get more padding.
 """
 
