@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import Encoding, Format, Framed, Resolved
+from dliosim.formats.npy import NPY
 from dliosim.formats.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
 from dliosim.formats.registry import format_for
 from dliosim.formats.testing import (
@@ -180,6 +181,24 @@ def test_arrays_of_other_numbers_of_samples_do_not_go_together(tmp_path: Path) -
         NPZ.index(path, foreign(names=("images", "labels"), shape=Shape((4,), "int8")))
 
 
+def test_rows_of_no_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    np.savez(path, images=np.zeros((6, 4), np.int8), labels=np.zeros((6, 0)))
+    with pytest.raises(ExecutionError, match=r"`labels.npy` in .*samples of no bytes"):
+        NPZ.index(path, foreign(names=("images", "labels"), shape=Shape((4,), "int8")))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_members_longer_or_shorter_than_their_arrays_are_refused(tmp_path: Path, method: int, more: int) -> None:
+    path = tmp_path / "f.npz"
+    whole = NPY.write_header(described("npy", 10), 3, 158, 0) + bytes(30 + more)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("x.npy", whole)
+    with pytest.raises(ExecutionError, match=f"`x.npy` in .* has {158 + more} bytes, and by its header.*158"):
+        NPZ.index(path, described("npz", 10))
+
+
 def test_objects_are_refused_since_they_are_pickles(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     np.savez(path, x=np.array([{}], dtype=object))
@@ -242,6 +261,7 @@ def test_damaged_records_are_refused_by_what_is_wrong(tmp_path: Path, level: int
         (entry + 24, b"\xff\xff\xff\x7f", "stored as it is|cannot inflate"),
         (entry + 28, b"\xff", "cut short"),
         (entry + 42, b"\xff\xff", "lies outside"),
+        (len(whole) - 18, b"\1", "part 1 of several"),
         (len(whole) - 12, b"\2", "has 1 members, and should have 2"),
         (len(whole) - 10, b"\xff\xff\xff", "does not end where"),
         (len(whole) - 6, b"\xff\xff\xff\xff", "does not end where"),
@@ -249,6 +269,17 @@ def test_damaged_records_are_refused_by_what_is_wrong(tmp_path: Path, level: int
         path.write_bytes(whole[:at] + data + whole[at + len(data) :])
         with pytest.raises(ExecutionError, match=said):
             NPZ.index(path, dataset)
+
+
+def test_a_stored_member_has_as_many_bytes_as_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    dataset = described("npz", 50)
+    write_framed(NPZ_STORED, dataset, path, np.full(3, 50))
+    whole = bytearray(path.read_bytes())
+    whole[whole.rindex(b"PK\1\2") + 20] -= 1
+    path.write_bytes(whole)
+    with pytest.raises(ExecutionError, match="stored as it is, but 278 bytes in 277"):
+        NPZ.index(path, dataset)
 
 
 @given(st.data())
@@ -279,6 +310,7 @@ def test_no_change_of_bytes_crashes_the_index_or_the_decoder(
         (lambda data: zlib_raw(bytes(10_000_000)), "gives other than"),
         (lambda data: zlib_raw(bytes(128 + 150)), "CRC"),
         (lambda data: b"", "gives other than"),
+        (lambda data: zlib_raw(zlib.decompress(data, -15), zlib.Z_SYNC_FLUSH), "gives other than"),
     ],
 )
 def test_damaged_members_are_refused_when_they_are_decoded(
@@ -294,10 +326,10 @@ def test_damaged_members_are_refused_when_they_are_decoded(
     assert caught.value.code == "R401"
 
 
-def zlib_raw(data: bytes) -> bytes:
-    """What deflate makes of it, without a header."""
+def zlib_raw(data: bytes, end: int = zlib.Z_FINISH) -> bytes:
+    """What deflate makes of it, without a header; and without an end where that is asked for."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return deflater.compress(data) + deflater.flush()
+    return deflater.compress(data) + deflater.flush(end)
 
 
 @pytest.mark.parametrize("form", [NPZ_STORED, NPZ_DEFLATED], ids=["stored", "deflated"])

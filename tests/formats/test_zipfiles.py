@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 from pathlib import Path
 
@@ -91,6 +92,38 @@ def test_a_locator_that_leads_nowhere_is_refused(tmp_path: Path, at: int, data: 
         stream.write(data)
     with path.open("rb") as stream, pytest.raises(ExecutionError, match=r"no ZIP64 end record|does not end where"):
         read_directory(stream.fileno(), path)
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"),
+    [
+        (struct.pack("<2HQ", 1, 8, 100), 100),
+        (struct.pack("<2H5s2HQ", 0x5455, 5, b"times", 1, 8, 100), 100),
+        (struct.pack("<2H3QL", 1, 28, 100, 1 << 60, 1 << 60, 7), 100),
+        (struct.pack("<2HL", 1, 4, 100), None),
+        (struct.pack("<2H", 1, 8), None),
+        (struct.pack("<2H", 0x5455, 0), None),
+        (b"\1", None),
+        (b"", None),
+    ],
+)
+def test_only_what_does_not_fit_is_looked_for_in_the_extra_field(
+    tmp_path: Path, extra: bytes, found: int | None
+) -> None:
+    path = tmp_path / "f.zip"
+    member = Member("x.npy", DEFLATED, 0, 100, 300)
+    records = trailer(member, HEADER + 100)
+    entry, end = bytearray(records[:-22]), bytearray(records[-22:])
+    entry[20:24] = b"\xff" * 4
+    entry[30:32] = len(extra).to_bytes(2, "little")
+    end[12:16] = (len(entry) + len(extra)).to_bytes(4, "little")
+    path.write_bytes(local_header(member) + bytes(100) + entry + extra + end)
+    with path.open("rb") as stream:
+        if found is None:
+            with pytest.raises(ExecutionError, match=f"{ZIP64} bytes at 0, lies outside"):
+                read_directory(stream.fileno(), path)
+        else:
+            assert read_directory(stream.fileno(), path).members == (member,)
 
 
 def test_many_members_are_counted_beyond_what_two_bytes_hold(tmp_path: Path) -> None:
