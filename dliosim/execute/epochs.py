@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.content import edges_match, sample_keys
 from dliosim.execute.contents import Dress, dressing, expected_edges, first_wrong
+from dliosim.execute.encoded import EncodedUnits
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
 from dliosim.measure.meter import Meters
 from dliosim.model import Dataset, Loop
 from dliosim.plan.extents import Calls, Extents, Rounds, calls, rounds
+from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.stored import Stored, rows_to_keep, stored_rows
 from dliosim.plan.streams import draw, key
@@ -171,6 +173,10 @@ class EpochSource:
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
         self._expected = None if self._null else _expected(dataset, work)
+        self._encoded: EncodedUnits | None = None
+        places = session.places[dataset.name]
+        if self._whole and not self._null and not dataset.source and isinstance(places, DataIndex):
+            self._encoded = EncodedUnits(dataset, places, work.stored)
 
     def start(self) -> None:
         """Begin to read ahead."""
@@ -202,8 +208,18 @@ class EpochSource:
                 bad = first_wrong(expected.dress, keys, begin, length, start, self._buffer)
             if bad is not None:
                 raise self._mismatch(int(expected.row[first + bad]))
+        if self._encoded is not None:
+            self._decode(self._encoded, step)
         if self._keeping:
             self._keep(step)
+
+    def _decode(self, encoded: EncodedUnits, step: int) -> None:
+        stored, start = self._work.stored, self._work.calls.sample_start
+        for row in range(self._bounds[step], self._bounds[step + 1]):
+            if stored.held[row] == 0:
+                begin = int(start[row])
+                if not encoded.is_right(row, self._buffer[begin : begin + int(stored.extents.length[row])]):
+                    raise self._mismatch(row)
 
     def _keep(self, step: int) -> None:
         first, last = self._bounds[step], self._bounds[step + 1]
