@@ -1,0 +1,52 @@
+"""Finding headers in a file that has no table of them: each says only where the next one lies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+PAGE: Final = 4096
+"""Bytes that are read at least where the next header is near: storage gives no less anyway."""
+
+BLOCK: Final = 256 * 1024
+"""Bytes that are read at once at most, if no more are asked for."""
+
+_NEAR: Final = 32 * 1024
+
+
+@dataclass(slots=True)
+class Scanner:
+    """Reads bytes of an open file front to back, in blocks where headers are close together, alone where they are far.
+
+    Blocks grow while headers follow each other closely, from `PAGE` to `BLOCK`; a header that lies further away than
+    the last block was long is read by itself. So memory is bounded, small records are not read one by one, and of large
+    ones little but their headers is read. `touched` is the bytes read so far.
+    """
+
+    descriptor: int
+    touched: int = 0
+    _data: bytes = b""
+    _at: int = 0
+
+    def take(self, offset: int, count: int) -> memoryview:
+        """`count` bytes at `offset`; fewer where the file ends. OSError as pread does."""
+        begin = offset - self._at
+        if begin < 0 or begin + count > len(self._data):
+            self._read(offset, count)
+            begin = 0
+        return memoryview(self._data)[begin : begin + count]
+
+    def _read(self, offset: int, count: int) -> None:
+        last = len(self._data)
+        gap = offset - (self._at + last)
+        near = gap <= min(max(last, PAGE), _NEAR)
+        want = max(count, min(BLOCK, max(PAGE, 2 * last))) if near else count
+        # A call may give less than what is there, so the end is where one gives nothing.
+        parts = [os.pread(self.descriptor, want, offset)]
+        got = len(parts[0])
+        while parts[-1] and got < count:
+            parts.append(os.pread(self.descriptor, want - got, offset + got))
+            got += len(parts[-1])
+        self._data, self._at = b"".join(parts), offset
+        self.touched += got

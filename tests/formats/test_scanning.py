@@ -1,0 +1,69 @@
+"""A scanner gives what the file holds, in few reads where headers are near each other and in short ones where not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.formats.scanning import BLOCK, PAGE, Scanner
+
+LENGTH = 3 * BLOCK
+DATA = np.random.default_rng(1).integers(0, 256, LENGTH, np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path: Path = tmp_path_factory.mktemp("scan") / "file"
+    path.write_bytes(DATA)
+    with path.open("rb") as stream:
+        yield stream.fileno()
+
+
+@settings(max_examples=100)
+@given(steps=st.lists(st.tuples(st.integers(0, LENGTH // 4), st.integers(1, 2000)), max_size=30))
+def test_bytes_are_those_of_the_file_wherever_they_are(descriptor: int, steps: list[tuple[int, int]]) -> None:
+    scanner, offset = Scanner(descriptor), 0
+    for step, count in steps:
+        offset += step
+        assert scanner.take(offset, count) == DATA[offset : offset + count]
+
+
+def test_near_headers_are_read_in_blocks_that_grow_to_a_bound(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, real = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *given: calls.append(given[1]) or real(*given))  # type: ignore[func-returns-value]
+    scanner = Scanner(descriptor)
+    for offset in range(0, LENGTH - 12, 100):
+        scanner.take(offset, 12)
+    assert calls[:3] == [PAGE, 2 * PAGE, 4 * PAGE]
+    assert max(calls) == BLOCK
+    assert scanner.touched < LENGTH + len(calls) * 12
+
+
+def test_far_headers_are_read_alone(descriptor: int) -> None:
+    scanner = Scanner(descriptor)
+    for offset in range(0, LENGTH - 12, 60_000):
+        scanner.take(offset, 12)
+    assert scanner.touched == PAGE + (-(-(LENGTH - 12) // 60_000) - 1) * 12
+
+
+def test_calls_that_give_less_are_repeated(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda handle, count, offset: real(handle, min(count, 5), offset))
+    assert Scanner(descriptor).take(7, 512) == DATA[7:519]
+
+
+def test_at_the_end_there_is_less(descriptor: int) -> None:
+    assert Scanner(descriptor).take(LENGTH - 5, 12) == DATA[-5:]
+    assert Scanner(descriptor).take(LENGTH + 5, 12) == b""
+
+
+def test_going_back_reads_again(descriptor: int) -> None:
+    scanner = Scanner(descriptor)
+    scanner.take(70_000, 12)
+    assert scanner.take(69_990, 12) == DATA[69_990:70_002]
