@@ -71,7 +71,8 @@ def not_skipped(filters: tuple[Filter, ...], mask: int) -> tuple[Filter, ...]:
 def decode(filters: tuple[Filter, ...], unit_bytes: int, data: memoryview) -> Bytes:
     """What went into the filters (in the order of writing), `unit_bytes` bytes.
 
-    Raises ExecutionError: [R401] where the data are damaged, [R403] where this HDF5 does not have a filter.
+    Raises ExecutionError: [R401] where the data are damaged, as far as the filters tell (lzf has no checksum), [R403]
+    where this HDF5 does not have a filter.
     """
     elements = next((step.parameters for step in filters if step.name == ELEMENTS_OF), ())
     mask = next((step.parameters[0] for step in filters if step.name == SKIPPED), 0)
@@ -191,7 +192,7 @@ def _by_hdf5(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: i
 def _chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int) -> Any:
     """A data set of one chunk in memory, with these filters; each thread has its own, as a chunk is written and read.
 
-    Making it takes ten times as long as decoding a small chunk.
+    It is kept, as making it takes 0.2 ms, more than decoding a chunk of 64 KiB.
     """
     missing = [step.name for step in steps if not h5z.filter_avail(_code(step.name))]
     if missing:

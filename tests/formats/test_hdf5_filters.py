@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import zlib
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -147,7 +146,3 @@ def test_threads_decode_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_h5py_is_new_enough_for_what_is_used() -> None:
-    assert hasattr(h5py.h5d.DatasetID, "write_direct_chunk")

@@ -137,6 +137,20 @@ def test_links_are_not_followed(name: str, path: Path, tmp_path: Path) -> None:
         open_library(path, described(size=1, names=(name,)))
 
 
+@pytest.mark.parametrize("names", [(), ("records",), ("growing",)])
+def test_files_that_virtual_data_sets_are_made_of_are_not_opened(
+    names: tuple[str, ...], path: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "other.hdf5")  # opening it would wait for ever
+    source = h5py.VirtualSource(tmp_path / "other.hdf5", "a", (20, 60), "i2", maxshape=(None, 60))
+    with h5py.File(path, "w", libver="latest") as file:
+        for name in ("records", "growing"):
+            layout = h5py.VirtualLayout((20, 60), "i2", maxshape=(None, 60))
+            layout[: h5py.h5s.UNLIMITED] = source[: h5py.h5s.UNLIMITED]
+            file.create_virtual_dataset(name, layout)
+    assert "virtual" in refusal(path, *names)
+
+
 @pytest.mark.parametrize("link", [h5py.SoftLink("/b/a"), h5py.ExternalLink("other.hdf5", "/a")])
 def test_a_link_called_records_is_not_taken(link: object, path: Path, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.hdf5", "w") as file:
