@@ -1,0 +1,119 @@
+"""Which data sets of an HDF5 file hold its samples. Links are not followed: they lead to other names, or files."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from h5py import h5d, h5g, h5l, h5o, h5s
+
+from dliosim.errors import ExecutionError
+
+_MOST_OBJECTS: Final = 100_000
+_MOST_SHOWN: Final = 8
+
+
+def choose(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Names and data sets (h5py.h5d.DatasetID): those named; else `records`, `records_0`, ...; else the longest.
+
+    The longest is that of the most samples, along its first dimension. Raises ExecutionError [R401] where a name is
+    missing, is a link or no data set, or where several are the longest.
+    """
+    root = h5g.open(file.id, b"/")
+    found = names or _ours(root) or (_longest(root, path),)
+    return [(name, _find(root, path, name)) for name in found]
+
+
+def _ours(root: Any) -> tuple[str, ...]:
+    if _is_data_set(root, "records"):
+        return ("records",)
+    found: list[str] = []
+    for part in count():
+        name = f"records_{part}"
+        if not _is_data_set(root, name):
+            return tuple(found)
+        found.append(name)
+    raise AssertionError("count ends")
+
+
+def _is_data_set(root: Any, name: str) -> bool:
+    raw = name.encode()
+    if not root.links.exists(raw) or root.links.get_info(raw).type != h5l.TYPE_HARD:
+        return False
+    return isinstance(h5o.open(root, raw), h5d.DatasetID)
+
+
+def _find(root: Any, path: Path, name: str) -> Any:
+    here = root
+    steps = name.strip("/").split("/")
+    for place, step in enumerate(steps):
+        if step in ("", ".", ".."):
+            raise ExecutionError(f"{path}: `{name}` is no name of a data set: `{step}` in it leads nowhere", "R401")
+        raw = step.encode()
+        if not isinstance(here, h5g.GroupID) or not here.links.exists(raw):
+            raise ExecutionError(f"{path} has no data set `{name}`", "R401")
+        if here.links.get_info(raw).type != h5l.TYPE_HARD:
+            so_far = "/".join(steps[: place + 1])
+            raise ExecutionError(f"{path}: `{so_far}` is a link, and links are not followed", "R401")
+        here = h5o.open(here, raw)
+    if not isinstance(here, h5d.DatasetID):
+        raise ExecutionError(f"{path}: `{name}` is no data set", "R401")
+    return here
+
+
+def _longest(root: Any, path: Path) -> str:
+    """The data set with the longest first dimension."""
+    rows: dict[str, int] = {}
+    for name, dset in _data_sets(root, path):
+        if dset.get_create_plist().get_layout() == h5d.VIRTUAL:
+            continue  # asking for its shape would open the files that it is made of
+        space = dset.get_space()
+        if space.get_simple_extent_type() == h5s.SIMPLE:
+            rows[name] = int(space.shape[0])
+    if not rows:
+        raise ExecutionError(f"{path} has no data set with samples", "R401")
+    most = max(rows.values())
+    best = sorted(name for name, count in rows.items() if count == most)
+    if len(best) > 1:
+        shown = ", ".join(f"`{name}`" for name in best[:_MOST_SHOWN])
+        more = f" and {len(best) - _MOST_SHOWN} more" if len(best) > _MOST_SHOWN else ""
+        text = f"{path} has several data sets of {most} samples"
+        raise ExecutionError(f"{text}, {shown}{more}: name those to read", "R401")
+    return best[0]
+
+
+def _data_sets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
+    """All data sets, by name, those of outer groups first.
+
+    HDF5's own walk (H5Ovisit) also asks how large every object's index is, which crashes it where that is damaged.
+    """
+    waiting, seen, groups = deque([("", root)]), 0, {root}
+    while waiting:
+        before, group = waiting.popleft()
+        for raw in _names(group, path, _MOST_OBJECTS - seen):
+            seen += 1
+            if group.links.get_info(raw).type != h5l.TYPE_HARD:
+                continue
+            name, found = before + raw.decode("utf-8", "replace"), h5o.open(group, raw)
+            if isinstance(found, h5g.GroupID):
+                if found not in groups:  # groups may hold each other
+                    groups.add(found)
+                    waiting.append((f"{name}/", found))
+            elif isinstance(found, h5d.DatasetID):
+                yield name, found
+
+
+def _names(group: Any, path: Path, most: int) -> list[bytes]:
+    names: list[bytes] = []
+
+    def take(name: bytes) -> bool | None:
+        names.append(name)
+        return True if len(names) > most else None
+
+    stopped, _ = group.links.iterate(take)
+    if stopped:
+        raise ExecutionError(f"{path} has more than {_MOST_OBJECTS} groups and data sets: name those to read", "R401")
+    return names

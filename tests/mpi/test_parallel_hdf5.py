@@ -1,0 +1,36 @@
+"""Through a parallel HDF5, where h5py is built for one (scripts/parallel_hdf5.sh), ranks read what is in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.formats.hdf5 import HDF5
+from dliosim.formats.hdf5_library import parallel_available
+from dliosim.formats.testing import contents, write_resolved
+from dliosim.model import Dataset
+from tests.formats.hdf5_sample import described
+from tests.mpi.launch import run_program
+
+FILES: dict[str, Dataset] = {
+    "contiguous": described(shape=(4, 5), element="float32"),
+    "chunked": described(shape=(4, 5), element="float32", chunk=(3, "samples")),
+    "cut": described(shape=(7, 5, 3), element="int16", chunk=(60, "bytes")),
+    "parts": described(shape=(3, 4), element="int16", parts=3, chunk=(4, "samples")),
+    "gzip": described(shape=(4, 5), element="float32", codec="gzip", chunk=(3, "samples")),
+}
+
+
+@pytest.mark.skipif(not parallel_available(), reason="this h5py is not parallel: see docs/parallel-hdf5.md")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_read_alone_and_together_what_is_in_the_file(ranks: int, tmp_path: Path) -> None:
+    for name, dataset in FILES.items():
+        size = dataset.fixed_size
+        assert size is not None
+        write_resolved(HDF5, dataset, tmp_path / f"{name}.hdf5", 7)
+        whole = b"".join(contents(dataset, row, size).tobytes() for row in range(7))
+        (tmp_path / f"{name}.bin").write_bytes(whole)
+    said = run_program(ranks, "tests.mpi.hdf5_program", str(tmp_path)).splitlines()
+    shares = "7" if ranks == 1 else "3 4"
+    assert sorted(said) == sorted(f"{name} {way} {shares}" for name in FILES for way in ("alone", "together"))
