@@ -247,6 +247,8 @@ def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
 def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     if not _driver_can(settings, loop.access) or loop.access.cache != "off":
         return []
+    if dataset.format != "raw" or dataset.source:
+        return []  # nothing can be aligned: calls are widened to whole pages
     labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
     alone = dataset.layout.files == dataset.samples
     aligned = dataset.header % PAGE == 0 and (alone or (dataset.fixed_size or 1) % PAGE == 0)

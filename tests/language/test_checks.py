@@ -88,3 +88,9 @@ def test_a_header_past_the_page_cache_is_of_whole_pages_or_the_samples_are_align
 ) -> None:
     data = SHARED.replace("shared file", f"{layout}\n {lines}")
     assert found(patterns, "cache off", data) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(("form", "code"), [("raw", "E206"), ("npy", ""), ("csv", "")])
+def test_only_raw_samples_can_be_asked_to_be_aligned(form: str, code: str, patterns: Patterns) -> None:
+    data = SHARED.replace("4 KiB", f"1 kB\n format {form}")
+    assert found(patterns, "cache off", data) == ([code] if code else [])
