@@ -65,7 +65,7 @@ class Likeness:
 
 def profile(records: Sequence[Record]) -> Profile:
     """What a trace shows of its reads. Raises ValueError where the offset of a read is not known."""
-    names = {name: number for number, name in enumerate(sorted({record.file for record in records}))}
+    names = _numbers(records)
     reads = [record for record in records if record.call in READS and record.returned >= 0]
     full = [record for record in reads if record.returned]
     threads: dict[int, list[Extent]] = {}
@@ -179,8 +179,14 @@ def begun(records: Sequence[Record], batch: int, compute: float) -> list[int]:
     return bursts(list(starts.values()), compute / 2)
 
 
+def _numbers(records: Iterable[Record]) -> dict[str, int]:
+    """The files that were read, by name, numbered in the order of names."""
+    read = {record.file for record in records if record.call in READS and record.returned > 0}
+    return {name: number for number, name in enumerate(sorted(read))}
+
+
 def _batch_of_each(records: Sequence[Record], batch: int) -> Iterator[tuple[Record, int]]:
-    numbers = {name: number for number, name in enumerate(sorted({record.file for record in records}))}
+    numbers = _numbers(records)
     for record in records:
         if record.call in READS and record.returned > 0:
             yield record, numbers[record.file] // batch
