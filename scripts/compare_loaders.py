@@ -43,6 +43,11 @@ class Case:
     files: int = 4
 
     @property
+    def per_file(self) -> bool:
+        """Whether each sample is a file."""
+        return self.kind in ("raw", "npz")
+
+    @property
     def pattern(self) -> Path:
         """What dliosim runs beside it, if that is there."""
         return _HERE / "patterns" / f"{self.name}.dlio"
@@ -130,14 +135,14 @@ def seen(command: Sequence[str], data: Path, log: Path, extra: dict[str, str]) -
     return [record for record in records if record.pid in readers]
 
 
-def show(who: str, records: Sequence[Record], batch: int, compute: float, calls: int) -> None:
-    """What one of the two did."""
+def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, calls: int) -> None:
+    """Print what one of the two did; who read which batch where each sample is a file (`per_file`)."""
     print(f"\n{who}, first {calls} calls:\n")
     print("\n".join(sequence(records[:calls])))
-    if len({record.file for record in records}) >= batch:
-        print(f"\nbatches of each thread: {list(batches(records, batch).values())}")
-        if compute:
-            print(f"batches begun at the start, and in each step after: {begun(records, batch, compute)}")
+    if per_file:
+        print(f"\nbatches of each thread: {list(batches(records, steps.batch).values())}")
+        if steps.compute:
+            print(f"batches begun at the start, and in each step after: {begun(records, steps.batch, steps.compute)}")
 
 
 def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float, calls: int) -> None:
@@ -146,14 +151,14 @@ def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float,
     library = built(place)
     real = Real(case, python, place)
     of_real = seen(real.command(steps), real.data, place / "real.log", slowed(library, real.data, added))
-    show("real", of_real, steps.batch, steps.compute, calls)
+    show("real", of_real, steps, case.per_file, calls)
     print()
     if not case.pattern.exists():
         print("\n".join(alone(profile(of_real))))
         return
     tool = Tool(case, place)
     of_tool = seen(tool.command(steps), tool.data, place / "tool.log", slowed(library, tool.data, added))
-    show("tool", of_tool, steps.batch, steps.compute, calls)
+    show("tool", of_tool, steps, case.per_file, calls)
     print()
     print("\n".join(side_by_side(profile(of_real), profile(of_tool))))
 
@@ -194,6 +199,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=40, help="`trace`: how many calls are listed")
     parser.add_argument("--place", default="/dev/shm", help="where data go for a while")
     options = parser.parse_args()
+    if options.what == "trace" and shutil.which("strace") is None:
+        sys.exit("no strace on the path: Debian's package is called strace")
     if options.what == "time":
         header(
             "case",

@@ -72,3 +72,15 @@ def test_a_pattern_beside_a_case_takes_all_that_the_script_sets(case: Any) -> No
 def test_no_pattern_stands_there_without_a_case() -> None:
     names = {path.stem for path in (ROOT / "scripts" / "fidelity" / "patterns").glob("*.dlio")}
     assert names <= {case.name for case in compare_loaders.CASES}
+
+
+@pytest.mark.parametrize("profile", ["torch_dataloader", "tf_data"])
+def test_a_profile_of_a_loader_can_be_used(profile: str, tmp_path: Path) -> None:
+    (tmp_path / "profile.dlio").write_text((ROOT / "patterns" / "profiles" / f"{profile}.dlio").read_text())
+    path = tmp_path / "uses.dlio"
+    path.write_text(
+        'dlio 1\nworkload uses\ninclude "profile.dlio"\ndataset d {\n    samples 8\n    size 1 kB\n    path "d"\n}\n'
+        f"train {{\n    read d with {profile}\n}}\n"
+    )
+    workload, _ = compile_pattern(path, [], Job(2))
+    assert workload is not None
