@@ -1,0 +1,237 @@
+"""How alike two traces are: which bytes are read in which order by whom, by how large calls, how many at a time.
+
+Files have other names and folders in the two, so that each is known by its place among the sorted names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from fidelity.tracing import READS, UNKNOWN, Record
+
+#: File, offset, bytes returned.
+Extent = tuple[int, int, int]
+
+_MOST_PAIRS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one trace shows.
+
+    `extents` are all reads that returned bytes in the order in which they began, `workers` the same for each thread
+    that read, by its first read. `asked` are the bytes asked for by all reads, `empty` those that returned none,
+    `unique` the bytes of files that were read at least once. `most` is the greatest number of reads at a time, `mean`
+    their number on average while there was any.
+    """
+
+    extents: tuple[Extent, ...]
+    workers: tuple[tuple[Extent, ...], ...]
+    asked: tuple[int, ...]
+    calls: Counter[str]
+    empty: int
+    unique: int
+    most: int
+    mean: float
+
+    @property
+    def moved(self) -> int:
+        """Bytes that all reads returned."""
+        return sum(length for _, _, length in self.extents)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How alike two profiles are, 0 to 1 each; 1 is the same.
+
+    `order` is the share of reads that come in the same order: twice the longest common subsequence over the lengths of
+    both. `per_worker` is that for the threads, each beside the one most like it. `calls` is the share of reads, in
+    whatever order, that are in both; `data` that of bytes of the files. `sizes` and `sizes_by_bytes` are cosines of the
+    histograms of read sizes.
+    """
+
+    order: float
+    per_worker: float
+    calls: float
+    data: float
+    sizes: float
+    sizes_by_bytes: float
+
+
+def profile(records: Sequence[Record]) -> Profile:
+    """What a trace shows of its reads. Raises ValueError where the offset of a read is not known."""
+    names = _numbers(records)
+    reads = [record for record in records if record.call in READS and record.returned >= 0]
+    full = [record for record in reads if record.returned]
+    threads: dict[int, list[Extent]] = {}
+    for record in full:
+        if record.offset == UNKNOWN:
+            raise ValueError(f"{record.call} of {record.file} by {record.pid}: its offset is not known")
+        threads.setdefault(record.pid, []).append((names[record.file], record.offset, record.returned))
+    most, mean = in_flight(reads)
+    return Profile(
+        extents=tuple((names[record.file], record.offset, record.returned) for record in full),
+        workers=tuple(tuple(extents) for extents in threads.values()),
+        asked=tuple(record.asked for record in reads),
+        calls=Counter(record.call for record in records if record.returned >= 0),
+        empty=len(reads) - len(full),
+        unique=_length(_union((names[record.file], record.offset, record.returned) for record in full)),
+        most=most,
+        mean=mean,
+    )
+
+
+def likeness(one: Profile, other: Profile) -> Likeness:
+    """How alike two are."""
+    return Likeness(
+        order=in_order(one.extents, other.extents),
+        per_worker=_per_worker(one.workers, other.workers),
+        calls=_shared(Counter(one.extents), Counter(other.extents)),
+        data=_covered(one.extents, other.extents),
+        sizes=cosine(sizes(one.extents, False), sizes(other.extents, False)),
+        sizes_by_bytes=cosine(sizes(one.extents, True), sizes(other.extents, True)),
+    )
+
+
+def in_flight(records: Sequence[Record]) -> tuple[int, float]:
+    """The greatest number of calls at a time, and their mean while there was any; 0 without calls."""
+    events = sorted([*((r.start, 1) for r in records), *((r.end, -1) for r in records)])
+    running, most, busy, weighted = 0, 0, 0.0, 0.0
+    for (time, change), (until, _) in pairwise(events):
+        running += change
+        most = max(most, running)
+        if running:
+            busy += until - time
+            weighted += running * (until - time)
+    return most, weighted / busy if busy else float(most)
+
+
+def in_order(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Twice the longest common subsequence over the lengths of both: 1 where they are equal."""
+    whole = len(one) + len(other)
+    return 2 * longest_common(one, other) / whole if whole else 1.0
+
+
+def longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
+    """Length of the longest common subsequence [Hyyro 2004: a bit for each item of `one`, all updated together]."""
+    places: dict[Hashable, int] = {}
+    for place, item in enumerate(one):
+        places[item] = places.get(item, 0) | 1 << place
+    full = (1 << len(one)) - 1
+    row = full
+    for item in other:
+        matches = row & places.get(item, 0)
+        row = (row + matches | row - matches) & full
+    return len(one) - row.bit_count()
+
+
+def sizes(extents: Iterable[Extent], by_bytes: bool) -> Counter[int]:
+    """Reads in bins of powers of two (bin b: 2^b to 2^(b + 1) - 1 bytes); or their bytes."""
+    found: Counter[int] = Counter()
+    for _, _, length in extents:
+        found[length.bit_length() - 1] += length if by_bytes else 1
+    return found
+
+
+def cosine(one: Counter[int], other: Counter[int]) -> float:
+    """Cosine of the angle between two histograms: 1 if both are empty, 0 if one of them is."""
+    lengths = math.sqrt(sum(n * n for n in one.values())) * math.sqrt(sum(n * n for n in other.values()))
+    if not lengths:
+        return float(not one and not other)
+    return min(1.0, sum(count * other[size] for size, count in one.items()) / lengths)
+
+
+def bursts(starts: Sequence[float], gap: float) -> list[int]:
+    """How many of these times (s) follow each other with less than `gap` between: what is begun in each step."""
+    found: list[int] = []
+    last = -math.inf
+    for start in sorted(starts):
+        if start - last >= gap:
+            found.append(0)
+        found[-1] += 1
+        last = start
+    return found
+
+
+def batches(records: Sequence[Record], batch: int) -> dict[int, list[int]]:
+    """For each thread the batches that it read, in its order, where every sample is a file."""
+    found: dict[int, list[int]] = {}
+    for record, number in _batch_of_each(records, batch):
+        read = found.setdefault(record.pid, [])
+        if number not in read[-1:]:
+            read.append(number)
+    return found
+
+
+def begun(records: Sequence[Record], batch: int, compute: float) -> list[int]:
+    """How many batches were begun at the start and in each step after it, where every sample is a file.
+
+    Steps are told apart by half of the `compute` seconds that each takes: reading has to be much faster.
+    """
+    starts: dict[int, float] = {}
+    for record, number in _batch_of_each(records, batch):
+        starts.setdefault(number, record.start)
+    return bursts(list(starts.values()), compute / 2)
+
+
+def _numbers(records: Iterable[Record]) -> dict[str, int]:
+    """The files that were read, by name, numbered in the order of names."""
+    read = {record.file for record in records if record.call in READS and record.returned > 0}
+    return {name: number for number, name in enumerate(sorted(read))}
+
+
+def _batch_of_each(records: Sequence[Record], batch: int) -> Iterator[tuple[Record, int]]:
+    numbers = _numbers(records)
+    for record in records:
+        if record.call in READS and record.returned > 0:
+            yield record, numbers[record.file] // batch
+
+
+def _per_worker(one: Sequence[Sequence[Extent]], other: Sequence[Sequence[Extent]]) -> float:
+    """Mean of `in_order`, weighted by reads, of threads beside those most like them; what is left over counts as 0."""
+    if len(one) * len(other) > _MOST_PAIRS * _MOST_PAIRS:
+        raise ValueError(f"{len(one)} and {len(other)} threads are too many to be held against each other")
+    pairs = sorted(
+        ((in_order(a, b), i, j) for i, a in enumerate(one) for j, b in enumerate(other)),
+        key=lambda pair: (-pair[0], pair[1:]),
+    )
+    left, right = set(range(len(one))), set(range(len(other)))
+    matched = 0.0
+    for alike, i, j in pairs:
+        if i in left and j in right:
+            left.remove(i)
+            right.remove(j)
+            matched += alike * (len(one[i]) + len(other[j]))
+    whole = sum(map(len, one)) + sum(map(len, other))
+    return matched / whole if whole else 1.0
+
+
+def _shared(one: Counter[Extent], other: Counter[Extent]) -> float:
+    both, either = (one & other).total(), (one | other).total()
+    return both / either if either else 1.0
+
+
+def _covered(one: Sequence[Extent], other: Sequence[Extent]) -> float:
+    either = _length(_union([*one, *other]))
+    both = _length(_union(one)) + _length(_union(other)) - either
+    return both / either if either else 1.0
+
+
+def _union(extents: Iterable[Extent]) -> list[Extent]:
+    """The same bytes in extents that do not overlap, sorted."""
+    found: list[Extent] = []
+    for file, offset, length in sorted(extents):
+        if found and found[-1][0] == file and offset <= (end := found[-1][1] + found[-1][2]):
+            found[-1] = (file, found[-1][1], max(end, offset + length) - found[-1][1])
+        else:
+            found.append((file, offset, length))
+    return found
+
+
+def _length(extents: Iterable[Extent]) -> int:
+    return sum(length for _, _, length in extents)

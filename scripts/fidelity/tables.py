@@ -1,0 +1,101 @@
+"""Traces as markdown: what is done in which order, and two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from fidelity.compare import Likeness, Profile, likeness, sizes
+from fidelity.tracing import READS, UNKNOWN, Record
+
+
+def sequence(records: Sequence[Record]) -> Iterator[str]:
+    """Calls one after another, a row each, like ones that follow each other (`x 3`) in one."""
+    yield from head("call", "file", "offset", "asked", "returned")
+    for (call, file, offset, asked, returned), group in groupby(records, _shown):
+        count = len(list(group))
+        yield row(f"{call} x {count}" if count > 1 else call, file, offset, asked, returned)
+
+
+def alone(seen: Profile) -> Iterator[str]:
+    """What one trace shows."""
+    yield from head("", "real")
+    yield from (row(name, figure) for name, figure in zip(_NAMES, _figures(seen), strict=True))
+
+
+def side_by_side(real: Profile, tool: Profile) -> Iterator[str]:
+    """What two traces show, and how alike they are."""
+    yield from head("", "real", "tool")
+    for name, one, other in zip(_NAMES, _figures(real), _figures(tool), strict=True):
+        yield row(name, one, other)
+    yield ""
+    yield from head("alike", "0 to 1")
+    yield from (row(name, f"{value:.3f}") for name, value in _alike(likeness(real, tool)))
+
+
+def head(*cells: str) -> Iterator[str]:
+    """The head of a table."""
+    yield row(*cells)
+    yield "|" + "---|" * len(cells)
+
+
+def row(*cells: object) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+_NAMES = (
+    "threads that read",
+    "reads that return bytes",
+    "reads that return none",
+    "bytes read",
+    "bytes of files read",
+    "read twice or more, %",
+    "reads at a time, most",
+    "reads at a time, mean",
+    "opens",
+    "closes",
+    "stats",
+    "seeks",
+    "mappings",
+    "sizes of reads",
+)
+
+
+def _figures(seen: Profile) -> Iterable[object]:
+    calls = seen.calls
+    yield len(seen.workers)
+    yield len(seen.extents)
+    yield seen.empty
+    yield seen.moved
+    yield seen.unique
+    yield f"{100 * (seen.moved / seen.unique - 1):.1f}" if seen.unique else "-"
+    yield seen.most
+    yield f"{seen.mean:.2f}"
+    yield calls["openat"]
+    yield calls["close"]
+    yield calls["fstat"] + calls["newfstatat"] + calls["statx"]
+    yield calls["lseek"]
+    yield calls["mmap"]
+    yield ", ".join(f"2^{size}: {count}" for size, count in sorted(sizes(seen.extents, False).items()))
+
+
+def _alike(found: Likeness) -> Iterator[tuple[str, float]]:
+    yield "reads in the same order", found.order
+    yield "the same of each thread beside its like", found.per_worker
+    yield "reads in both, in any order", found.calls
+    yield "bytes of files in both", found.data
+    yield "sizes of reads, by count (cosine)", found.sizes
+    yield "sizes of reads, by bytes (cosine)", found.sizes_by_bytes
+
+
+def _shown(record: Record) -> tuple[str, str, str, str, str]:
+    is_read = record.call in READS
+    place = str(record.offset) if record.offset != UNKNOWN else ""
+    return (
+        record.call,
+        record.file,
+        place,
+        str(record.asked) if is_read or record.call == "mmap" else "",
+        str(record.returned) if is_read else "",
+    )
