@@ -23,6 +23,7 @@ from dliosim.commands.terminal import user_terminal
 from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends import require_backends
 from dliosim.execute.compute import wake_on_time
 from dliosim.execute.finding import FileFinder
 from dliosim.execute.passes import prepare_data
@@ -130,6 +131,7 @@ def _prepared(running: Sequence[Running]) -> list[Phase]:
     """Prepare what each variant needs, once, if there is room for all of it."""
     sessions = [one.session for one in running]
     wake_on_time()
+    sessions[0].world.together(lambda: require_backends([session.workload for session in sessions]))
     share_totals(sessions)
     sessions[0].world.on_rank_0("look for room", lambda: require_room(sessions))
     done: set[str] = set()

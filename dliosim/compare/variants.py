@@ -203,7 +203,7 @@ def _libraries(variants: Sequence[Variant]) -> list[Variant]:
     found: list[Variant] = []
     for one in variants:
         access = one.loop.access
-        if access.api == "posix" or not access.hints:
+        if not access.is_mpi or not access.hints:
             continue
         loop = replace(one.loop, access=replace(access, hints=(), hint_set=_LIBRARY))
         if any(other.loop == loop for other in (*variants, *found)):

@@ -143,7 +143,7 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
     writer = open_writer(checkpoint.access, path, comm)
     error: DliosimError | None = None
     try:
-        if shared and checkpoint.access.api == "mpi-collective":
+        if shared and checkpoint.access.collective:
             _write_rounds(session, writer, list(pieces(own, transfer)), keys, buffer, record)
         else:
             for piece in pieces(own, transfer):
@@ -151,7 +151,7 @@ def _write(session: Session, checkpoint: Checkpoint, keys: list[int], aside: Pat
             for sender in _senders(checkpoint, world):
                 _receive(session, checkpoint, sender, writer, record)
     except DliosimError as failure:
-        if (shared and checkpoint.access.api == "mpi-collective") or _sends(checkpoint):
+        if (shared and checkpoint.access.collective) or _sends(checkpoint):
             # Others wait for this rank in a collective write, or for its turn, so that nobody could hear of the error.
             world.abort(failure)
         error = failure

@@ -69,7 +69,7 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     stored = stored_rows(extents, access, kept.numbers, dataset, places)
     keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
     planned = calls(stored.extents, access.transfer, access.page)
-    dealt = rounds(planned, access.transfer) if access.api == "mpi-collective" and access.transfer else None
+    dealt = rounds(planned, access.transfer) if access.collective and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
     compute = _in_ns(draw(loop.compute.time, compute_key, counters))

@@ -16,7 +16,7 @@ def group_of(world: World, access: Access) -> MPI.Intracomm:
     """
     together = access.communicator
     reads = not access.scatter or world.node.rank == 0
-    if together == "world" or access.api == "posix":
+    if together == "world" or not access.is_mpi:
         return world.leaders if access.scatter else world.comm
     if together == "node":
         return MPI.Intracomm(MPI.COMM_SELF if reads else MPI.COMM_NULL) if access.scatter else world.node
@@ -33,7 +33,7 @@ def who_reads(access: Access) -> str:
     """A note of who opens and reads files for whom, empty where each rank reads its own and all open together."""
     together = access.communicator
     opening = ""
-    if together != "world" and access.api != "posix":
+    if together != "world" and access.is_mpi:
         who = "the ranks of a node" if together == "node" else count(together, "rank")
         opening = "a shared file is opened by " + ("each rank for itself" if together == 1 else f"{who} together")
     reading = "one rank of each node reads for all of its ranks" if access.scatter else ""

@@ -45,8 +45,8 @@ class LibraryReader:
         self._merged = access.transfer is not None
         self._directory = directory
         self._file_name = file_name
-        self._comm = comm if access.api != "posix" else None
-        self._collective = access.api == "mpi-collective"
+        self._comm = comm if access.is_mpi else None
+        self._collective = access.collective
         self._open: dict[int, LibraryFile] = {}
 
     def begin_epoch(self) -> None:

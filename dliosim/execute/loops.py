@@ -119,7 +119,7 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
         check_prepared(session, dataset)
     if not is_framed(dataset) and session.places[dataset.name] is None and not session.options.null:
         session.places[dataset.name] = resolve_prepared(session, dataset, directory)
-    if access.readers and access.api != "posix" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+    if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
         raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
     places = session.places[dataset.name]
@@ -130,7 +130,7 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     together = group_of(world, access)
     files = Files(directory, file_name, size, dataset.layout.files == 1, together, dataset)
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
-    syncer = Syncer(world, loop.sync, access.api == "mpi-collective" or access.scatter)
+    syncer = Syncer(world, loop.sync, access.collective or access.scatter)
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
     found = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(found, "sum")

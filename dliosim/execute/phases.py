@@ -9,6 +9,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
+from dliosim.execute.backends import require_backends
 from dliosim.execute.checkpointing import save
 from dliosim.execute.compute import sleep_until, wake_on_time
 from dliosim.execute.loops import run_loop
@@ -38,6 +39,8 @@ class _Counters:
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
     wake_on_time()
+    if not session.options.null:
+        session.world.together(lambda: require_backends([session.workload]))
     share_totals([session])
     if not session.options.null:
         session.world.on_rank_0("look for room", lambda: require_room([session]))

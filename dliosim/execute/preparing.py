@@ -127,7 +127,7 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
 
 def _together(dataset: Dataset, verb: Prepare) -> bool:
     """Whether all ranks open the one file at once."""
-    return verb.access.api != "posix" and dataset.layout.files == 1
+    return verb.access.is_mpi and dataset.layout.files == 1
 
 
 def _made_before(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
@@ -219,7 +219,7 @@ def _write_together(
     needed = max((maker.largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
     buffer = world.together(lambda: allocate(needed))
     rounds = np.array([sum(maker.chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
-    if access.api == "mpi-collective":
+    if access.collective:
         world.allreduce(rounds, "max")
     writer = open_writer(access, path, world.comm, create=is_framed(dataset))
     error: DliosimError | None = None
@@ -233,7 +233,7 @@ def _write_together(
             record.bytes += len(data)
             session.progress.tick(perf_counter_ns(), 0, record.bytes)
     except DliosimError as failure:
-        if access.api == "mpi-collective":
+        if access.collective:
             world.abort(failure)
         error = failure
     try:

@@ -71,7 +71,7 @@ def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memo
     """The batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
-    return ReadAhead(readers, slots, access.by == "sample", access.api == "mpi-collective")
+    return ReadAhead(readers, slots, access.by == "sample", access.collective)
 
 
 def slot_count(access: Access) -> int:

@@ -50,7 +50,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     plan = _one_call_a_step(own, access)
     rounds = np.array([len(own)], np.int64)
     record.files = len({piece.file for piece in own if piece.offset == 0})
-    if access.api == "mpi-collective":
+    if access.collective:
         world.allreduce(rounds, "max")
     buffer = world.together(lambda: _buffer(session, plan.buffer_size))
     started = perf_counter_ns()
@@ -72,7 +72,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
                 progress.tick(perf_counter_ns(), 0, record.bytes)
             reader.end_epoch()
     except DliosimError as failure:
-        if access.api == "mpi-collective" and not failure.shared:
+        if access.collective and not failure.shared:
             world.abort(failure)
         error = failure
     finally:

@@ -41,7 +41,7 @@ def with_striping(access: Access, stripe: Stripe | None) -> Access:
 
     They count only where MPI_File_open makes the file.
     """
-    if stripe is None or access.api == "posix":
+    if stripe is None or not access.is_mpi:
         return access
     wanted = {_FACTOR: str(stripe.targets), _UNIT: str(stripe.size)}
     return replace(access, hints=tuple({**wanted, **dict(access.hints)}.items()))
@@ -49,7 +49,7 @@ def with_striping(access: Access, stripe: Stripe | None) -> Access:
 
 def hints_dropped(access: Access, stripe: Stripe | None, granted: Mapping[str, str] | None) -> str:
     """Which of the hints for striping MPI did not take, of a file that was opened with them (None: of none), if any."""
-    if stripe is None or access.api == "posix" or granted is None:
+    if stripe is None or not access.is_mpi or granted is None:
         return ""
     dropped = [f'"{name}"' for name in (_FACTOR, _UNIT) if name not in granted]
     return f"the MPI library dropped the striping hints {' and '.join(dropped)}" if dropped else ""

@@ -1,6 +1,17 @@
 """What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
 
-from dliosim.model.access import PAGE, Access, Api, Communicator, Engine, HintSet, Order, Through, ranks_together
+from dliosim.model.access import (
+    MPI_APIS,
+    PAGE,
+    Access,
+    Api,
+    Communicator,
+    Engine,
+    HintSet,
+    Order,
+    Through,
+    ranks_together,
+)
 from dliosim.model.checkpoint import Checkpoint, Part, Writers
 from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Finder, Found, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
@@ -26,6 +37,7 @@ from dliosim.model.workload import Expectation, Workload
 
 __all__ = [
     "ELEMENTS",
+    "MPI_APIS",
     "PAGE",
     "Access",
     "Api",

@@ -13,6 +13,9 @@ PAGE: Final = 4096
 Api: TypeAlias = str
 """posix, mpi-independent, mpi-collective, or the name of a backend that another package brings."""
 
+MPI_APIS: Final = ("mpi-independent", "mpi-collective")
+"""The apis by which MPI-IO reads and writes; any other name but posix is that of another package's backend."""
+
 Through = Literal["direct", "library"]
 Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
@@ -60,7 +63,20 @@ class Access:
     @property
     def in_file_order(self) -> bool:
         """Whether the samples of a step are read in the order of the files, and not of the plan."""
-        return self.order == "by offset" or self.api == "mpi-collective"
+        return self.order == "by offset" or self.collective
+
+    @property
+    def is_mpi(self) -> bool:
+        """Whether MPI-IO reads and writes: ranks may open a file together, and there are hints.
+
+        With posix, and with the backends of other packages, each rank opens its files for itself.
+        """
+        return self.api in MPI_APIS
+
+    @property
+    def collective(self) -> bool:
+        """Whether all ranks make each call together, from one thread of each."""
+        return self.api == "mpi-collective"
 
     @property
     def page(self) -> int:
@@ -69,8 +85,11 @@ class Access:
 
     @property
     def counts_reads(self) -> bool:
-        """Whether the kernel counts what is read as bytes of read calls: not out of a mapping or a queue."""
-        return self.api != "posix" or self.engine == "preadv"
+        """Whether the kernel counts what is read as bytes of read calls: not out of a mapping or a queue.
+
+        How another package's backend reads, nobody knows here.
+        """
+        return self.is_mpi or (self.api == "posix" and self.engine == "preadv")
 
 
 def ranks_together(communicator: Communicator, job: Job) -> int:

@@ -218,7 +218,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
         int(made.length.sum()),
         made.buffer_size,
         _bytes_of(extents, made),
-        rounds(made, access.transfer).count if access.api == "mpi-collective" else _NONE,
+        rounds(made, access.transfer).count if access.collective else _NONE,
         _span(stored),
         np.sort(taken),
     )

@@ -44,7 +44,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         samples, written, files, calls = _whole_files(placement, ranks, transfer)
     else:
         samples, written, files, calls = _many_files(dataset, ranks, transfer)
-    if verb.access.api == "mpi-collective":
+    if verb.access.collective:
         calls = same(calls.maximum, ranks, calls.estimated)
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
@@ -156,7 +156,7 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     else:  # a writer's calls are as many as its bytes take on the whole
         calls = written * (float(np.mean(pieces)) * ranks / max(1, int(written.sum())))
     made = over(calls, ranks, len(owned) < ranks)
-    if checkpoint.access.api == "mpi-collective" and checkpoint.writers.kind == "shared file":
+    if checkpoint.access.collective and checkpoint.writers.kind == "shared file":
         made = same(made.maximum, ranks, made.estimated)
     opens, memory = over(files, ranks, False), _largest_piece(owned, checkpoint.access)
     if len(writers) < ranks:  # a writer has what it sends itself beside what it receives
@@ -176,7 +176,7 @@ def forecast_restore(checkpoint: Checkpoint, written_by: int, ranks: int, times:
     owned = [restore_slices(checkpoint, written_by, ranks, rank) for rank in some]
     estimated = len(owned) < ranks
     calls = over([_pieces(slices, checkpoint.access) for slices in owned], ranks, estimated)
-    if checkpoint.access.api == "mpi-collective":
+    if checkpoint.access.collective:
         calls = same(calls.maximum, ranks, estimated)
     files = over([len({piece.file for piece in slices}) for slices in owned], ranks, estimated)
     memory = _largest_piece(owned, checkpoint.access)

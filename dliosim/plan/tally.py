@@ -80,7 +80,7 @@ class Tally:
 
 def handles_of(access: Access) -> int:
     """Readers of a rank with open files of their own."""
-    return 1 if access.api == "mpi-collective" else max(1, access.readers)
+    return 1 if access.collective else max(1, access.readers)
 
 
 def count_samples(tally: Tally) -> Spread:
@@ -159,7 +159,7 @@ def count_opens(tally: Tally, samples: Spread) -> Spread:
         return tally.of_readers(tally.over([one.heads * scale for one in tally.found], exact=not access.scatter))
     handles = handles_of(access)
     always = handles == 1 and tally.reads_all and samples.minimum > 0
-    if dataset.layout.files == 1 and (access.api != "posix" or always):
+    if dataset.layout.files == 1 and (access.is_mpi or always):
         # Batches of one size never need larger buffers later on, and so no file opened anew.
         exact = tally.whole or dataset.fixed_size is not None
         opens, readers = handles if tally.opening else 0, tally.nodes if access.scatter else tally.ranks
@@ -179,7 +179,7 @@ def count_opens(tally: Tally, samples: Spread) -> Spread:
 def count_calls(tally: Tally, samples: Spread) -> Spread:
     """Calls that read; a collective one is one on every rank."""
     access = tally.loop.access
-    if access.api == "mpi-collective":
+    if access.collective:
         if access.transfer is None:
             return same(tally.steps, tally.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.histogram import Histogram, merged
+from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import notes_of
@@ -64,7 +65,7 @@ def _method(phase: PhaseSummary) -> str:
     """How a loop reads, by its api and its set of hints."""
     if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
         return "mpi-collective without aggregation: independent reads in a collective call"
-    named = phase.hint_set != "library" and phase.api in ("mpi-collective", "mpi-independent")
+    named = phase.hint_set != "library" and phase.api in MPI_APIS
     return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dliosim.measure.figures import MEMORY_KINDS, PhaseSummary, RunSummary
 from dliosim.measure.trust import oversleep, read_before
+from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent
 from dliosim.report.grid import WIDTH
 from dliosim.report.naming import alike, title_of
@@ -141,8 +142,8 @@ def _epochs_from_cache(phase: PhaseSummary) -> str:
 def _of_hints(phase: PhaseSummary) -> Iterator[str]:
     for key, asked, granted in phase.hints_refused:
         outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
-        if phase.api == "posix":
-            outcome = "went to nobody: posix takes no hints"
+        if phase.api not in MPI_APIS:
+            outcome = f"went to nobody: {phase.api} takes no hints"
         yield f'HINT NOT GRANTED: "{key}" = "{asked}" {outcome}'
 
 

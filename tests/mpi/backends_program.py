@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import Files, open_readers, open_writer
 from dliosim.execute.buffers import allocate
-from dliosim.execute.readahead import Batches, make_batches, slot_count
+from dliosim.execute.readahead import Batches, EpochCalls, make_batches, slot_count
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import Access
@@ -83,10 +83,10 @@ def opened(comm: MPI.Intracomm, access: Access, directory: Path, calls: Calls, s
 def begin(comm: MPI.Intracomm, access: Access, batches: Batches, calls: Calls) -> None:
     if access.api == "mpi-collective" and access.transfer is not None:
         dealt = rounds(calls, access.transfer)
-        batches.begin(calls, dealt, most(comm, dealt.count))
+        batches.begin(EpochCalls(calls, dealt, most(comm, dealt.count)))
         batches.start()
     else:
-        batches.begin(calls)
+        batches.begin(EpochCalls(calls))
         batches.start()
 
 
@@ -277,7 +277,7 @@ def check_null(comm: MPI.Intracomm, directory: Path) -> None:
     calls = make_calls(random_steps(comm.rank, 1))
     absent = Files(directory / "nothing here", name, lambda file: SIZE, True, comm)
     batches = make_batches(Access(), open_readers(Access(), absent, null=True), [allocate(calls.buffer_size)])
-    batches.begin(calls)
+    batches.begin(EpochCalls(calls))
     batches.start()
     for step in range(STEPS):
         assert batches.wait(step)[1] == int(calls.step_bytes[step])

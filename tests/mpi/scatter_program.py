@@ -15,6 +15,7 @@ from dliosim.execute import scattering
 from dliosim.execute.backends import Files
 from dliosim.execute.ending import job_name
 from dliosim.execute.groups import free_group, group_of
+from dliosim.execute.readahead import EpochCalls
 from dliosim.execute.world import World, make_world
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Extents, calls
@@ -38,7 +39,7 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
     files = Files(directory, name, lambda file: SIZE, len(contents) == 1, group_of(world, access))
     batches = scattering.make_scattered(world, access, files, int(largest[0]))
     for _ in range(2):
-        batches.begin(planned)
+        batches.begin(EpochCalls(planned))
         batches.start()
         for step, rows in enumerate(steps):
             slot, got = batches.wait(step)
@@ -67,7 +68,7 @@ def check_direct(world: World, directory: Path, content: bytes) -> None:
     world.allreduce(largest, "max")
     files = Files(directory, name, lambda file: SIZE, True, world.comm)
     batches = scattering.make_scattered(world, Access(cache="off", scatter=True), files, int(largest[0]))
-    batches.begin(planned)
+    batches.begin(EpochCalls(planned))
     slot, got = batches.wait(0)
     assert got >= length.sum()
     for at, size, start in zip(offset.tolist(), length.tolist(), planned.sample_start.tolist(), strict=True):
