@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex
+from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex, LibraryFile
 from dliosim.formats.hdf5_filters import TILED, decode
 from dliosim.formats.hdf5_geometry import chunk_of, cut, parts
 from dliosim.formats.hdf5_index import read_index
@@ -77,6 +77,12 @@ class Hdf5:
             return None
         found = decode(column.filters, column.unit_bytes, data)
         return None if column.filters and column.filters[0].name == TILED else found
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        """By h5py; see `hdf5_library`."""
+        from dliosim.formats.hdf5_library import open_library
+
+        return open_library(path, dataset, comm, collective)
 
     def in_place(self, dataset: Dataset) -> bool:
         """Whether samples are stored as they are."""

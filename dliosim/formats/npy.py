@@ -10,6 +10,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.arrays import array_header, column_of, read_array, refuse_arrays, rows_of
+from dliosim.formats.arrays_library import ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Framed
 from dliosim.model import Dataset
@@ -46,6 +47,10 @@ class Npy(Bare):
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """The bytes as they are: they are the elements."""
         return np.frombuffer(data, np.uint8)
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
+        """By `numpy.load`, which knows no MPI."""
+        return ArrayFile(path, self.index(path, dataset), ())
 
     def header(self, dataset: Dataset) -> int:
         """The length of an array's header, whatever it counts."""

@@ -30,6 +30,7 @@ from dliosim.formats.arrays import (
     rows_of,
     split,
 )
+from dliosim.formats.arrays_library import ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
 from dliosim.formats.zipfiles import (
@@ -130,6 +131,15 @@ class Npz:
             text = f"what was deflated gives {len(plain)} bytes and not {header + column.unit_bytes}"
             raise ExecutionError(text, "R401")
         return np.frombuffer(plain, np.uint8)[header:]
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
+        """By `numpy.load`, which knows no MPI."""
+        names = dataset.names or (MEMBER,)
+        if dataset.source and not dataset.names:
+            with path.open("rb", buffering=0) as stream:
+                directory = read_directory(stream.fileno(), path)
+            names = tuple(member.name.removesuffix(".npy") for member in _chosen(directory, (), path))
+        return ArrayFile(path, self.index(path, dataset), names)
 
 
 class StoredNpz(Npz, Bare):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints
+from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints, LibraryFile
 from dliosim.formats.parquet_footer import MAGIC, Footer, listed, read_footer
 from dliosim.model import ELEMENTS, Dataset
 
@@ -91,6 +91,12 @@ class Parquet:
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """None: a column chunk alone cannot be decoded, see `parquet_library`."""
         return None
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        """By pyarrow, which knows no MPI; see `parquet_library`."""
+        from dliosim.formats.parquet_library import open_library
+
+        return open_library(path, dataset)
 
     def in_place(self, dataset: Dataset) -> bool:
         """No: where pages lie is known when they are encoded."""
