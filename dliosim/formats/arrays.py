@@ -23,8 +23,9 @@ from dliosim.model import Dataset, Shape
 
 LARGEST_HEADER: Final = 1 << 16
 """Bytes of a header that are read; numpy itself believes none of more than 10,000 characters."""
+BEGINNING: Final = 12
+"""Bytes of an array from which the length of its header is known."""
 
-_BEGINNING: Final = 12
 #: numpy leaves room for so many digits of the first extent, that arrays may grow without a new header.
 _GROWTH_DIGITS: Final = 21
 #: Headers are multiples of this: mapped arrays are then aligned for every type.
@@ -106,28 +107,32 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     return numpy_format.magic(1, 0) + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
+def header_length(beginning: bytes | memoryview, where: str) -> int:
+    """Bytes of the header that begins so; ExecutionError [R401] where none does, or one that is unknown or absurd."""
+    if len(beginning) < BEGINNING or beginning[:6] != numpy_format.MAGIC_PREFIX:
+        raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
+    major, minor = beginning[6], beginning[7]
+    if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
+        raise ExecutionError(f"{where} has a header of version {major}.{minor}; known are 1.0, 2.0 and 3.0", "R401")
+    before, digits = (10, "<H") if major == 1 else (12, "<I")
+    length: int = before + struct.unpack_from(digits, beginning, 8)[0]
+    if length > LARGEST_HEADER:
+        raise ExecutionError(f"{where} has a header of {length} bytes; more than {LARGEST_HEADER} are not read", "R401")
+    return length
+
+
 def read_array(read: Callable[[int], bytes], where: str) -> Array:
     """Parse a header by numpy's own functions; `read(n)` gives the first n bytes, or all where there are fewer.
 
     Raises ExecutionError [R401] where it is cut short or makes no sense, and where elements are objects.
     """
-    beginning = read(_BEGINNING)
-    if len(beginning) < _BEGINNING or not beginning.startswith(numpy_format.MAGIC_PREFIX):
-        raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
-    major, minor = beginning[6], beginning[7]
-    if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
-        raise ExecutionError(f"{where} has a header of version {major}.{minor}; known are 1.0, 2.0 and 3.0", "R401")
-    length = (
-        10 + struct.unpack_from("<H", beginning, 8)[0] if major == 1 else 12 + struct.unpack_from("<I", beginning, 8)[0]
-    )
-    if length > LARGEST_HEADER:
-        raise ExecutionError(f"{where} has a header of {length} bytes; more than {LARGEST_HEADER} are not read", "R401")
+    length = header_length(read(BEGINNING), where)
     header = read(length)
     if len(header) < length:
         raise ExecutionError(f"{where} ends within the header of its array, {length} bytes", "R401")
     stream = BytesIO(header[8:])
     # Versions 2 and 3 differ in how names of fields are written, which nothing here depends on.
-    parse = numpy_format.read_array_header_1_0 if major == 1 else numpy_format.read_array_header_2_0
+    parse = numpy_format.read_array_header_1_0 if header[6] == 1 else numpy_format.read_array_header_2_0
     try:
         shape, fortran, dtype = parse(stream)
     except Exception as error:  # hostile text makes the parser of literals raise nearly anything, MemoryError too

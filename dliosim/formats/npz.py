@@ -17,11 +17,14 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.arrays import (
+    BEGINNING,
+    LARGEST_HEADER,
     Array,
     Rows,
     array_header,
     column_of,
     encoded_column,
+    header_length,
     read_array,
     refuse_arrays,
     rows_of,
@@ -36,6 +39,7 @@ from dliosim.formats.zipfiles import (
     Member,
     data_offset,
     local_header,
+    local_record,
     read_directory,
     trailer,
     trailer_sizes,
@@ -48,6 +52,7 @@ _BATCH: Final = 4 << 20
 #: Deflate takes at least a bit for 258 bytes and a block has a beginning, https://zlib.net/zlib_tech.html.
 _LARGEST_RATIO: Final = 1032
 _RAW_DEFLATE: Final = -15
+_FILTERS: Final = (Filter("deflate"),)
 
 
 class Npz:
@@ -109,17 +114,21 @@ class Npz:
         """Inflate a whole member, and check its CRC; rows of one that is stored are what they are."""
         if column is None or not column.filters:
             return np.frombuffer(data, np.uint8)
-        crc, header = column.filters[0].parameters
-        size = header + column.unit_bytes
+        begin, crc = local_record(data)
+        most = LARGEST_HEADER + column.unit_bytes
         inflater = zlib.decompressobj(_RAW_DEFLATE)
         try:
-            plain = inflater.decompress(data, size + 1)
+            plain = inflater.decompress(data[begin:], most + 1)
         except zlib.error as error:
             raise ExecutionError(f"what was deflated is damaged: {error}", "R401") from error
-        if len(plain) != size or not inflater.eof or inflater.unused_data:
-            raise ExecutionError(f"what was deflated gives other than {size} bytes", "R401")
-        if zlib.crc32(plain) != crc:
+        if not inflater.eof or inflater.unused_data:
+            raise ExecutionError("what was deflated does not end where it should", "R401")
+        if crc is not None and zlib.crc32(plain) != crc:
             raise ExecutionError(f"what was deflated has CRC {zlib.crc32(plain):08x} and not {crc:08x}", "R401")
+        header = header_length(plain[:BEGINNING], "what was deflated")
+        if len(plain) != header + column.unit_bytes:
+            text = f"what was deflated gives {len(plain)} bytes and not {header + column.unit_bytes}"
+            raise ExecutionError(text, "R401")
         return np.frombuffer(plain, np.uint8)[header:]
 
 
@@ -205,8 +214,7 @@ class DeflatedNpz(Npz):
         member = Member(_FILE, DEFLATED, 0, stored, len(array) + count * each)
         offset = len(local_header(member))
         last = len(trailer(member, offset + stored))
-        filters = (Filter("deflate", (0, len(array))),)
-        column = encoded_column(Rows(count, each, True), offset, stored, filters)
+        column = encoded_column(Rows(count, each, True), 0, offset + stored, _FILTERS)
         return FileIndex(count, offset + stored + last, (column,), offset + len(array) + last)
 
 
@@ -254,8 +262,9 @@ def _beginning(descriptor: int, member: Member, offset: int, where: str) -> Call
 def _column(member: Member, array: Array, rows: Rows, offset: int) -> Column:
     if member.method == STORED:
         return column_of(rows, offset + array.header)
-    filters = (Filter("deflate", (member.crc, array.header)),)
-    return encoded_column(rows, offset, member.stored, filters)
+    # The unit begins at the member's own header, which has its CRC. As a parameter of the filter that would make a
+    # pipeline of every file.
+    return encoded_column(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
 
 
 NPZ: Final[Format] = Npz()

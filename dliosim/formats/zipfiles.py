@@ -47,6 +47,7 @@ _DATE: Final = 0x21  # 1 January 1980, the first there is: the same data give th
 _UNIX: Final = 3 << 8
 _MODE: Final = 0o600 << 16
 _ENCRYPTED: Final = 1
+_CRC_AFTER: Final = 1 << 3
 _UTF8: Final = 1 << 11
 
 
@@ -146,6 +147,17 @@ def data_offset(descriptor: int, member: Member, directory: Directory, path: Pat
     if begin + member.stored > directory.begin:
         raise _damaged(path, f"member `{member.name[:60]}` is longer than what there is before the directory")
     return begin
+
+
+def local_record(data: memoryview) -> tuple[int, int | None]:
+    """How long the local header is that data begin with, and the CRC in it, or None where that follows the member.
+
+    Raises ExecutionError [R401] where there is none.
+    """
+    if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
+        raise ExecutionError("a member of a zip file begins otherwise", "R401")
+    _, _, flags, _, _, _, crc, _, _, name, extra = _LOCAL.unpack_from(data)
+    return _LOCAL.size + name + extra, None if flags & _CRC_AFTER else crc
 
 
 def _find_end(tail: bytes, path: Path) -> int:

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -46,6 +47,16 @@ def rows_read(path: Path, dataset: Dataset) -> list[bytes]:
             found += part.tobytes()[begin : begin + each]
         rows.append(found)
     return rows
+
+
+class Pipe:
+    """A file that goes forward only, in which sizes cannot be filled in."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.write, self.flush = stream.write, stream.flush
+
+    def read(self, most: int = -1) -> bytes:
+        raise OSError("a pipe")
 
 
 def foreign(**rest: object) -> Dataset:
@@ -131,6 +142,15 @@ def test_building_takes_batches_as_they_come_and_counts_time_in_the_encoder(tmp_
         NPZ_DEFLATED.build(dataset, path, 10, iter([rows]), encoding)
 
 
+def test_files_of_a_data_set_share_one_pipeline(tmp_path: Path) -> None:
+    dataset, found = described("npz", 50, compress=GZIP), set()
+    for first in (0, 3):
+        path = tmp_path / f"{first}.npz"
+        write_resolved(NPZ_DEFLATED, dataset, path, 3, first)
+        found.add(NPZ_DEFLATED.index(path, dataset).columns[0].filters)
+    assert found == {NPZ_DEFLATED.forecast(dataset, 3).columns[0].filters}
+
+
 def test_a_batch_is_a_few_mebibytes_and_at_least_a_sample() -> None:
     assert NPZ_DEFLATED.batch(described("npz", 1 << 20, compress=GZIP)) == 4
     assert NPZ_DEFLATED.batch(described("npz", 1 << 30, compress=GZIP)) == 1
@@ -179,6 +199,16 @@ def test_arrays_of_other_numbers_of_samples_do_not_go_together(tmp_path: Path) -
     np.savez(path, images=np.zeros((6, 4), np.int8), labels=np.zeros(5))
     with pytest.raises(ExecutionError, match=r"`labels.npy` in .*\(5,\), and not 6 samples"):
         NPZ.index(path, foreign(names=("images", "labels"), shape=Shape((4,), "int8")))
+
+
+def test_members_with_their_crc_behind_them_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    array = np.arange(40, dtype=np.uint8).reshape(4, 10)
+    with path.open("wb") as stream:
+        np.savez_compressed(Pipe(stream), x=array)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.infolist()[0].flag_bits & 8
+    assert rows_read(path, described("npz", 10)) == [row.tobytes() for row in array]
 
 
 def test_rows_of_no_bytes_are_refused(tmp_path: Path) -> None:
@@ -304,17 +334,24 @@ def test_no_change_of_bytes_crashes_the_index_or_the_decoder(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data[:-5], "gives other than"),
-        (lambda data: data + b"\0", "gives other than"),
-        (lambda data: b"\xff" + data[1:], "damaged"),
-        (lambda data: zlib_raw(bytes(10_000_000)), "gives other than"),
-        (lambda data: zlib_raw(bytes(128 + 150)), "CRC"),
-        (lambda data: b"", "gives other than"),
-        (lambda data: zlib_raw(zlib.decompress(data, -15), zlib.Z_SYNC_FLUSH), "gives other than"),
+        (lambda head, data: head + data[:-5], "does not end where"),
+        (lambda head, data: head + data + b"\0", "does not end where"),
+        (lambda head, data: head + b"\xff" + data[1:], "damaged"),
+        (lambda head, data: head + zlib_raw(bytes(10_000_000)), "does not end where"),
+        (lambda head, data: head + zlib_raw(bytes(128 + 150)), "CRC"),
+        (lambda head, data: head + zlib_raw(zlib.decompress(data, -15), zlib.Z_SYNC_FLUSH), "does not end where"),
+        (lambda head, data: unchecked(head) + zlib_raw(bytes(128 + 150)), "does not begin as an array"),
+        (lambda head, data: unchecked(head) + zlib_raw(b"\x93"), "does not begin as an array"),
+        (lambda head, data: unchecked(head) + zlib_raw(zlib.decompress(data, -15)[:-1]), "277 bytes and not 278"),
+        (lambda head, data: unchecked(head) + zlib_raw(zlib.decompress(data, -15) + b"1"), "279 bytes and not 278"),
+        (lambda head, data: head, "does not end where"),
+        (lambda head, data: head[:10], "begins otherwise"),
+        (lambda head, data: b"X" + head[1:] + data, "begins otherwise"),
+        (lambda head, data: head[:28] + b"\xff\xff" + head[30:] + data, "does not end where"),
     ],
 )
 def test_damaged_members_are_refused_when_they_are_decoded(
-    tmp_path: Path, change: Callable[[bytes], bytes], said: str
+    tmp_path: Path, change: Callable[[bytes, bytes], bytes], said: str
 ) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 50, compress=GZIP)
@@ -322,8 +359,13 @@ def test_damaged_members_are_refused_when_they_are_decoded(
     column = NPZ.index(path, dataset).columns[0]
     stored = path.read_bytes()[int(column.offset[0]) : int(column.offset[0] + column.length[0])]
     with pytest.raises(ExecutionError, match=said) as caught:
-        NPZ.decode(dataset, column, memoryview(change(stored)))
+        NPZ.decode(dataset, column, memoryview(change(stored[:55], stored[55:])))
     assert caught.value.code == "R401"
+
+
+def unchecked(head: bytes) -> bytes:
+    """A local header that has no CRC, as those have that are written before it is known."""
+    return head[:6] + b"\x08" + head[7:]
 
 
 def zlib_raw(data: bytes, end: int = zlib.Z_FINISH) -> bytes:
