@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dliosim.model import Dataset, Distribution, Layout, Shape, constant
+from pathlib import Path
 
+from dliosim.formats.npz import NPZ
+from dliosim.formats.testing import ranges
+from dliosim.model import Compression, Dataset, Distribution, Layout, Shape, constant
+
+GZIP = Compression("gzip", 6)
 VARYING = Distribution("uniform", (2.0, 400.0))
 
 
@@ -25,3 +30,19 @@ def shaped(form: str, extents: tuple[int, ...], element: str, **rest: object) ->
     """Data sets of samples of one shape."""
     shape = Shape(extents, element)
     return described(form, shape.size, shape=shape, **rest)  # type: ignore[arg-type]
+
+
+def archived_rows(path: Path, dataset: Dataset) -> list[bytes]:
+    """Each sample of an archive by its index and the decoder: its parts one after the other."""
+    index, whole = NPZ.index(path, dataset), memoryview(path.read_bytes())
+    rows = []
+    for row in range(index.samples):
+        found = b""
+        for column, (at, length) in zip(index.columns, ranges(index, row), strict=True):
+            part = NPZ.decode(dataset, column, whole[at : at + length])
+            assert part is not None
+            each = column.unit_bytes // column.samples
+            begin = 0 if column.row_bytes else row % column.samples * each
+            found += part.tobytes()[begin : begin + each]
+        rows.append(found)
+    return rows
