@@ -39,7 +39,8 @@ def library(settings: Settings, access: Access, dataset: Dataset, data: Settings
             *settings.labels("through", "asks for the format's own library"),
             *data.labels("format", "it has none", f"the format is {dataset.format} (the default)"),
         ]
-        hint = f"leave `through` out; formats with a library: {', '.join(_LIBRARIES)}"
+        formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
+        hint = f"leave `through` out; formats with a library: {formats}"
         return [find("E216", f"format `{dataset.format}` has no library to read through", labels, hint)]
     return [*_driver(settings, access, dataset, data), *_own_calls(settings, access)]
 
