@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.registry import format_of
+from dliosim.formats.contract import ReadByLibrary
+from dliosim.formats.registry import format_for
 from dliosim.language.accesses import APIS, MPI_APIS
 from dliosim.language.diagnostics import Diagnostic
 from dliosim.language.settings import Settings, find
@@ -14,13 +15,11 @@ from dliosim.model import Access, Dataset
 _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 
 
-def has_library(name: str) -> bool:
-    """Whether a format can be read by a library of its own: four of ours, and those of others that say so."""
-    if name in _LIBRARIES:
-        return True
+def has_library(dataset: Dataset) -> bool:
+    """Whether the samples of a data set can be read by its format's own library."""
     try:
-        return bool(getattr(format_of(name), "library", False))
-    except (UsageError, ImportError, KeyError):  # said where the format is named
+        return isinstance(format_for(dataset), ReadByLibrary)
+    except (UsageError, ImportError):  # said where the format is named
         return False
 
 
@@ -35,12 +34,13 @@ def parallel_hdf5() -> bool:
 
 def library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """What `through library` cannot be asked: E216, R403 where a library lacks MPI, E211, and E206 for O_DIRECT."""
-    if not has_library(dataset.format):
+    if not has_library(dataset):
         labels = [
             *settings.labels("through", "asks for the format's own library"),
             *data.labels("format", "it has none", f"the format is {dataset.format} (the default)"),
         ]
-        hint = f"leave `through` out; formats with a library: {', '.join(_LIBRARIES)}"
+        formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
+        hint = f"leave `through` out; formats with a library: {formats}"
         return [find("E216", f"format `{dataset.format}` has no library to read through", labels, hint)]
     return [*_driver(settings, access, dataset, data), *_own_calls(settings, access)]
 

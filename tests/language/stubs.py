@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
-from dliosim.formats.contract import Bytes, Column, FileIndex, Format
+from dliosim.formats.contract import Bytes, Column, FileIndex, Format, LibraryFile
 from dliosim.formats.raw import RAW
 from dliosim.model import Dataset, Found
 
@@ -38,9 +38,18 @@ class Stub:
         raise NotImplementedError
 
 
+class Read(Stub):
+    """A format that has a library."""
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        raise NotImplementedError
+
+
 def serving(dataset: Dataset) -> Format:
     """Raw as it is, and a stub for each other."""
-    return RAW if dataset.format == "raw" else Stub(dataset.format)
+    if dataset.format == "raw":
+        return RAW
+    return (Read if dataset.format in ("hdf5", "npy", "npz", "parquet") else Stub)(dataset.format)
 
 
 @contextmanager
@@ -50,6 +59,7 @@ def pretended(parallel: bool = False) -> Iterator[None]:
         for name, value in {
             "stored.known_formats": lambda: FORMATS,
             "stored.format_for": serving,
+            "others.format_for": serving,
             "accesses.other_apis": lambda: ("gds",),
             "others.parallel_hdf5": lambda: parallel,
         }.items():

@@ -11,7 +11,7 @@ from dliosim.language.compile import compile_pattern, explain_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Compute, Distribution, Job, constant
 from tests.language.conftest import Patterns
-from tests.language.stubs import Stub, pretended
+from tests.language.stubs import Read, Stub, pretended
 
 DATA = """
 dataset universe {
@@ -56,12 +56,13 @@ def test_some_formats_have_a_library(form: str, code: str, patterns: Patterns) -
     assert found(patterns, "through library", form) == ([code] if code else [])
 
 
-def test_a_format_of_another_package_says_whether_it_has_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Read(Stub):
-        library = True
-
-    monkeypatch.setattr(others, "format_of", lambda name: Read(name) if name == "zarr" else Stub(name))
-    assert (others.has_library("zarr"), others.has_library("other")) == (True, False)
+def test_a_format_of_another_package_shows_whether_it_has_a_library(
+    patterns: Patterns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = patterns.dataset("samples 8\n size 1 kB")
+    for made, has in ((Read, True), (Stub, False)):
+        monkeypatch.setattr(others, "format_for", lambda dataset, made=made: made("zarr"))
+        assert others.has_library(dataset) is has
 
 
 @pytest.mark.parametrize(
