@@ -40,7 +40,7 @@ class LibraryReader:
         self.meter = Meter()
         self._form = form
         self._dataset = dataset
-        self._size = dataset.fixed_size or 0
+        self._size = dataset.fixed_size
         self._lifetime = access.open
         self._merged = access.transfer is not None
         self._directory = directory
@@ -105,7 +105,8 @@ class LibraryReader:
         return moved
 
     def _call(self, file: int, offset: int, into: memoryview) -> int:
-        first, count = offset // self._size, len(into) // self._size
+        # Without one size for all, a file holds one sample.
+        first, count = (offset // self._size, len(into) // self._size) if self._size else (0, 1)
         began = perf_counter_ns()
         try:
             got = self._open[file].read(first, count, into)

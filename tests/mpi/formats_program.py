@@ -1,0 +1,151 @@
+"""Run by every rank of a job: each format, written by these ranks by some api, and read in many ways, all verified.
+
+Rank 0 prints, as JSON, for each case the digest of its files, and of each way of reading a hash of which samples were
+read in which order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mpi4py import MPI
+
+from dliosim.execute.environment import node_cores
+from dliosim.execute.phases import run_workload
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import World, make_world
+from dliosim.formats.contract import ReadByLibrary
+from dliosim.formats.registry import format_for
+from dliosim.model import (
+    Access,
+    Chunk,
+    Compression,
+    Dataset,
+    Distribution,
+    Job,
+    Layout,
+    Loop,
+    Prepare,
+    Shape,
+    Shuffle,
+    Workload,
+    constant,
+)
+from dliosim.report.progress import Progress
+
+SAMPLES = 23
+SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)
+FIXED, VARYING = constant(1500), Distribution("uniform", (1200.0, 3000.0))
+INT16 = Shape((5, 10, 15), "int16")
+GZIP = Compression("gzip", 4)
+
+
+def dataset(form: str, layout: Layout, size: Distribution = FIXED) -> Dataset:
+    return Dataset("d", 5, SAMPLES, size, layout, "d", format=form)
+
+
+CASES = {
+    "npy": dataset("npy", FEW),
+    "npy shared": dataset("npy", SHARED),
+    "npy each": dataset("npy", EACH, VARYING),
+    "npz": dataset("npz", FEW),
+    "npz shared": dataset("npz", SHARED),
+    "npz deflated": replace(dataset("npz", FEW), compress=GZIP, compressible=2.0),
+    "csv": dataset("csv", SHARED, VARYING),
+    "tfrecord": dataset("tfrecord", FEW, VARYING),
+    "tfrecord shared": dataset("tfrecord", SHARED),
+    "indexed": dataset("indexed", SHARED),
+    "tar": dataset("tar", FEW, VARYING),
+    "jpeg": dataset("jpeg", EACH, VARYING),
+    "png": dataset("png", EACH),
+    "hdf5": replace(dataset("hdf5", SHARED), shape=INT16),
+    "hdf5 each": dataset("hdf5", EACH),
+    "hdf5 chunks": replace(dataset("hdf5", SHARED), chunk=Chunk(4, "samples")),
+    "hdf5 pieces": replace(dataset("hdf5", FEW), shape=INT16, chunk=Chunk(700, "bytes")),
+    "hdf5 parts": replace(dataset("hdf5", SHARED), parts=3),
+    "hdf5 gzip": replace(dataset("hdf5", FEW), chunk=Chunk(4, "samples"), compress=GZIP, compressible=2.0),
+    "hdf5 pieces lzf": replace(dataset("hdf5", SHARED), chunk=Chunk(700, "bytes"), compress=Compression("lzf")),
+    "parquet": replace(dataset("parquet", FEW), chunk=Chunk(3, "samples"), compress=Compression("snappy"), parts=2),
+}
+
+DIRECT = {
+    "posix": Access(),
+    "in pieces": Access(transfer=400),
+    "ahead": Access(readers=2, prefetch=3),
+    "shared out": Access(readers=2, by="sample", prefetch=1),
+    "mapped": Access(engine="mmap"),
+    "queued": Access(engine="queued", depth=4),
+    "independent": Access(api="mpi-independent"),
+    "each": Access(open="each sample"),
+}
+TOGETHER = {"collective": Access(api="mpi-collective"), "in rounds": Access(api="mpi-collective", transfer=2000)}
+LIBRARY = {"library": Access(through="library"), "library each": Access(through="library", open="each sample")}
+
+
+@dataclass(frozen=True)
+class Ranks:
+    world: World
+    directory: Path
+
+
+def run(ranks: Ranks, described: Dataset, verb: Prepare | Loop) -> list[str]:
+    """Perform one verb; the order hashes of its epochs on rank 0."""
+    workload = Workload("formats", "", 5, Job(ranks.world.size), (described,), (), (verb,))
+    session = Session(workload, ranks.world, {"data": ranks.directory}, Options(verify=True), Progress(None))
+    phases = run_workload(session)
+    return [epoch.order_hash for phase in phases for epoch in phase.summary.epochs]
+
+
+def train(access: Access, decode: bool = False) -> Loop:
+    return Loop("train", "l", "d", access, 4, shuffle=Shuffle("globally"), last_batch="keep", epochs=2, decode=decode)
+
+
+def ways(described: Dataset) -> dict[str, Loop]:
+    found = dict(DIRECT)
+    if described.layout.files == 1:
+        found |= TOGETHER
+    if isinstance(format_for(described), ReadByLibrary):
+        found |= LIBRARY
+    loops = {name: train(access) for name, access in found.items()}
+    return loops | {"decoded": train(Access(), True), "decoded ahead": train(Access(readers=2, prefetch=2), True)}
+
+
+def digest_of(directory: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(directory.glob("d/*/**/*")):
+        if path.is_file() and path.name != "manifest.json":
+            total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def main(comm: MPI.Intracomm, directory: Path) -> None:
+    world = make_world(comm, node_cores, "formats")
+    outcome: dict[str, dict[str, object]] = {}
+    apis = ("posix", "mpi-independent", "mpi-collective")
+    # Many ranks on few cores take long to meet: half of the cases each, in fewer ways.
+    few = comm.size > 2
+    for number, (name, described) in enumerate(CASES.items()):
+        if few and number % 2 != (comm.size == 5):
+            continue
+        place = directory / str(number)
+        if comm.rank == 0:
+            place.mkdir(parents=True)
+        comm.Barrier()
+        api = apis[number % (3 if described.layout.files == 1 else 2)]
+        run(Ranks(world, place), described, Prepare("d", Access(api=api, transfer=(None, 1000, 1 << 20)[number % 3])))
+        found: dict[str, object] = {"files": digest_of(place)}
+        for way, loop in ways(described).items():
+            if few and way in ("mapped", "queued", "each", "library each", "decoded ahead", "shared out"):
+                continue
+            found[way] = run(Ranks(world, place), described, loop)
+        outcome[name] = found
+    if comm.rank == 0:
+        print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main(MPI.COMM_WORLD, Path(sys.argv[1]))

@@ -1,0 +1,44 @@
+"""Every format, written by any number of ranks and read in any way, holds and gives the same samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mpi.launch import run_program
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """By ranks and case: a digest of the files, and the order hashes of each way of reading them, all verified."""
+    pytest.importorskip("PIL")
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("crc32c")
+    found = {}
+    for ranks in (1, 2, 3, 5):
+        place = tmp_path_factory.mktemp(f"formats{ranks}")
+        found[ranks] = json.loads(
+            run_program(ranks, "tests.mpi.formats_program", str(place), seconds=150).splitlines()[-1]
+        )
+    return found
+
+
+def test_files_are_the_same_whoever_wrote_them_and_by_which_api(outcomes: dict[int, dict[str, Any]]) -> None:
+    alone = {name: case["files"] for name, case in outcomes[1].items()}
+    for ranks in (2, 3, 5):
+        for name, case in outcomes[ranks].items():
+            assert case["files"] == alone[name], (ranks, name)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_every_way_of_reading_gives_the_same_samples_in_the_same_order(
+    outcomes: dict[int, dict[str, Any]], ranks: int
+) -> None:
+    for name, case in outcomes[ranks].items():
+        for way, hashes in case.items():
+            if way != "files":
+                assert hashes == case["posix"], (name, way)
+        assert case["posix"][0] != case["posix"][1], name
