@@ -12,10 +12,9 @@ from dliosim.language.hintsets import Hints, hint_set, with_hints
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings
-from dliosim.model import Access, Api, Communicator, Engine, Layout, Order, Through, ranks_together
+from dliosim.model import MPI_APIS, Access, Api, Communicator, Engine, Layout, Order, Through, ranks_together
 from dliosim.model.job import MAX_RANKS
 
-MPI_APIS: Final = ("mpi-independent", "mpi-collective")
 APIS: Final = ("posix", *MPI_APIS)
 BACKENDS: Final = "dliosim.backends"
 """The group of entry points by which other packages bring backends."""

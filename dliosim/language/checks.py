@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dliosim.language import others
-from dliosim.language.accesses import APIS, MPI_APIS
+from dliosim.language.accesses import APIS
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
-from dliosim.model import PAGE, Access, Checkpoint, Dataset, Loop
+from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
 from dliosim.model.counting import shard_bounds, steps_of_epoch
 from dliosim.readable import count
 

@@ -7,10 +7,10 @@ from typing import Final
 from dliosim.errors import UsageError
 from dliosim.formats.contract import ReadByLibrary
 from dliosim.formats.registry import format_for
-from dliosim.language.accesses import APIS, MPI_APIS
+from dliosim.language.accesses import APIS
 from dliosim.language.diagnostics import Diagnostic
 from dliosim.language.settings import Settings, find
-from dliosim.model import Access, Dataset
+from dliosim.model import MPI_APIS, Access, Dataset
 
 _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 
