@@ -37,7 +37,10 @@ _EPOCH_SPREADS = (
     "sync_wait_seconds",
     "arrival_wait_seconds",
     "checkpoint_seconds",
+    "processing_seconds",
     "tool_seconds",
+    "decode_seconds",
+    "preprocess_seconds",
 )
 _EPOCH_FIGURES = (
     "steps",
@@ -82,6 +85,7 @@ _VERB_FIGURES = (
 _VERB_SPREADS = (
     "call_seconds",
     "content_seconds",
+    "encode_seconds",
     "send_seconds",
     "open_seconds",
     "view_seconds",

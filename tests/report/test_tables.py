@@ -55,7 +55,7 @@ def huge(index):
         **{f"{name}_seconds": long for name in ("data_wait", "io_busy", "open", "view", "compute", "sync_wait")},
         **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "tool")},
         **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
-        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.62965),
+        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
         slowest_rank=1023,
         oversleep_share=0.12345,
         amplification=1234.5,
@@ -275,7 +275,7 @@ def test_epochs_that_came_from_the_cache_are_named(cold, said):
 
 def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
     said = "train: data wait took 29 % of the time although no step was bound by storage"
-    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0)
+    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0, 0.0)
     assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
     assert said not in report_of(epoch(0), epoch(1))
     assert said not in report_of(epoch(0), epoch(1, bound_by=elsewhere, data_wait_seconds=spread(0.005)))
