@@ -174,6 +174,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "api": phase.api,
         "cache": phase.cache,
         "prefetch": phase.prefetch,
+        "readers": phase.readers,
         "hint_set": phase.hint_set,
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),

@@ -103,6 +103,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         api=found.text_or_none("api"),
         cache=found.text_or_none("cache"),
         prefetch=found.whole("prefetch"),
+        readers=found.whole("readers") if found.has("readers") else 0,
         hint_set=found.text("hint_set"),
         hints_asked=found.text_pairs("hints_asked"),
         hints_granted=found.text_pairs("hints_granted"),
