@@ -377,6 +377,7 @@ def _phase(session: Session, running: _Running) -> Phase:
         api="null" if session.options.null else access.api,
         cache=access.cache,
         prefetch=access.prefetch if access.readers else 0,
+        readers=access.readers,
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,

@@ -18,7 +18,7 @@ from dliosim.measure.meter import Meters
 from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
 from dliosim.measure.series import MARKS, EpochSeries
 
-_STORAGE, _COMPUTE, _TOOL, _ARRIVALS = range(len(CAUSES))
+_STORAGE, _COMPUTE, _TOOL, _ARRIVALS, _DECODE = range(len(CAUSES))
 
 #: Calls of so many samples, and so many steps, are put into histograms and bins at a time: numpy costs microseconds a
 #: call, and lists take much memory (the marks of a step 300 bytes).
@@ -105,7 +105,7 @@ def run_steps(
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
     # Since the last sync: lateness adds up over the steps between two.
-    waited_for_data = computing = idling = 0
+    waited_for_data = processing = computing = idling = 0
     started = before = met = clock()
     series.origin = started
     step = -1
@@ -124,7 +124,8 @@ def run_steps(
                     arrival_ns += idle
             moved += wait(step)
             # Who reads its data itself then decodes them itself, and that is no waiting.
-            ready = clock() - source.processed
+            processed = clock()
+            ready = processed - source.processed
             data_wait = ready - begun
             processing_ns += source.processed
             check(step)
@@ -139,16 +140,17 @@ def run_steps(
                 spent = computed - asked
                 oversleep += spent - nominal
             else:
-                asked = computed = ready
+                asked = computed = processed
                 spent = 0
             compute_ns += spent
             samples += row_count[step]
             waited_for_data += data_wait
+            processing += source.processed
             computing += spent
             idling += idle
             if course.arrival:
                 # Without the check of its contents, which is none of the storage's doing.
-                times.requests.append(ready + spent - due)
+                times.requests.append(processed + spent - due)
             if every and (step + 1) % every == 0:
                 arrived = clock()
                 over = course.deadline is not None and arrived >= course.deadline
@@ -156,17 +158,17 @@ def run_steps(
                 after = clock()
                 waited = after - arrived
                 sync_ns += waited
-                tool = arrived - met - waited_for_data - computing - idling
-                cause = _cause(waited_for_data, computing, tool, idling)
+                tool = arrived - met - waited_for_data - processing - computing - idling
+                cause = _cause(waited_for_data, computing, tool, idling, processing)
                 last_arrival.append(packed_arrival(waited, rank, cause))
-                waited_for_data = computing = idling = 0
+                waited_for_data = processing = computing = idling = 0
                 met = after
             else:
                 arrived = after = clock()
                 if not every and course.deadline is not None:
                     stop = after >= course.deadline
             synced = after
-            block.step(data_wait + spent, spent)
+            block.step(data_wait + source.processed + spent, spent)
             if step in saves:
                 block.end(after, record.blocks)
                 course.save(step)
@@ -206,13 +208,15 @@ def run_steps(
     return stop
 
 
-def _cause(data_wait: int, compute: int, tool: int, idle: int) -> int:
+def _cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) -> int:
     """What a rank had spent most of its time on since the last sync."""
-    most = max(data_wait, compute, tool, idle)
+    most = max(data_wait, compute, tool, idle, processing)
     if most == data_wait:
         return _STORAGE
     if most == compute:
         return _COMPUTE
+    if most == processing:
+        return _DECODE
     return _TOOL if most == tool else _ARRIVALS
 
 

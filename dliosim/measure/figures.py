@@ -24,6 +24,7 @@ class BoundBy:
     compute: float
     tool: float
     arrivals: float
+    decode: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,10 @@ class EpochSummary:
 
     Counts are sums over ranks, `seconds` and `loop_seconds` the greatest of any rank. `steps` is the most of any rank
     and `fewest_steps` the least. `least_sync_wait_seconds` is the sum over synced steps of what the rank waited that
-    waited least: what the syncs themselves took. `depth` is the mean number of read calls in flight while any was.
-    `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures that need what was not there
-    (compute, a sync, /proc/self/io) are None.
+    waited least: what the syncs themselves took. `decode_seconds` and `preprocess_seconds` are added up over a rank's
+    readers, and `processing_seconds` is what of both lies in the steps themselves. `depth` is the mean number of read
+    calls in flight while any was. `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures
+    that need what was not there (compute, a sync, /proc/self/io) are None.
     """
 
     epoch: int
@@ -61,7 +63,10 @@ class EpochSummary:
     sync_wait_seconds: Spread
     arrival_wait_seconds: Spread
     checkpoint_seconds: Spread
+    processing_seconds: Spread
     tool_seconds: Spread
+    decode_seconds: Spread
+    preprocess_seconds: Spread
     batch_latency: Histogram
     call_latency: Histogram
     request_latency: Histogram
@@ -119,6 +124,7 @@ class VerbSummary:
     seconds: float
     call_seconds: Spread
     content_seconds: Spread
+    encode_seconds: Spread
     send_seconds: Spread
     open_seconds: Spread
     view_seconds: Spread
@@ -145,10 +151,10 @@ class PhaseSummary:
     """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
 
     A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
-    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown.
-    `cache` is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its readers
-    keep ahead, 0 without readers. `hints` are asked and granted ones of the files that the phase opened; `notes` are
-    sentences worth knowing, such as that data were kept.
+    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
+    is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
+    keep ahead, both 0 where it reads in its steps. `hints` are asked and granted ones of the files that the phase
+    opened; `notes` are sentences worth knowing, such as that data were kept.
     """
 
     name: str
@@ -161,6 +167,7 @@ class PhaseSummary:
     api: str | None = None
     cache: str | None = None
     prefetch: int = 0
+    readers: int = 0
     hints_asked: tuple[tuple[str, str], ...] = ()
     hints_granted: tuple[tuple[str, str], ...] = ()
     hint_set: str = "library"

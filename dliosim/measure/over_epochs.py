@@ -34,3 +34,14 @@ def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
     if requests.count:
         return "request", requests.quantiles()
     return "batch", merged(epoch.batch_latency for epoch in epochs).quantiles()
+
+
+def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:
+    """What of the time that reading, decoding and preprocessing took whoever reads went into the latter two.
+
+    I/O busy is of all `readers` (0: the step itself) together, so that it counts for as many of them as had calls in
+    flight. 0 where nothing was decoded.
+    """
+    processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
+    reading = sum(epoch.io_busy_seconds.mean * min(max(epoch.depth or 1.0, 1.0), max(readers, 1)) for epoch in epochs)
+    return processed / (processed + reading) if processed > 0 else 0.0

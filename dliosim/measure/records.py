@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
 
-#: What the last rank of a step had spent its time on, in the order of `EpochRecord.last_arrival`'s lowest two bits.
-CAUSES = ("storage", "compute", "tool", "arrivals")
+#: What the last rank of a step had spent its time on, in the order of `EpochRecord.last_arrival`'s lowest three bits.
+CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 
-_CAUSE_BITS = 2
+_CAUSE_BITS = 3
 _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
@@ -20,7 +20,7 @@ _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
     """One word for `EpochRecord.last_arrival`: its minimum over ranks belongs to the rank that waited least.
 
-    Waits are cut off at nine minutes, which changes no minimum that matters.
+    Waits are cut off at 2^38 ns, four and a half minutes, which changes no minimum that matters.
     """
     return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
 
@@ -40,7 +40,8 @@ class Block:
     """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
 
     `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
-    step's wait for data and compute, `compute_ns` the compute, as slept, of the steps after it.
+    step's wait for data, its processing in the step and its compute, `compute_ns` the compute, as slept, of the steps
+    after it.
     """
 
     steps: int
@@ -56,9 +57,11 @@ class EpochRecord:
     `steady_ns` is the wall time of the steps after the first, blocking checkpoints taken out, and `nominal_ns` the
     compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts the steps done,
     `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
-    `bytes`). `batch` is the samples of a full step of this rank. `open_ns` holds opening and closing. `rchar` and
-    `read_bytes` are what /proc/self/io says, each -1 where it cannot tell. `last_arrival` has one `packed_arrival` a
-    step that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
+    `bytes`). `decode_ns` and `preprocess_ns` are added up over whoever read the batches; `processing_ns` is what of
+    both lies in the steps themselves, 0 beside readers. `batch` is the samples of a full step of this rank. `open_ns`
+    holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
+    `last_arrival` has one `packed_arrival` a step that ended in a sync: of the same length on every rank. `null` is
+    whether it was run without I/O.
     """
 
     phase: int

@@ -9,6 +9,7 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps, studies
 from dliosim.pictures.epochs import bins_said
@@ -54,7 +55,7 @@ def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
         said.append("The time of each rank is left out: there is no ranks.h5 beside results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.used_bins and len(epoch.ranks)]
     if recorded:
-        pictures += _of_timeline(saved, recorded)
+        pictures += _of_timeline(saved, loop, recorded)
         if saved.run.null:
             said.append("Bandwidth is left out: nothing was read (--null).")
     else:
@@ -127,7 +128,7 @@ def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
         yield Picture("rate-by-epoch", "Rate by epoch", shares.RATE_CAPTION, draw)
 
 
-def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
+def _of_timeline(saved: SavedRun, loop: Loop, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
     ranks, bins = saved.run.ranks, bins_said(recorded)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
@@ -135,7 +136,7 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator
             f"timeline-epoch-{epoch.epoch + 1}",
             f"What each rank did, epoch {epoch.epoch + 1}",
             f"{steps.steps_said(epoch)} {steps.CAPTION}",
-            partial(steps.rank_timeline, epoch),
+            partial(steps.rank_timeline, epoch, _gap(loop.epochs[epoch.epoch])),
         )
     # Without I/O steps have their bytes all the same, and bandwidth would be a figure of nothing.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
@@ -165,6 +166,11 @@ def _of_timeline(saved: SavedRun, recorded: Sequence[RecordedEpoch]) -> Iterator
         caption = f"{offsets.offsets_said(recorded)} {offsets.CAPTION}".strip()
         draw = partial(offsets.offsets_over_steps, recorded)
         yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
+
+
+def _gap(epoch: EpochSummary) -> steps.Gap:
+    """Whether what lies between a step's data and its compute was mostly decoding: both are one span in timeline.h5."""
+    return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
 
 
 def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> results.Rated | None:

@@ -28,6 +28,7 @@ TIME_CAPTION = (
     "How to read it: a column is a rank, all of it the wall time of the epochs after the first (of the only one). "
     "Columns of one height with more yellow are ranks that wait for the others; the one with the least yellow is "
     "the one waited for, and what it has more of is the cause. "
+    "Processing is decoding and preprocessing in the steps themselves. "
     "Formula: the sums of ranks.h5, which add up to the wall time; tool is what remains of it."
 )
 
@@ -45,6 +46,7 @@ RATE_CAPTION = (
 
 _COLUMNS = {
     "data wait": "data_wait_ns",
+    "processing": "processing_ns",
     "compute": "compute_ns",
     "sync wait": "sync_wait_ns",
     "checkpoint": "checkpoint_ns",

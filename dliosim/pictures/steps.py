@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -18,19 +20,20 @@ MOST_ROWS, MOST_STEPS = 32, 24
 CAPTION = (
     "How to read it: a row is a rank; in it are its steps, and below them the read calls of its readers, a line a "
     "reader. Where green is interrupted by orange, storage is late. Yellow is waiting for the others: the rank with "
-    "hardly any is the one that all wait for. Grey is the tool's own time before compute; white between steps is its "
-    "time after them, or waiting for a request. "
+    "hardly any is the one that all wait for. Grey is the tool's own time before compute, violet what the steps decode "
+    "and preprocess there; white between steps is the tool's time after them, or waiting for a request. "
     "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait end of the "
     "sync - end of compute, checkpoint from there until it is saved. Times count from the epoch's start on each "
     "rank's own clock; no clocks of two ranks are compared."
 )
 
-# Marks of a step, and the parts that lie between them.
-_SPANS = (("data wait", 0, 1), ("tool", 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
+Gap = Literal["tool", "processing"]
 
 
-def rank_timeline(epoch: RecordedEpoch) -> Figure:
-    """The first steps of an epoch, a row a rank."""
+def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
+    """The first steps of an epoch, a row a rank; `gap` is what took most of the time between data and compute."""
+    # Marks of a step, and the parts that lie between them.
+    spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
     rows = chosen_rows(epoch)
     steps = min(MOST_STEPS, epoch.window_ns.shape[1])
     window = epoch.window_ns[rows][:, :steps]
@@ -40,7 +43,7 @@ def rank_timeline(epoch: RecordedEpoch) -> Figure:
     axes = drawn.add_subplot()
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
     shapes = 0
-    for part, first, last in _SPANS:
+    for part, first, last in spans:
         shapes += _bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, PARTS[part], unit)
     for row, index in enumerate(rows):
         shapes += _reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
@@ -53,7 +56,7 @@ def rank_timeline(epoch: RecordedEpoch) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel("rank")
     grid_lines(axes, "x")
-    legend = [Patch(color=PARTS[part], label=part) for part, _, _ in _SPANS] + [Patch(color=READS, label="read calls")]
+    legend = [Patch(color=PARTS[part], label=part) for part, _, _ in spans] + [Patch(color=READS, label="read calls")]
     drawn.legend(handles=legend, loc="outside upper left", ncols=len(legend), handlelength=1.2, columnspacing=1.4)
     return drawn
 

@@ -19,9 +19,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from dliosim.readable import number, seconds, size
 
 #: The parts of the wall time, in the order in which they are stacked, each with its colour everywhere. The colours are
-#: those of Okabe and Ito, which are told apart with any kind of colour blindness.
+#: those of Okabe and Ito, which are told apart with any kind of colour blindness, and a violet that is darker than all.
 PARTS = {
     "data wait": "#D55E00",
+    "processing": "#4B2E83",
     "compute": "#009E73",
     "sync wait": "#F0C808",
     "checkpoint": "#CC79A7",

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.plan.figures import UTILIZATION, time_to_read
-from dliosim.readable import percent, seconds, size
+from dliosim.readable import count, percent, seconds, size
 from dliosim.report.grid import WIDTH
 from dliosim.report.header import cache_state
 
 #: The share of the time from which on waiting for data is worth a word.
 _WAIT_WORTH_A_WORD = 0.05
+
+#: From this share of their time on those who read are said to do something else.
+_MOSTLY = 0.5
 
 
 def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool) -> str:
@@ -32,8 +35,29 @@ def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSumm
     return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
 
 
-def _why(was_enough: bool, hardly_waited: bool) -> str:
+def mostly_processing(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """That whoever read spent most of the time not on reading, and on what; empty where that is not so."""
+    share = over_epochs.processing_share(epochs, phase.readers)
+    if share <= _MOSTLY:
+        return ""
+    what = _processing_named(epochs)
+    if phase.readers:
+        return f"readers spent {percent(share, 2)} of their time {what}, not reading"
+    return f"of the time it took to have a batch {percent(share, 2)} was {what}, not reading"
+
+
+def _processing_named(epochs: Sequence[EpochSummary]) -> str:
+    parts = {
+        "decoding": any(epoch.decode_seconds.max for epoch in epochs),
+        "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
+    }
+    return " and ".join(part for part, is_done in parts.items() if is_done)
+
+
+def _why(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: str) -> str:
     """Why a loop that was less busy than wished was so, where the rates alone do not say it."""
+    if processing and not (overlapped and hardly_waited):
+        return f", {'yet' if was_enough else 'and'} {processing}"
     if hardly_waited:
         return f"{', so that' if was_enough else ', but steps hardly waited:'} the time went elsewhere (see below)"
     return ", yet steps waited: reading did not keep ahead of them" if was_enough else ""
@@ -48,7 +72,7 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered.
 
     Beside readers that is what it delivered while calls were in flight: over all of the time it would be no more than
-    what computing and waiting for others let a rank ask for.
+    what computing and waiting for others let a rank ask for. What steps decode themselves leaves less time to read in.
     """
     content = sum(epoch.bytes_from_storage for epoch in epochs)
     busy = over_epochs.utilization(epochs)
@@ -60,11 +84,24 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     time = sum(epoch.io_busy_seconds.mean for epoch in epochs) if overlapped else waited
     if compute <= 0 or time <= 0:
         return ""
-    needed, got = content / time_to_read(compute, overlapped), content / time
-    when = "" if overlapped else " while steps wait"
+    got, got_when = content / time, " while it was read from" if overlapped else ""
+    left = time_to_read(compute, overlapped)
+    processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
+    if processed / max(phase.readers, 1) >= left:
+        return "" if busy >= UTILIZATION else f"{_beyond_storage(phase, epochs)}; it got {size(got, 3)}/s{got_when}"
+    needed = content / (left if overlapped else left - processed)
     why = ""
     if busy < UTILIZATION:
-        why = _why(got >= needed, waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs))
-    got_when = " while it was read from" if overlapped else ""
-    rates = f"it needs {size(needed, 3)}/s{when}; it got {size(got, 3)}/s{got_when}"
+        hardly_waited = waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs)
+        why = _why(got >= needed, hardly_waited, overlapped, mostly_processing(phase, epochs))
+    rates = (
+        f"it needs {size(needed, 3)}/s{'' if overlapped else ' while steps wait'}; it got {size(got, 3)}/s{got_when}"
+    )
     return f"to be {percent(UTILIZATION, 2)} busy {rates}{why}"
+
+
+def _beyond_storage(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """That decoding alone takes as long as everything may."""
+    who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
+    time = f"the time for {_processing_named(epochs)} alone is longer{who} than compute leaves"
+    return f"no storage makes it {percent(UTILIZATION, 2)} busy: {time}"

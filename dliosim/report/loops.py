@@ -13,7 +13,7 @@ from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import notes_of
-from dliosim.report.headline import headline
+from dliosim.report.headline import headline, mostly_processing
 from dliosim.report.naming import title_of
 
 #: Of more epochs than this only the first ones and the last are printed; results.json has all.
@@ -57,6 +57,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
         _latencies(f"{name}: latencies", epochs),
         _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
         _unnamed_wait(name, epochs),
+        _not_storage(name, runs[0], epochs),
     ]
     return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
 
@@ -86,6 +87,7 @@ def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
         "arrival wait": sum(one.arrival_wait_seconds.mean for one in some),
         "compute": sum(one.compute_seconds.mean for one in some),
         "sync wait": sum(one.sync_wait_seconds.mean for one in some),
+        "processing": sum(one.processing_seconds.mean for one in some),
         "tool": sum(one.tool_seconds.mean for one in some),
     }
     whole = sum(parts.values())
@@ -100,6 +102,13 @@ def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
         return ""
     text = f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each one"
     return textwrap.fill(f"{text} the last rank had spent more on something else", WIDTH)
+
+
+def _not_storage(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """That what looks like waiting for storage is waiting for decoding, beside readers."""
+    processing = mostly_processing(phase, epochs[1:] or epochs) if phase.readers else ""
+    text = f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
+    return textwrap.fill(text, WIDTH) if processing else ""
 
 
 def _rates(doubtful: bool) -> list[_Column]:
@@ -144,6 +153,8 @@ _TIMES = [
     _Column("I/O\nbusy", lambda one: one.io_busy_seconds.mean, _time),
     _Column("open,\nclose", lambda one: one.open_seconds.mean, _time),
     _Column("view", lambda one: one.view_seconds.mean, _time, optional=True),
+    _Column("decode", lambda one: one.decode_seconds.mean, _time, optional=True),
+    _Column("pre-\nprocess", lambda one: one.preprocess_seconds.mean, _time, optional=True),
     _Column("arrival\nwait", lambda one: one.arrival_wait_seconds.mean, _time, optional=True),
     _Column("compute", lambda one: one.compute_seconds.mean, _time),
     _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
@@ -156,6 +167,7 @@ _CAUSES = [
     _Column("compute", _late_for("compute"), _share),
     _Column("tool", _late_for("tool"), _share),
     _Column("arrivals", _late_for("arrivals"), _share, optional=True),
+    _Column("decode", _late_for("decode"), _share, optional=True),
     _Column("rank most\noften last", lambda one: one.slowest_rank, _rank),
     _Column("in\nsteps", lambda one: one.slowest_rank_share, _share),
     _Column("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),

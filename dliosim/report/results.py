@@ -37,7 +37,10 @@ _EPOCH_SPREADS = (
     "sync_wait_seconds",
     "arrival_wait_seconds",
     "checkpoint_seconds",
+    "processing_seconds",
     "tool_seconds",
+    "decode_seconds",
+    "preprocess_seconds",
 )
 _EPOCH_FIGURES = (
     "steps",
@@ -82,6 +85,7 @@ _VERB_FIGURES = (
 _VERB_SPREADS = (
     "call_seconds",
     "content_seconds",
+    "encode_seconds",
     "send_seconds",
     "open_seconds",
     "view_seconds",
@@ -170,6 +174,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "api": phase.api,
         "cache": phase.cache,
         "prefetch": phase.prefetch,
+        "readers": phase.readers,
         "hint_set": phase.hint_set,
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),

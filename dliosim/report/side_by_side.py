@@ -225,6 +225,13 @@ def _share(part: str) -> Callable[[Loop, RunSummary], str]:
     return show
 
 
+def _reader_share(loop: Loop, run: RunSummary) -> str:
+    """What of their time readers decoded and preprocessed; of steps that read themselves processing has it."""
+    readers = loop.phases[0].readers
+    share = over_epochs.processing_share(_later(loop), readers) if readers else 0.0
+    return percent(share, 3) if share else ABSENT
+
+
 def _samples(loop: Loop, run: RunSummary) -> str:
     return _marked(over_epochs.samples_per_second(_later(loop)), run)
 
@@ -293,8 +300,10 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
         ("time in arrival wait", _share("arrival wait")),
         ("time in compute", _share("compute")),
         ("time in sync wait", _share("sync wait")),
+        ("time in processing", _share("processing")),
         ("time in tool", _share("tool")),
         ("checkpoints beside", _checkpoints),
+        ("readers' time decoding", _reader_share),
     ],
     [
         ("moved / asked", _moved),

@@ -21,6 +21,7 @@ _LONGEST_NAME = 32
 _VERB_TIMES = (
     ("calls", "call_seconds"),
     ("making\ndata", "content_seconds"),
+    ("encoding", "encode_seconds"),
     ("sending", "send_seconds"),
     ("open,\nclose", "open_seconds"),
     ("view", "view_seconds"),

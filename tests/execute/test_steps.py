@@ -8,7 +8,7 @@ from dliosim.execute import steps
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter, Meters
-from dliosim.measure.records import EpochRecord
+from dliosim.measure.records import CAUSES, EpochRecord, unpacked_arrivals
 from dliosim.measure.series import EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
@@ -32,19 +32,19 @@ class Clock:
 
 
 class Slow:
-    """Batches that take 1 ms to come and 2 ms to check."""
+    """Batches that take 1 ms to come, `processed` ns to decode and 2 ms to check."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, processed: int) -> None:
         self.meters = Meters([Meter()])
         self.reading: list[int] = []
-        self.processed = 0
+        self.processed = processed
         self.clock = clock
 
     def start(self) -> None:
         pass
 
     def wait(self, step: int) -> int:
-        self.clock.now += MS
+        self.clock.now += MS + self.processed
         return 100
 
     def check(self, step: int) -> None:
@@ -62,15 +62,24 @@ class Slowed(Progress):
         self.clock.now += 4 * MS
 
 
-def run(monkeypatch: pytest.MonkeyPatch, compute: int, arrival: list[int], slowed: bool = False) -> EpochRecord:
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    compute: int,
+    arrival: list[int],
+    slowed: bool = False,
+    processed: int = 0,
+    sync: str = "off",
+    series: EpochSeries | None = None,
+) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns)."""
     clock = Clock()
     monkeypatch.setattr(steps, "perf_counter_ns", clock)
     monkeypatch.setattr(steps, "sleep_until", clock.sleep_until)
-    syncer = Syncer(Threads(Meeting(1), 0), Sync("off", 0, 1), False)
+    syncer = Syncer(Threads(Meeting(1), 0), Sync(sync, 0, 1), False)
     course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
     record = EpochRecord(0, 0)
-    run_steps(course, Slow(clock), [1] * 3, record, EpochSeries(), Slowed(clock) if slowed else Progress(None))
+    source, shown = Slow(clock, processed), Slowed(clock) if slowed else Progress(None)
+    run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
     return record
 
 
@@ -101,3 +110,34 @@ def test_what_lies_between_two_steps_is_the_tools_time(monkeypatch: pytest.Monke
     # The last step's line is shown when the epoch is over.
     assert record.tool_ns == (3 * 2 + 2 * 4) * MS
     assert (record.batch_latency.count, record.batch_latency.max_ns) == (3, MS)
+
+
+@pytest.mark.parametrize("compute", [0, 5 * MS])
+def test_what_a_step_decodes_itself_is_neither_waiting_nor_the_tools_time(
+    monkeypatch: pytest.MonkeyPatch, compute: int
+) -> None:
+    series = EpochSeries()
+    record = run(monkeypatch, compute, [], processed=7 * MS, series=series)
+    assert (record.data_wait_ns, record.processing_ns, record.tool_ns) == (3 * MS, 21 * MS, 6 * MS)
+    begun, ready, asked = series.window[0, :3].tolist()
+    # Decoding lies before compute, also where there is none.
+    assert (ready - begun, asked - ready) == (MS, (9 if compute else 7) * MS)
+    [block] = record.blocks
+    assert block.first_ns == 8 * MS + compute
+
+
+def test_a_request_is_not_answered_before_its_data_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run(monkeypatch, 5 * MS, [0, 100 * MS, 200 * MS], processed=7 * MS)
+    assert (record.request_latency.min_ns, record.request_latency.max_ns) == (13 * MS, 13 * MS)
+
+
+@pytest.mark.parametrize(
+    ("compute", "processed", "cause"),
+    [(5 * MS, 7 * MS, "decode"), (8 * MS, 7 * MS, "compute"), (0, MS, "tool"), (0, 3 * MS, "decode")],
+)
+def test_a_step_is_bound_by_decoding_where_that_took_most_of_it(
+    monkeypatch: pytest.MonkeyPatch, compute: int, processed: int, cause: str
+) -> None:
+    record = run(monkeypatch, compute, [], processed=processed, sync="barrier")
+    _, causes = unpacked_arrivals(record.last_arrival)
+    assert [CAUSES[one] for one in causes] == [cause] * 3

@@ -5,11 +5,19 @@ from hypothesis import strategies as st
 
 from dliosim.measure.figures import BoundBy
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.records import CAUSES, Block, EpochRecord, VerbRecord, packed_arrival, unpacked_arrivals
+from dliosim.measure.records import (
+    CAUSES,
+    Block,
+    EpochRecord,
+    VerbRecord,
+    packed_arrival,
+    unpacked_arrivals,
+    unpacked_waits,
+)
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
 from tests.measure.ranks import on_ranks
 
-STORAGE, COMPUTE, TOOL, ARRIVALS = range(4)
+STORAGE, COMPUTE, TOOL, ARRIVALS, DECODE = range(5)
 MS = 1_000_000
 
 
@@ -24,7 +32,7 @@ def record(**figures):
 
 
 times = st.integers(0, 10**12)
-parts = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "tool")
+parts = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "processing", "tool")
 records = st.builds(
     lambda named, tool: record(wall_ns=sum(named.values()) + tool, **named),
     st.fixed_dictionaries({f"{part}_ns": times for part in parts[:-1]}),
@@ -113,12 +121,12 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
     first, second = (
         record(last_arrival=np.array([packed_arrival(*word) for word in words], np.int64))
         for words in (
-            [(5, 0, COMPUTE), (9, 0, TOOL), (1, 0, TOOL), (7, 0, COMPUTE)],
-            [(9, 1, TOOL), (2, 1, STORAGE), (8, 1, STORAGE), (3, 1, STORAGE)],
+            [(5, 0, COMPUTE), (9, 0, TOOL), (1, 0, TOOL), (7, 0, DECODE)],
+            [(9, 1, TOOL), (2, 1, STORAGE), (8, 1, STORAGE), (3, 1, DECODE)],
         )
     )
     summary = summary_of(first, second)
-    assert summary.bound_by == BoundBy(storage=0.5, compute=0.25, tool=0.25, arrivals=0.0)
+    assert summary.bound_by == BoundBy(storage=0.25, compute=0.25, tool=0.25, arrivals=0.0, decode=0.25)
     assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
     assert summary.least_sync_wait_seconds == pytest.approx((5 + 2 + 1 + 3) * 1e-9)
 
@@ -126,7 +134,7 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
 @given(
     st.integers(1, 4).flatmap(
         lambda ranks: st.lists(
-            st.lists(st.tuples(times, st.integers(0, 3)), min_size=ranks, max_size=ranks), min_size=1, max_size=20
+            st.lists(st.tuples(times, st.integers(0, 4)), min_size=ranks, max_size=ranks), min_size=1, max_size=20
         )
     )
 )
@@ -140,7 +148,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
         )
     )
     found = summary.bound_by
-    assert found.storage + found.compute + found.tool + found.arrivals == pytest.approx(1)
+    assert found.storage + found.compute + found.tool + found.arrivals + found.decode == pytest.approx(1)
     assert 1 / len(ranks) <= summary.slowest_rank_share <= 1
 
 
@@ -156,6 +164,26 @@ def test_an_arrival_packs_into_a_positive_word_and_back(wait, rank, cause):
     assert 0 <= word < 2**63
     ranks, causes = unpacked_arrivals(np.array([word], np.int64))
     assert (ranks[0], causes[0]) == (rank, cause)
+
+
+@given(st.lists(st.integers(0, 270 * 10**9), min_size=2, max_size=2), st.lists(st.integers(0, 4), min_size=2))
+def test_of_waits_below_four_and_a_half_minutes_the_shorter_one_is_the_smaller_word(waits, causes):
+    words = [
+        packed_arrival(wait, 2**22 - 1 - i, cause) for i, (wait, cause) in enumerate(zip(waits, causes, strict=False))
+    ]
+    assert (words[0] > words[1]) == (waits[0] >= waits[1])
+    assert unpacked_waits(np.array(words, np.int64)).tolist() == waits
+
+
+def test_times_of_decoding_are_spread_over_ranks_and_no_part_of_the_tools_time():
+    inline = record(wall_ns=100 * MS, processing_ns=70 * MS, decode_ns=50 * MS, preprocess_ns=20 * MS)
+    beside = record(wall_ns=100 * MS, decode_ns=150 * MS)
+    summary = summary_of(inline, beside)
+    assert (summary.decode_seconds.mean, summary.decode_seconds.max) == pytest.approx((0.1, 0.15))
+    assert (summary.preprocess_seconds.min, summary.preprocess_seconds.max) == pytest.approx((0.0, 0.02))
+    assert (summary.processing_seconds.mean, summary.tool_seconds.min) == pytest.approx((0.035, 0.03))
+    row = dict(zip(RANK_COLUMNS, rank_row(inline).tolist(), strict=True))
+    assert (row["processing_ns"], row["decode_ns"], row["preprocess_ns"]) == (70 * MS, 50 * MS, 20 * MS)
 
 
 def test_latencies_of_all_ranks_are_in_one_histogram():
@@ -217,12 +245,13 @@ def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
 
 
 def test_a_verb_s_figures_add_up():
-    one = VerbRecord(wall_ns=2_000 * MS, bytes=300, files=2, call_ns=1_500 * MS, file_sync_ns=100 * MS)
+    one = VerbRecord(wall_ns=2_000 * MS, bytes=300, files=2, call_ns=1_500 * MS, encode_ns=100 * MS)
     other = VerbRecord(wall_ns=1_000 * MS, bytes=100, call_ns=500 * MS, resident_bytes=1, examined_bytes=4)
     summary, nothing = on_ranks(summarise_verb, [one, other])
     assert nothing is None
     assert (summary.ranks, summary.bytes, summary.files, summary.seconds) == (2, 400, 2, 2.0)
     assert (summary.call_seconds.mean, summary.call_seconds.min, summary.call_seconds.max) == (1.0, 0.5, 1.5)
+    assert (summary.encode_seconds.mean, summary.encode_seconds.max) == (0.05, 0.1)
     assert (summary.bytes_per_second, summary.resident_share) == (200.0, 0.25)
 
 

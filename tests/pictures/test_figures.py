@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.figures import FileSystem
+from dliosim.measure.figures import FileSystem, Spread
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
 from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered
@@ -69,6 +69,32 @@ def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: Loop) ->
     low, high = zip(*((one[2] % 1, one[3] % 1) for one in boxes(figure, READS)), strict=True)
     assert min(low) > max(one[3] % 1 for one in computes)
     assert max(high) < 1
+
+
+def test_what_lies_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: Loop) -> None:
+    def gap_of(loop: Loop) -> str:
+        picture = next(one for one in of_loop(saved, loop).pictures if one.name == "timeline-epoch-1")
+        with drawing():
+            figure = picture.draw()
+        (found,) = (part for part in ("tool", "processing") if boxes(figure, PARTS[part]))
+        return found
+
+    decoded = Spread(1.0, 1.0, 1.0)
+    assert gap_of(loop) == "tool"
+    epochs = tuple(replace(epoch, processing_seconds=decoded) for epoch in loop.epochs)
+    assert gap_of(replace(loop, epochs=epochs)) == "processing"
+
+
+def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: Loop) -> None:
+    processing = loop.rank_times["tool_ns"] // 2
+    times = loop.rank_times | {"processing_ns": processing, "tool_ns": loop.rank_times["tool_ns"] - processing}
+    with drawing():
+        figure = shares.time_by_rank(times)
+    heights = [
+        bar.get_height() for bar in figure.axes[0].patches if bar.get_facecolor() == to_rgba(PARTS["processing"])
+    ]
+    unit = 1e3 if "(ms)" in figure.axes[0].get_ylabel() else 1.0
+    assert heights == pytest.approx(processing[1:].sum(axis=0) * 1e-9 * unit)
 
 
 def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: Loop) -> None:

@@ -42,7 +42,15 @@ SCHEMA: dict[str, Any] = json.loads((ROOT / "docs/results.schema.json").read_tex
 # Figures of an epoch that are sums over ranks of a column of the same name.
 SUMS = ("samples", "bytes", "bytes_moved", "calls", "opens")
 # Times that together are a rank's wall time.
-PARTS = ("data_wait_ns", "compute_ns", "sync_wait_ns", "arrival_wait_ns", "checkpoint_ns", "tool_ns")
+PARTS = (
+    "data_wait_ns",
+    "compute_ns",
+    "sync_wait_ns",
+    "arrival_wait_ns",
+    "checkpoint_ns",
+    "processing_ns",
+    "tool_ns",
+)
 
 Columns = dict[str, NDArray[np.int64]]
 
@@ -175,7 +183,7 @@ def test_counts_are_sums_over_ranks(made: Made) -> None:
 def test_spreads_are_mean_least_and_greatest_of_the_ranks(made: Made) -> None:
     for epoch, rank in made.epochs():
         spreads = {name: value for name, value in epoch.items() if isinstance(value, dict) and "mean" in value}
-        assert len(spreads) == 9
+        assert len(spreads) == 12
         for name, spread in spreads.items():
             times = rank[name.replace("_seconds", "_ns")] * 1e-9
             assert [*spread.values()] == pytest.approx([times.mean(), times.min(), times.max()], rel=1e-12)

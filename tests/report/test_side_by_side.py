@@ -18,7 +18,7 @@ from dliosim.report.grid import WIDTH
 from dliosim.report.saved.load import SavedRun, load
 from dliosim.report.side_by_side import side_by_side
 from tests.pictures.sample import comparison, write_comparison, write_run
-from tests.report.sample import run
+from tests.report.sample import run, spread
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("side_by_side.txt")
@@ -34,6 +34,22 @@ def written(place: Path) -> list[str]:
 
 def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
     assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+
+
+def test_decoding_has_rows_where_there_was_any(tmp_path: Path) -> None:
+    plain = written(tmp_path)[:1]
+    assert "processing" not in side_by_side(load(plain, with_arrays=False))
+    (one,) = load(plain, with_arrays=False)
+    assert isinstance(one, SavedRun)
+    (loop,) = one.loops
+    half = spread(0.5 * (loop.epochs[1].io_busy_seconds.mean))
+    beside = [replace(each, decode_seconds=half, depth=1.0) for each in loop.epochs]
+    read_ahead = replace(loop, epochs=tuple(beside), phases=(replace(loop.phases[0], readers=1),))
+    text = side_by_side([replace(one, loops=(read_ahead,))])
+    assert row_of(text, "readers' time decoding") == ["33.3 %"]
+    inline = [replace(each, processing_seconds=each.compute_seconds) for each in loop.epochs]
+    text = side_by_side([replace(one, loops=(replace(loop, epochs=tuple(inline)),))])
+    assert row_of(text, "time in processing") == row_of(text, "time in compute")
 
 
 def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(

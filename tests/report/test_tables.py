@@ -33,6 +33,8 @@ def test_nothing_is_wider_than_a_terminal_of_120_columns():
         view_seconds=spread(0.1),
         checkpoint_seconds=spread(0.1),
         arrival_wait_seconds=spread(0.1),
+        decode_seconds=spread(0.1),
+        preprocess_seconds=spread(0.1),
         request_latency=Histogram([10_500_000, 123_456_789]),
     )
     text = report_of(crowded, replace(crowded, epoch=1), replace(crowded, epoch=2))
@@ -53,9 +55,10 @@ def huge(index):
         null_seconds=0.1,
         utilization=0.98765,
         **{f"{name}_seconds": long for name in ("data_wait", "io_busy", "open", "view", "compute", "sync_wait")},
-        **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "tool")},
+        **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "processing", "tool")},
+        **{f"{name}_seconds": long for name in ("decode", "preprocess")},
         **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
-        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.62965),
+        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
         slowest_rank=1023,
         oversleep_share=0.12345,
         amplification=1234.5,
@@ -275,7 +278,7 @@ def test_epochs_that_came_from_the_cache_are_named(cold, said):
 
 def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
     said = "train: data wait took 29 % of the time although no step was bound by storage"
-    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0)
+    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0, 0.0)
     assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
     assert said not in report_of(epoch(0), epoch(1))
     assert said not in report_of(epoch(0), epoch(1, bound_by=elsewhere, data_wait_seconds=spread(0.005)))
@@ -301,6 +304,72 @@ def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
     assert f"{needs}, so that the time went elsewhere (see below)" in " ".join(idle.split())
     alone = run_report(run(phases=(phase_of(epoch(0)),)))
     assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone
+
+
+def decoded(index, decode, preprocess=0.0, **changed):
+    """An epoch whose readers, or steps, decode so long; reading takes 91.8 ms, compute 160 ms and waiting 65.6 ms."""
+    return epoch(index, decode_seconds=spread(decode), preprocess_seconds=spread(preprocess), **changed)
+
+
+def said_of(first, later, **changed):
+    return " ".join(run_report(run(phases=(phase_of(first, later, **changed),))).split())
+
+
+def test_readers_that_mostly_decode_are_blamed_and_not_storage():
+    beside = {"readers": 1, "prefetch": 2}
+    decoding = said_of(decoded(0, 0.12), decoded(1, 0.12), **beside)
+    spent = "readers spent 57 % of their time decoding, not reading"
+    assert f"it got 1.97 GB/s while it was read from, yet {spent}" in decoding
+    assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
+    assert "reading did not keep ahead" not in decoding
+    reading = said_of(decoded(0, 0.05), decoded(1, 0.05), **beside)
+    assert "yet steps waited: reading did not keep ahead of them" in reading
+    assert "not reading" not in reading
+    both = said_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **beside)
+    assert "57 % of their time decoding and preprocessing, not reading" in both
+
+
+def test_reading_of_several_readers_counts_for_as_many_as_read_at_a_time():
+    several = decoded(1, 0.12, depth=3.5)
+    assert "not reading" not in said_of(several, several, readers=4, prefetch=4)
+    # A queue of calls keeps one reader no longer than it takes.
+    assert "57 % of their time decoding" in said_of(several, several, readers=1, prefetch=4)
+
+
+def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():
+    slow = decoded(1, 0.6, 0.2)
+    assert (
+        "no storage makes it 90 % busy: the time for decoding and preprocessing alone is longer on 4 readers than"
+        in (said_of(slow, slow, readers=4, prefetch=4))
+    )
+    assert "no storage makes it" not in said_of(slow, slow, readers=5, prefetch=5)
+    inline = decoded(1, 0.02, processing_seconds=spread(0.02))
+    assert "decoding alone is longer than compute leaves; it got 2.76 GB/s train" in said_of(inline, inline)
+
+
+def test_what_steps_decode_themselves_leaves_less_time_to_read_in():
+    half = 0.5 * 0.16 * (1 / 0.9 - 1)
+    inline = decoded(1, half, processing_seconds=spread(half))
+    assert "to be 90 % busy it needs 20.4 GB/s while steps wait; it got 2.76 GB/s train" in said_of(inline, inline)
+
+
+def test_decoding_has_columns_only_where_something_was_decoded():
+    plain = report_of(epoch(0), epoch(1))
+    assert not any(word in plain for word in ("decode", "process", "encoding"))
+    some = decoded(1, 0.0123, processing_seconds=spread(0.0124), bound_by=BoundBy(0.5, 0.0, 0.0, 0.0, 0.5))
+    text = report_of(epoch(0), some)
+    assert re.search(r"busy +close +decode +compute", text)
+    assert "pre-" not in text
+    assert re.search(r"train: where the time went after the first epoch: .*processing 5", " ".join(text.split()))
+    assert re.search(r"storage +compute +tool +decode", text)
+    assert re.search(r"pre- +sync.*\n.*close +process +compute", report_of(decoded(0, 0.0, 0.01)))
+
+
+def test_encoding_has_a_column_beside_making_data_where_there_was_any():
+    phase = PhaseSummary("d", "prepare", 1.0, verb=verb(1.0, encode_seconds=spread(0.321)))
+    text = run_report(run(phases=(phase,)))
+    assert re.search(r"calls +data +encoding", text)
+    assert "321 ms" in text
 
 
 def test_what_memory_kept_is_none_of_the_storage():

@@ -35,6 +35,15 @@ def test_arrays_are_those_that_were_written(tmp_path: Path) -> None:
     assert last.batch_latency[:, 1].sum() == 3 * 8
 
 
+def test_ranks_from_before_there_was_decoding_are_read_as_without_any(tmp_path: Path) -> None:
+    write_run(tmp_path, ranks=3, steps=8, epochs=5)
+    with h5py.File(tmp_path / "ranks.h5", "r+") as file:
+        del file["0000/processing_ns"], file["0000/decode_ns"], file["0000/preprocess_ns"]
+    times = loop_of(tmp_path).rank_times
+    assert times["processing_ns"].shape == times["tool_ns"].shape
+    assert not times["processing_ns"].any()
+
+
 def test_bins_after_the_last_in_which_anything_happened_do_not_count(tmp_path: Path) -> None:
     write_run(tmp_path, ranks=1, steps=4, epochs=1)
     epoch = loop_of(tmp_path).timeline[0]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dliosim.errors import UsageError
+from dliosim.measure.figures import Spread
 from dliosim.report.results import results_of
 from dliosim.report.saved.comparison import comparison_of
 from dliosim.report.saved.fields import MAX_JSON_BYTES, read_json
@@ -44,6 +45,24 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
     assert again == written
     exact = run().phases[4].epochs[0].batch_latency.quantiles()
     assert latencies[4][0].batch == exact
+
+
+def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path: Path) -> None:
+    older = results_of(run())
+    for phase in older["phases"]:
+        for epoch in phase["epochs"]:
+            for name in ("decode_seconds", "preprocess_seconds", "processing_seconds"):
+                del epoch[name]
+            if epoch["bound_by"]:
+                del epoch["bound_by"]["decode"]
+        if phase["files"]:
+            del phase["files"]["encode_seconds"]
+    found, _ = run_of(read_json(saved(tmp_path, older)))
+    epochs = [epoch for phase in found.phases for epoch in phase.epochs]
+    nothing = Spread(0.0, 0.0, 0.0)
+    assert {(one.decode_seconds, one.preprocess_seconds, one.processing_seconds) for one in epochs} == {(nothing,) * 3}
+    assert {one.bound_by.decode for one in epochs if one.bound_by} == {0.0}
+    assert {phase.verb.encode_seconds for phase in found.phases if phase.verb} == {nothing}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,10 @@ class Group:
         found = [(str(name), self._inside(name)) for name in names]
         return [(name, Group(self.path, one, self.left)) for name, one in found if isinstance(one, h5py.Group)]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a member of that name, whatever it is."""
+        return self.content.get(name, getlink=True) is not None
+
     def text(self, name: str) -> str:
         """An attribute that is a text."""
         value = self.content.attrs.get(name)

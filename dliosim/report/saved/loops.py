@@ -20,8 +20,12 @@ TIME_COLUMNS = (
     "compute_ns",
     "sync_wait_ns",
     "checkpoint_ns",
+    "processing_ns",
     "tool_ns",
 )
+
+# What ranks.h5 did not have before there were formats, when nothing took it.
+_LATER_COLUMNS = frozenset({"processing_ns"})
 
 # The longest bin, and the longest time, that make sense: a month.
 _LONGEST_NS = 31 * 86_400 * 10**9
@@ -69,16 +73,25 @@ class RecordedEpoch:
 
 
 def rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
-    """For each loop the `TIME_COLUMNS`, each (epochs, ranks); UsageError where the file does not fit results.json."""
+    """For each loop the `TIME_COLUMNS`, each (epochs, ranks); UsageError where the file does not fit results.json.
+
+    Of a file that has no `processing_ns` yet it is 0.
+    """
     with opened(path) as file:
         _check_version(file)
         groups = file.groups()
         _check_names(path, groups, loops)
         return [
-            # A remainder, tool time may be a little below 0.
-            {name: group.array(name, (len(loop.epochs), ranks), -_LONGEST_NS, _LONGEST_NS) for name in TIME_COLUMNS}
+            {name: _times(group, name, (len(loop.epochs), ranks)) for name in TIME_COLUMNS}
             for (_, group), loop in zip(groups, loops, strict=True)
         ]
+
+
+def _times(group: Group, name: str, shape: tuple[int, int]) -> Ints:
+    if name in _LATER_COLUMNS and not group.has(name):
+        return np.zeros(shape, np.int64)
+    # A remainder, tool time may be a little below 0.
+    return group.array(name, shape, -_LONGEST_NS, _LONGEST_NS)
 
 
 def timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:

@@ -103,6 +103,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         api=found.text_or_none("api"),
         cache=found.text_or_none("cache"),
         prefetch=found.whole("prefetch"),
+        readers=found.whole("readers") if found.has("readers") else 0,
         hint_set=found.text("hint_set"),
         hints_asked=found.text_pairs("hints_asked"),
         hints_granted=found.text_pairs("hints_granted"),
@@ -137,11 +138,14 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         sync_wait_seconds=_spread(found.one("sync_wait_seconds")),
         arrival_wait_seconds=_spread(found.one("arrival_wait_seconds")),
         checkpoint_seconds=_spread(found.one("checkpoint_seconds")),
+        processing_seconds=_later_spread(found, "processing_seconds"),
         tool_seconds=_spread(found.one("tool_seconds")),
+        decode_seconds=_later_spread(found, "decode_seconds"),
+        preprocess_seconds=_later_spread(found, "preprocess_seconds"),
         batch_latency=Histogram(),
         call_latency=Histogram(),
         request_latency=Histogram(),
-        bound_by=None if bound is None else BoundBy(*map(bound.number, ("storage", "compute", "tool", "arrivals"))),
+        bound_by=None if bound is None else _bound_by(bound),
         slowest_rank=found.whole_or_none("slowest_rank"),
         slowest_rank_share=found.number_or_none("slowest_rank_share"),
         least_sync_wait_seconds=found.number_or_none("least_sync_wait_seconds"),
@@ -174,6 +178,7 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         seconds=found.number("seconds"),
         call_seconds=_spread(found.one("call_seconds")),
         content_seconds=_spread(found.one("content_seconds")),
+        encode_seconds=_later_spread(found, "encode_seconds"),
         send_seconds=_spread(found.one("send_seconds")),
         open_seconds=_spread(found.one("open_seconds")),
         view_seconds=_spread(found.one("view_seconds")),
@@ -200,6 +205,21 @@ def _expectation(found: Fields) -> ExpectationResult:
 def _spread(found: Fields) -> Spread:
     # Tool time is a remainder, and may be a little below 0.
     return Spread(*(found.number(key, least=-1e24) for key in ("mean", "min", "max")))
+
+
+def _later_spread(found: Fields, key: str) -> Spread:
+    """A time that results did not have before there were formats, when nothing took it."""
+    return _spread(found.one(key)) if found.has(key) else Spread(0.0, 0.0, 0.0)
+
+
+def _bound_by(found: Fields) -> BoundBy:
+    return BoundBy(
+        storage=found.number("storage"),
+        compute=found.number("compute"),
+        tool=found.number("tool"),
+        arrivals=found.number("arrivals"),
+        decode=found.number("decode") if found.has("decode") else 0.0,
+    )
 
 
 def _hash(found: Fields, key: str) -> int:
