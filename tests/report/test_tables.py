@@ -113,6 +113,7 @@ def test_a_hint_that_was_dropped_or_changed_is_told_loudly():
         "train",
         1.0,
         epochs=(epoch(0),),
+        api="mpi-independent",
         hints_asked=(("a", "1"), ("b", "2"), ("c", "3")),
         hints_granted=(("a", "1"), ("c", "4")),
     )
