@@ -17,12 +17,13 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
 from dliosim.execute.groups import free_group, group_of, who_reads
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.processing import Processing
-from dliosim.execute.readahead import Batches, EpochCalls, make_batches, slot_count
+from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
 from dliosim.execute.scattering import make_scattered
 from dliosim.execute.session import Phase, Session

@@ -5,20 +5,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
-from typing import Any, Generic, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dliosim.execute.backend import OverlappingReader, Reader
-from dliosim.execute.processing import Processing
-from dliosim.model import Access
-from dliosim.plan.extents import Calls, Rounds, share_bounds
+from dliosim.execute.epochcalls import EpochCalls
+from dliosim.model import Access, By
+from dliosim.plan.extents import Calls
 
 T = TypeVar("T")
 
@@ -71,7 +66,7 @@ def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memo
     """The batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
-    return ReadAhead(readers, slots, access.by == "sample", access.collective)
+    return ReadAhead(readers, slots, access.by, access.collective)
 
 
 def slot_count(access: Access) -> int:
@@ -121,26 +116,29 @@ class ReadAhead:
     """Keeps as many batches ahead as there are slots besides the one in use.
 
     The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and that of step s + N when it
-    has the batch of step s: one order on every rank, also if a read fails. With `by_sample` the calls of a step are
-    shared among the readers, else a reader takes a whole batch. With `collective` there is one reader, and opening,
-    closing and `run` happen on its thread, in the order in which they were asked for.
+    has the batch of step s: one order on every rank, also if a read fails. By sample the calls of a step are shared
+    among the readers, else a reader takes a whole batch: the one that is free, or (in turn) reader s mod K. With
+    `collective` there is one reader, and opening, closing and `run` happen on its thread, in the order in which they
+    were asked for.
     """
 
-    def __init__(
-        self, readers: Sequence[Reader], slots: Sequence[memoryview], by_sample: bool, collective: bool
-    ) -> None:
+    def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview], by: By, collective: bool) -> None:
         self.readers = readers
         self.reading: list[int] = []
         self.processed = 0
         self._slots = slots
         self._ahead = len(slots) - 1
-        self._groups = len(readers) if by_sample else 1
+        self._groups = len(readers) if by == "sample" else 1
         self._collective = collective
-        self._tasks: SimpleQueue[_Task[Any] | None] = SimpleQueue()
+        shared: _Queue = SimpleQueue()
+        # One queue, from which whoever is free takes the next task, or one for each reader.
+        self._queues = [SimpleQueue() if by == "batch in turn" else shared for _ in readers]
         self._pending: dict[int, list[_Task[int]]] = {}
         self._cancelled = False
         self._threads = [
-            threading.Thread(target=self._work, args=(reader,), name=f"reader-{number}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(reader, self._queues[number]), name=f"reader-{number}", daemon=True
+            )
             for number, reader in enumerate(readers)
         ]
         for thread in self._threads:
@@ -174,7 +172,7 @@ class ReadAhead:
         if not self._collective:
             return action()
         task: _Task[T] = _Task(lambda _: action())
-        self._tasks.put(task)
+        self._queues[0].put(task)
         task.wait()
         return task.result()
 
@@ -193,8 +191,8 @@ class ReadAhead:
         self._cancelled = failed
         if not failed:
             self._each(lambda reader: reader.close())
-        for _ in self._threads:
-            self._tasks.put(None)
+        for queue in self._queues:
+            queue.put(None)
         for thread in self._threads:
             thread.join(PATIENCE if failed else None)
         self._threads = []
@@ -215,24 +213,24 @@ class ReadAhead:
             parts, processing = [epoch.parts(step)], [partial(epoch.process, step, slot)]
         tasks = self._pending[step] = [_Reading(part, slot, then) for part, then in zip(parts, processing, strict=True)]
         for task in tasks:
-            self._tasks.put(task)
+            self._queues[step % len(self._queues)].put(task)
 
-    def _work(self, reader: Reader) -> None:
+    def _work(self, reader: Reader, queue: _Queue) -> None:
         if isinstance(reader, OverlappingReader):
-            self._work_overlapping(reader)
+            self._work_overlapping(reader, queue)
             return
-        while (task := self._tasks.get()) is not None:
+        while (task := queue.get()) is not None:
             if not self._cancelled:
                 task.perform(reader)
 
-    def _work_overlapping(self, reader: OverlappingReader) -> None:
+    def _work_overlapping(self, reader: OverlappingReader, queue: _Queue) -> None:
         """As `_work`, but with the next batch begun while the last calls of the one before are in flight."""
         begun: deque[_Reading] = deque()
         while True:
-            if not begun or (reader.has_room and not self._tasks.empty()):
+            if not begun or (reader.has_room and not queue.empty()):
                 # Another thread may have been faster: then this one has others to go on with, or waits.
                 try:
-                    task = self._tasks.get(block=not begun)
+                    task = queue.get(block=not begun)
                 except Empty:
                     continue
                 if task is None:
@@ -257,50 +255,6 @@ class ReadAhead:
                 continue
             if complete:
                 begun.popleft().complete(reader)
-
-
-@dataclass(frozen=True, slots=True)
-class EpochCalls:
-    """The calls of an epoch, and what is done with each batch once it is read.
-
-    For mpi-collective, `rounds` deals the calls of each step over rounds, and `most` has for each step the rounds of
-    the rank that needs most; without them there is one round a step, on a rank without calls too.
-    """
-
-    calls: Calls
-    rounds: Rounds | None = None
-    most: NDArray[np.int64] | None = None
-    processing: Processing | None = None
-
-    @property
-    def steps(self) -> int:
-        """Steps of the epoch, empty ones included."""
-        return self.calls.steps
-
-    def parts(self, step: int) -> list[Calls]:
-        """What one reader reads in turn: all calls of a step, or those of each of its rounds."""
-        rounds, most = self.rounds, self.most
-        if rounds is None or most is None:
-            return [self.calls.step(step)]
-        return [self.calls.round(step, *rounds.calls(step, number)) for number in range(int(most[step]))]
-
-    def shares(self, step: int, groups: int) -> list[tuple[int, int]]:
-        """What several readers read at the same time: runs of the step's calls, equal in number to within one."""
-        first, last = int(self.calls.step_start[step]), int(self.calls.step_start[step + 1])
-        return [(begin, end) for begin, end in pairwise(share_bounds(first, last, groups)) if begin < end]
-
-    def process(self, step: int, slot: memoryview) -> int:
-        """Decode and preprocess a step that lies in `slot`; the ns that went by."""
-        if self.processing is None:
-            return 0
-        rows = self.calls.row_start
-        return self.processing.batch(step, int(rows[step]), int(rows[step + 1]), 1, slot)
-
-    def process_share(self, step: int, first: int, last: int, shares: int, slot: memoryview) -> int:
-        """The same for one of several shares, whose calls are a row each."""
-        if self.processing is None:
-            return 0
-        return self.processing.batch(step, first, last, shares, slot)
 
 
 def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
@@ -395,3 +349,6 @@ class _Reading(_Task[int]):
             return got
 
         self.finish(rest)
+
+
+_Queue: TypeAlias = "SimpleQueue[_Task[Any] | None]"

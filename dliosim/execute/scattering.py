@@ -13,7 +13,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backend import Reader
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
-from dliosim.execute.readahead import EpochCalls
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.world import World
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls

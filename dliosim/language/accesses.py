@@ -12,7 +12,7 @@ from dliosim.language.hintsets import Hints, hint_set, with_hints
 from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings
-from dliosim.model import MPI_APIS, Access, Api, Communicator, Engine, Layout, Order, Through, ranks_together
+from dliosim.model import MPI_APIS, Access, Api, By, Communicator, Engine, Layout, Order, Through, ranks_together
 from dliosim.model.job import MAX_RANKS
 
 APIS: Final = ("posix", *MPI_APIS)
@@ -62,7 +62,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
             WRITE_TRANSFER if writing else None,
         ),
         readers=readers,
-        by=cast(Literal["batch", "sample"], by),
+        by=cast(By, by),
         prefetch=prefetch,
         open=settings.read(
             "open", lambda node: cast(Literal["each sample", "each epoch", "once"], node.kind.replace("_", " ")), opened
@@ -108,7 +108,9 @@ def _readers(settings: Settings, node: Node) -> tuple[int, str]:
             hint="readers are threads: `readers 4 by batch`",
         )
     count = settings.context.scope.count(node.children[0], 0, 1024)
-    return count, "sample" if node.find("by_sample") is not None else "batch"
+    if node.find("by_sample") is not None:
+        return count, "sample"
+    return count, "batch in turn" if node.find("in_turn") is not None else "batch"
 
 
 def _cache(settings: Settings, node: Node) -> tuple[str, int]:

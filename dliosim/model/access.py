@@ -17,6 +17,7 @@ MPI_APIS: Final = ("mpi-independent", "mpi-collective")
 """The apis by which MPI-IO reads and writes; any other name but posix is that of another package's backend."""
 
 Through = Literal["direct", "library"]
+By = Literal["batch", "batch in turn", "sample"]
 Engine = Literal["preadv", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
 Order = Literal["as planned", "by offset"]
@@ -41,7 +42,7 @@ class Access:
     api: Api = "posix"
     transfer: int | None = None
     readers: int = 0
-    by: Literal["batch", "sample"] = "batch"
+    by: By = "batch"
     prefetch: int = 0
     open: Literal["each sample", "each epoch", "once"] = "once"
     cache: Literal["page", "off", "memory"] = "page"

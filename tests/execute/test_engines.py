@@ -20,11 +20,12 @@ from dliosim.execute import queued as queued_module
 from dliosim.execute import queues
 from dliosim.execute.backend import OverlappingReader, Reader
 from dliosim.execute.buffers import address_of, allocate
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.mapped import MappedReader
 from dliosim.execute.posix import PosixReader
 from dliosim.execute.queued import QueuedReader
 from dliosim.execute.queues import Aio, Queue, Ring, make_queue
-from dliosim.execute.readahead import EpochCalls, make_batches, slot_count
+from dliosim.execute.readahead import make_batches, slot_count
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access

@@ -9,10 +9,11 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import allocate
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, plan_work
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.null import NullReader
-from dliosim.execute.readahead import EpochCalls, InlineBatches
+from dliosim.execute.readahead import InlineBatches
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant

@@ -11,9 +11,10 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import allocate
-from dliosim.execute.readahead import Batches, EpochCalls, InlineBatches, ReadAhead, make_batches, slot_count
+from dliosim.execute.epochcalls import EpochCalls
+from dliosim.execute.readahead import Batches, InlineBatches, ReadAhead, make_batches, slot_count
 from dliosim.measure.meter import Meter
-from dliosim.model import Access
+from dliosim.model import Access, By
 from dliosim.plan.extents import Calls, rounds
 from tests.execute.calls import make_calls
 
@@ -64,20 +65,20 @@ def ahead(
     log: list[tuple[str, object]],
     readers: int = 1,
     prefetch: int = 2,
-    by_sample: bool = False,
+    by: By = "batch",
     collective: bool = False,
     fail_at: int | None = None,
     gate: threading.Event | None = None,
 ) -> ReadAhead:
     made = [Recorder(log, fail_at, gate) for _ in range(readers)]
-    return ReadAhead(made, slots(prefetch + 1), by_sample, collective)
+    return ReadAhead(made, slots(prefetch + 1), by, collective)
 
 
 @pytest.mark.parametrize("readers", [1, 3])
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 20])
-@pytest.mark.parametrize("by_sample", [False, True])
-def test_every_step_gets_its_own_bytes(readers: int, prefetch: int, by_sample: bool) -> None:
-    batches = ahead([], readers, prefetch, by_sample)
+@pytest.mark.parametrize("by", ["batch", "batch in turn", "sample"])
+def test_every_step_gets_its_own_bytes(readers: int, prefetch: int, by: By) -> None:
+    batches = ahead([], readers, prefetch, by)
     for _ in range(2):
         batches.begin(EpochCalls(steps_of(9)))
         batches.start()
@@ -109,9 +110,23 @@ def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
     batches.close()
 
 
+@pytest.mark.parametrize("prefetch", [1, 3, 5])
+def test_in_turn_each_reader_takes_every_kth_batch(prefetch: int) -> None:
+    logs: list[list[tuple[str, object]]] = [[], [], []]
+    batches = ReadAhead([Recorder(log) for log in logs], slots(prefetch + 1), "batch in turn", False)
+    batches.begin(EpochCalls(steps_of(8, 1)))
+    batches.start()
+    for step in range(8):
+        batches.wait(step)
+    batches.end()
+    batches.close()
+    read = [[where for what, where in log if what == "read"] for log in logs]
+    assert read == [[[10 * step] for step in range(first, 8, 3)] for first in range(3)]
+
+
 def test_by_sample_deals_a_step_in_equal_runs() -> None:
     log: list[tuple[str, object]] = []
-    batches = ahead(log, readers=3, prefetch=1, by_sample=True)
+    batches = ahead(log, readers=3, prefetch=1, by="sample")
     batches.begin(EpochCalls(steps_of(1, 7)))
     batches.start()
     batches.wait(0)
@@ -220,13 +235,13 @@ def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
     threaded.close()
 
 
-@pytest.mark.parametrize("by_sample", [False, True])
-def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by_sample: bool) -> None:
+@pytest.mark.parametrize("by", ["batch", "sample"])
+def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by: By) -> None:
     """The times of the calls are those of the recorders, one of which waits for its gate."""
     log: list[tuple[str, object]] = []
     gate = threading.Event()
     readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
-    batches = ReadAhead(readers, slots(2), by_sample, False)
+    batches = ReadAhead(readers, slots(2), by, False)
     batches.begin(EpochCalls(steps_of(1)))
     began = time.perf_counter_ns()
     batches.start()
@@ -242,7 +257,7 @@ def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by_sample: bo
 
 
 def test_a_step_without_calls_is_read_at_no_time() -> None:
-    batches = ahead([], readers=2, by_sample=True)
+    batches = ahead([], readers=2, by="sample")
     batches.begin(EpochCalls(steps_of(1, 0)))
     batches.start()
     batches.wait(0)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import Files, open_readers, open_writer
 from dliosim.execute.buffers import allocate
-from dliosim.execute.readahead import Batches, EpochCalls, make_batches, slot_count
+from dliosim.execute.epochcalls import EpochCalls
+from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import Access

@@ -14,8 +14,8 @@ from mpi4py import MPI
 from dliosim.execute import scattering
 from dliosim.execute.backends import Files
 from dliosim.execute.ending import job_name
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.groups import free_group, group_of
-from dliosim.execute.readahead import EpochCalls
 from dliosim.execute.world import World, make_world
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Extents, calls
