@@ -49,7 +49,7 @@ class Measured:
     def share(self, part: Callable[[Pass], float]) -> float:
         """How much of the time of all ranks a part took, over all passes that count."""
         whole = sum(
-            one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.tool
+            one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.processing + one.tool
             for one in self.counted
         )
         return sum(part(one) for one in self.counted) / whole if whole > 0 else 0.0

@@ -21,7 +21,8 @@ class Pass:
     """A whole pass of the loop compared. Block 0 is the warm-up; `position` counts all passes in the order they ran.
 
     Times are seconds: `seconds` the wall time of the slowest rank over all epochs, blocking checkpoints included; the
-    parts are means over ranks, added up over epochs. Latencies are what steps waited for a batch. `amplification` is
+    parts are means over ranks, added up over epochs; `decode` and `preprocess` are whoever read's, `processing` what of
+    both lay in the steps themselves. Latencies are what steps waited for a batch. `amplification` is
     bytes through read calls, and `storage_amplification` bytes from the device, by bytes asked. `two_phase` is
     `engaged`, `not engaged` or `unknown` where ranks read collectively, and empty elsewhere.
     """
@@ -40,8 +41,11 @@ class Pass:
     sync_wait: float
     arrival_wait: float
     checkpoint: float
+    processing: float
     tool: float
     io_busy: float
+    decode: float
+    preprocess: float
     open_close: float
     view: float
     utilization: float | None
@@ -97,8 +101,11 @@ def pass_of(
         sync_wait=sum(epoch.sync_wait_seconds.mean for epoch in epochs),
         arrival_wait=sum(epoch.arrival_wait_seconds.mean for epoch in epochs),
         checkpoint=sum(epoch.checkpoint_seconds.mean for epoch in epochs),
+        processing=sum(epoch.processing_seconds.mean for epoch in epochs),
         tool=sum(epoch.tool_seconds.mean for epoch in epochs),
         io_busy=io_busy,
+        decode=sum(epoch.decode_seconds.mean for epoch in epochs),
+        preprocess=sum(epoch.preprocess_seconds.mean for epoch in epochs),
         open_close=sum(epoch.open_seconds.mean for epoch in epochs),
         view=sum(epoch.view_seconds.mean for epoch in epochs),
         utilization=sum(busy) / len(busy) if busy and len(busy) == len(epochs) else None,

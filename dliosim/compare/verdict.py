@@ -128,6 +128,7 @@ def _where_time_went(outcome: Outcome) -> Iterator[str]:
             "sync wait": one.share(lambda each: each.sync_wait),
             "arrival wait": one.share(lambda each: each.arrival_wait),
             "checkpoints": one.share(lambda each: each.checkpoint),
+            "processing": one.share(lambda each: each.processing),
             "tool": one.share(lambda each: each.tool),
         }
         said = ", ".join(f"{part} {percent(share, 3)}" for part, share in parts.items() if share)

@@ -18,6 +18,16 @@ from dliosim.model import Access, Dataset
 from dliosim.plan.extents import Calls, sample_heads
 
 
+def who_counts(access: Access, counted: bool) -> str:
+    """A note of what figures mean where a format's library reads, empty elsewhere; `counted` by the kernel or not."""
+    if access.through != "library":
+        return ""
+    moved = "contents of samples, as the kernel does not say what this process reads"
+    if counted:
+        moved = "all that these processes read by read calls, as the kernel counts it"
+    return f"read by the format's library: calls are the library's, what it decodes lies in them, and moved is {moved}"
+
+
 class LibraryReader:
     """Reads samples by the library of their format, a call for each row of calls: consecutive samples of a file.
 

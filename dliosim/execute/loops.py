@@ -21,6 +21,7 @@ from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
 from dliosim.execute.groups import free_group, group_of, who_reads
 from dliosim.execute.kept import KeptSamples
+from dliosim.execute.libraryreading import who_counts
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.processing import Processing
 from dliosim.execute.readahead import Batches, make_batches, slot_count
@@ -44,7 +45,7 @@ from dliosim.plan.framing import is_framed
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
 
-_WALL = RANK_COLUMNS.index("wall_ns")
+_WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 
 
 @dataclass(slots=True)
@@ -216,7 +217,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
         if loop.access.counts_reads:
             record.rchar = io_after.called_read - io_before.called_read
         record.read_bytes = io_after.storage_read - io_before.storage_read
-        if loop.access.through == "library" and not session.options.null:
+        if loop.access.through == "library" and record.rchar >= 0 and not session.options.null:
             # What a library reads besides the samples asked for, only the kernel has counted.
             record.bytes_moved = record.rchar
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
@@ -367,6 +368,8 @@ def _phase(session: Session, running: _Running) -> Phase:
     granted = next((reader.granted() for reader in readers if reader.meter.opens), None)
     asked, granted_ones = asked_and_granted(session.world, access, granted)
     how = next((reader.meter.how for reader in readers if reader.meter.how), "")
+    counted = all(int(row[_RCHAR]) >= 0 for row in running.rows)
+    counts = "" if session.options.null else who_counts(access, counted)
     wall = np.array([sum(int(row[_WALL]) for row in running.rows)], np.int64)
     session.world.allreduce(wall, "max")
     summary = PhaseSummary(
@@ -379,10 +382,11 @@ def _phase(session: Session, running: _Running) -> Phase:
         cache=access.cache,
         prefetch=access.prefetch if access.readers else 0,
         readers=access.readers,
+        through=access.through,
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
-        notes=tuple(filter(None, (how, who_reads(access)))),
+        notes=tuple(filter(None, (how, who_reads(access), counts))),
     )
     world, series = session.world, running.series
     rows = gather_ranks(running.rows, world) if running.rows else None

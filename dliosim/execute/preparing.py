@@ -28,16 +28,21 @@ from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
 from dliosim.plan.framing import is_framed
 from dliosim.plan.placement import guessed
+from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.writing import FilePart, prepare_parts
+from dliosim.readable import number, size
 
 #: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
 _PROBES = 8
+
+#: Files that differ in size from their contents by no more than this share of it are not worth a word.
+_SAME_SIZE = 0.01
 
 _Made = TypeVar("_Made")
 
 
 def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Write a data set unless a complete one is there; the record and notes: it was kept, or something not granted.
+    """Write a data set unless a complete one is there; the record and notes: kept, something not granted, sizes.
 
     Collective. Raises ExecutionError on every rank, or ends the job where only this rank knows of a failure.
     """
@@ -69,9 +74,10 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if isinstance(form, Resolved):
         session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
-    world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
+    files = world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
-    notes = (refused, hints_dropped(verb.access, dataset.stripe, record.hints))
+    took = size_note(_content_bytes(session, dataset), files)
+    notes = (refused, hints_dropped(verb.access, dataset.stripe, record.hints), took)
     return record, tuple(note for note in notes if note)
 
 
@@ -104,14 +110,14 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     if not is_framed(dataset):
         return None  # their indexes are read before any loop, every one of them
     sizes = file_sizes(dataset, session.places[dataset.name], mine)
-    for file, size in zip(mine.tolist(), sizes.tolist(), strict=True):
+    for file, planned in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
         try:
             found = path.lstat().st_size
         except OSError as error:
             return damaged(dataset, f"{path}: {error.strerror}")
-        if found != size:
-            return damaged(dataset, f"{path} has {found} bytes, not {size}")
+        if found != planned:
+            return damaged(dataset, f"{path} has {found} bytes, not {planned}")
     return None
 
 
@@ -123,6 +129,24 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
     step = 1 << 18
     blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
     return sum(int(file_sizes(dataset, places, block).sum()) for block in blocks)
+
+
+def _content_bytes(session: Session, dataset: Dataset) -> int:
+    """Bytes of all samples themselves. Collective: where sizes vary, each rank draws its share of them."""
+    if dataset.fixed_size is not None:
+        return dataset.samples * dataset.fixed_size
+    world, step = session.world, 1 << 18
+    first, last = (dataset.samples * rank // world.size for rank in (world.rank, world.rank + 1))
+    blocks = (np.arange(begin, min(begin + step, last), dtype=np.int64) for begin in range(first, last, step))
+    own = np.array([sum(int(sample_sizes(dataset, block).sum()) for block in blocks)], np.int64)
+    return int(world.allreduce(own, "sum")[0])
+
+
+def size_note(contents: int, files: int) -> str:
+    """A note of the bytes that samples of so many `contents` took in files; empty where that is about the same."""
+    if abs(files - contents) <= _SAME_SIZE * contents:
+        return ""
+    return f"contents of {size(contents)} took {size(files)} in files ({number(contents / files, 3)} : 1)"
 
 
 def _together(dataset: Dataset, verb: Prepare) -> bool:
@@ -261,8 +285,11 @@ def _timed(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
         yield one
 
 
-def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool) -> None:
+def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool) -> int:
+    """Say that the data are whole; the bytes of all files."""
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))
-    write_description(dataset, directory, total_bytes(session, dataset), durable)
+    total = total_bytes(session, dataset)
+    write_description(dataset, directory, total, durable)
+    return total

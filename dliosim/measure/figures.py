@@ -153,8 +153,9 @@ class PhaseSummary:
     A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
     files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
     is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
-    keep ahead, both 0 where it reads in its steps. `hints` are asked and granted ones of the files that the phase
-    opened; `notes` are sentences worth knowing, such as that data were kept.
+    keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
+    `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
+    knowing, such as that data were kept.
     """
 
     name: str
@@ -168,6 +169,7 @@ class PhaseSummary:
     cache: str | None = None
     prefetch: int = 0
     readers: int = 0
+    through: str = "direct"
     hints_asked: tuple[tuple[str, str], ...] = ()
     hints_granted: tuple[tuple[str, str], ...] = ()
     hint_set: str = "library"

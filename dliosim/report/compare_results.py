@@ -51,6 +51,9 @@ ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
     "batch_latency_max_seconds": lambda one: one.latency.max_ns * 1e-9,
     "order_hash": lambda one: f"{one.order_hash:016x}",
     "extent_hash": lambda one: f"{one.extent_hash:016x}",
+    "decode_seconds": lambda one: one.decode,
+    "preprocess_seconds": lambda one: one.preprocess,
+    "processing_seconds": lambda one: one.processing,
 }
 
 
@@ -157,4 +160,5 @@ def _shares(one: Measured) -> dict[str, float]:
         "arrival_wait_share": one.share(lambda each: each.arrival_wait),
         "checkpoint_share": one.share(lambda each: each.checkpoint),
         "tool_share": one.share(lambda each: each.tool),
+        "processing_share": one.share(lambda each: each.processing),
     }

@@ -103,5 +103,5 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
 def _beyond_storage(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """That decoding alone takes as long as everything may."""
     who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
-    time = f"the time for {_processing_named(epochs)} alone is longer{who} than compute leaves"
+    time = f"the time for {_processing_named(epochs)} alone is longer{who} than that allows"
     return f"no storage makes it {percent(UTILIZATION, 2)} busy: {time}"

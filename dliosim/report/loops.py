@@ -64,6 +64,8 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
 
 def _method(phase: PhaseSummary) -> str:
     """How a loop reads, by its api and its set of hints."""
+    if phase.through == "library":
+        return f"{phase.api} by the format's library"
     if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
         return "mpi-collective without aggregation: independent reads in a collective call"
     named = phase.hint_set != "library" and phase.api in MPI_APIS

@@ -175,6 +175,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "cache": phase.cache,
         "prefetch": phase.prefetch,
         "readers": phase.readers,
+        "through": phase.through,
         "hint_set": phase.hint_set,
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),

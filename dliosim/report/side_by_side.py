@@ -96,12 +96,14 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
         f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
         f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {reference}"
     )
-    headings = ("", "verdict", *(heading for heading, _ in _VARIANT_COLUMNS))
+    decoded = any(one.processing_share for one in found.variants)
+    columns = [(heading, show) for heading, show in _VARIANT_COLUMNS if decoded or heading != _PROCESSING]
+    headings = ("", "verdict", *(heading for heading, _ in columns))
     rows = [
         (
             name,
             "reference" if one.label == found.reference else one.verdict,
-            *(show(one) for _, show in _VARIANT_COLUMNS),
+            *(show(one) for _, show in columns),
         )
         for name, one in zip(names, found.variants, strict=True)
     ]
@@ -342,6 +344,9 @@ def _tail(tail: str) -> Callable[[Variant], str]:
     return lambda one: ABSENT if one.batch_latency is None else seconds(getattr(one.batch_latency, tail), 3)
 
 
+# Left out where no variant's steps decoded anything.
+_PROCESSING = "proces-\nsing"
+
 _VARIANT_COLUMNS: list[tuple[str, Callable[[Variant], str]]] = [
     ("samples\n/s", lambda one: number(one.samples_per_second)),
     ("GB/s", lambda one: number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9)),
@@ -350,6 +355,7 @@ _VARIANT_COLUMNS: list[tuple[str, Callable[[Variant], str]]] = [
     ("data\nwait", lambda one: percent(one.data_wait_share, 3)),
     ("com-\npute", lambda one: percent(one.compute_share, 3)),
     ("sync\nwait", lambda one: percent(one.sync_wait_share, 3)),
+    (_PROCESSING, lambda one: percent(one.processing_share, 3)),
     ("batch\np50", _tail("p50")),
     ("batch\np99", _tail("p99")),
     ("read() /\nasked", lambda one: number(one.amplification)),

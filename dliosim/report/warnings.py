@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure.figures import MEMORY_KINDS, PhaseSummary, RunSummary
+from dliosim.measure.figures import MEMORY_KINDS, EpochSummary, PhaseSummary, RunSummary
 from dliosim.measure.trust import oversleep, read_before
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent
@@ -92,12 +92,17 @@ def _of_loop(runs: Sequence[PhaseSummary]) -> Iterator[str]:
             f"an epoch took {number(quickest, 3)} times as long with I/O as without: something else delayed the run "
             "without, and no slowdown is to be trusted"
         )
-    worst = max((epoch.amplification or 0.0 for epoch in epochs), default=0.0)
-    if worst > _AMPLIFIED:
-        yield f"{number(worst, 3)} bytes went through read calls for each byte asked: {_why_amplified(runs[0])}"
+    worst = max(epochs, key=lambda epoch: epoch.amplification or 0.0)
+    if (worst.amplification or 0.0) > _AMPLIFIED:
+        why = _why_amplified(runs[0], worst)
+        yield f"{number(worst.amplification, 3)} bytes went through read calls for each byte asked: {why}"
 
 
-def _why_amplified(phase: PhaseSummary) -> str:
+def _why_amplified(phase: PhaseSummary, epoch: EpochSummary) -> str:
+    if phase.through == "library":
+        return "the format's library reads more than samples (indexes, whole chunks or row groups)"
+    if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
+        return "samples lie in units (chunks, row groups) that are read whole for each of them"
     if phase.api == "mpi-collective":
         return "mpi-collective reads all that lies between samples; see the hints romio_cb_read and romio_ds_read"
     if phase.api == "mpi-independent":

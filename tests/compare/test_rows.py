@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from dliosim.compare.rows import pass_of, two_phase
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
-from tests.report.sample import epoch
+from tests.report.sample import epoch, spread
 
 
 def phase(api: str = "mpi-collective", **hints: str) -> PhaseSummary:
@@ -59,6 +61,8 @@ def test_only_collective_reads_have_two_phases() -> None:
 
 def test_a_pass_adds_up_its_epochs() -> None:
     summary = phase("posix")
+    decoded = replace(summary, epochs=tuple(replace(one, decode_seconds=spread(0.25)) for one in summary.epochs))
+    assert pass_of(decoded, None, 4, block=3, position=17, variant=1).decode == 0.5
     made = pass_of(summary, None, 4, block=3, position=17, variant=1)
     assert made.seconds == pytest.approx(sum(one.seconds for one in summary.epochs))
     assert (made.samples, made.bytes, made.latency.count) == (128, 128 * 2_828_486, 128)

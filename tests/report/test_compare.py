@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.compare.design import Varied
+from dliosim.readable import percent
 from dliosim.report.compare_results import COMPARE, ROWS, compare_of, rows_of, write_comparison
 from dliosim.report.compare_tables import compare_report
 from tests.compare.sample import measured, outcome
@@ -48,6 +49,25 @@ def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     # Nothing is rounded: statistics can be made again from the rows.
     exact = {one.position: one.seconds for variant in made.measured for one in variant.passes}
     assert all(float(row["seconds"]) == exact[int(row["position"])] for row in rows)
+
+
+def test_decoding_has_columns_only_where_a_variant_did_any() -> None:
+    plain = compare_report(outcome(measured((1.0, 2.0))))
+    assert "proces-" not in plain and "decode" not in plain
+    inline = measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.25)
+    text = compare_report(outcome(inline))
+    assert "proces-" in text and "decode" in text and "pre-" in text
+    share = inline[1].share(lambda one: one.processing)
+    assert share == pytest.approx(4.0 / sum(one.seconds + 0.5 for one in inline[1].counted))
+    assert f"processing {percent(share, 3)}" in " ".join(compare_report(outcome(inline[::-1])).split())
+    variants = compare_of(outcome(inline))["variants"]
+    assert [one["processing_share"] for one in variants] == [0.0, pytest.approx(share)]
+
+
+def test_rows_have_what_decoding_took_at_their_end() -> None:
+    rows = rows_of(outcome(measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.125)).passes).splitlines()
+    assert rows[0].split(",")[-3:] == ["decode_seconds", "preprocess_seconds", "processing_seconds"]
+    assert {tuple(row.split(",")[-3:]) for row in rows[1:]} == {("0.0", "0.0", "0.0"), ("0.25", "0.125", "0.5")}
 
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:

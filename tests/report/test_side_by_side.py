@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,18 @@ def written(place: Path) -> list[str]:
 
 def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
     assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+
+
+def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path: Path) -> None:
+    assert "proces-" not in shown_of(tmp_path, comparison())
+    found = comparison()
+    found["variants"][1]["processing_share"] = 0.125
+    assert "proces-" in shown_of(tmp_path, found) and "12.5 %" in shown_of(tmp_path, found)
+
+
+def shown_of(place: Path, content: dict[str, Any]) -> str:
+    (place / "compare.json").write_text(json.dumps(content))
+    return side_by_side(load([str(place)], with_arrays=False))
 
 
 def test_decoding_has_rows_where_there_was_any(tmp_path: Path) -> None:

@@ -259,6 +259,23 @@ def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(
     assert word in found
 
 
+def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_else():
+    more = epoch(1, amplification=3.456)
+    (found,) = warnings_of(phase_of(epoch(0), more, api="posix", through="library"))
+    assert found.endswith("the format's library reads more than samples (indexes, whole chunks or row groups)")
+    whole = replace(more, bytes_moved=3 * more.bytes)
+    (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
+    assert found.endswith("samples lie in units (chunks, row groups) that are read whole for each of them")
+    (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
+    assert found.endswith("something else in these processes has read the rest")
+
+
+def test_a_loop_that_a_library_reads_says_so():
+    assert "posix by the format's library; means over ranks" in said_of(
+        epoch(0), epoch(1), api="posix", through="library"
+    )
+
+
 def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
     shares = (0.1, 0.51, 1.0)
     phases = [phase_of(kind="restore", verb=verb(1.0), resident_share=share) for share in shares]
@@ -345,7 +362,7 @@ def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():
     )
     assert "no storage makes it" not in said_of(slow, slow, readers=5, prefetch=5)
     inline = decoded(1, 0.02, processing_seconds=spread(0.02))
-    assert "decoding alone is longer than compute leaves; it got 2.76 GB/s train" in said_of(inline, inline)
+    assert "decoding alone is longer than that allows; it got 2.76 GB/s train" in said_of(inline, inline)
 
 
 def test_what_steps_decode_themselves_leaves_less_time_to_read_in():

@@ -45,6 +45,7 @@ class Variant:
     compute_share: float | None
     sync_wait_share: float | None
     tool_share: float | None
+    processing_share: float | None
     amplification: float | None
     batch_latency: Quantiles | None
     two_phase: str | None
@@ -116,6 +117,7 @@ def _variant(found: Fields) -> Variant:
         compute_share=found.number_or_none("compute_share"),
         sync_wait_share=found.number_or_none("sync_wait_share"),
         tool_share=found.number_or_none("tool_share"),
+        processing_share=found.number_or_none("processing_share") if found.has("processing_share") else 0.0,
         amplification=found.number_or_none("amplification"),
         batch_latency=quantiles_of(found.one_or_none("batch_latency_seconds")),
         two_phase=found.text_or_none("two_phase"),

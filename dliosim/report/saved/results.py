@@ -104,6 +104,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         cache=found.text_or_none("cache"),
         prefetch=found.whole("prefetch"),
         readers=found.whole("readers") if found.has("readers") else 0,
+        through=found.text("through") if found.has("through") else "direct",
         hint_set=found.text("hint_set"),
         hints_asked=found.text_pairs("hints_asked"),
         hints_granted=found.text_pairs("hints_granted"),
