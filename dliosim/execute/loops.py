@@ -42,6 +42,7 @@ from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import Calls, file_sizes
 from dliosim.plan.framing import is_framed
+from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
 
@@ -221,7 +222,10 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
             # What a library reads besides the samples asked for, only the kernel has counted.
             record.bytes_moved = record.rchar
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
-    record.order_hash = order_hash(world.rank, work.extents, 0, record.steps, epoch, content)
+    # Samples are told by their own bytes, so that the same ones in another format are still the same.
+    sizes = work.extents.length if running.dataset.source else sample_sizes(running.dataset, work.extents.sample)
+    shown = replace(work.extents, length=sizes)
+    record.order_hash = order_hash(world.rank, shown, 0, record.steps, epoch, content)
     if not session.options.null:
         record.extent_hash = extent_hash(work.stored.extents, 0, record.steps, place)
     if epoch == 0:

@@ -55,8 +55,8 @@ class Handle:
     def read(self, first: int, count: int, into: memoryview) -> int:
         """Read samples `first` and those after it to the front of `into`; returns how many bytes.
 
-        A sample is its bytes in every part, one part after the other. HDF5 puts them where they belong, without a copy,
-        unless parts of different types do not begin at multiples of their elements. With collective transfers every
+        A sample is its bytes in every part, one part after the other. HDF5 puts those of a single part where they
+        belong, without a copy. With collective transfers every
         rank calls it as often, with 0 samples where it has none. Raises ExecutionError [R401] where HDF5 cannot read.
         """
         length = count * self.row_bytes
@@ -87,15 +87,15 @@ class Handle:
             part.dset.read(memory, stored, np.empty(part.element_bytes, np.uint8), part.kind, self.transfer)
             return
         stored.select_hyperslab((first, *[0] * len(part.extents)), (count, *part.extents))
-        elements = prod(part.extents)
-        if self.row_bytes % part.element_bytes or part.begin % part.element_bytes:
-            rows = np.empty((count, part.row_bytes), np.uint8)
-            part.dset.read(h5s.create_simple((count * elements,)), stored, rows, part.kind, self.transfer)
-            out.reshape(count, -1)[:, part.begin : part.begin + part.row_bytes] = rows
+        # Of the shape of what is read: between spaces of different ranks HDF5 copies an element at a time, 1.2 ms for
+        # 32 KiB that else take 20 us.
+        memory = h5s.create_simple((count, *part.extents))
+        if part.row_bytes == self.row_bytes:
+            part.dset.read(memory, stored, out, part.kind, self.transfer)
             return
-        memory = h5s.create_simple((count, self.row_bytes // part.element_bytes))
-        memory.select_hyperslab((0, part.begin // part.element_bytes), (count, elements))
-        part.dset.read(memory, stored, out, part.kind, self.transfer)
+        rows = np.empty((count, part.row_bytes), np.uint8)
+        part.dset.read(memory, stored, rows, part.kind, self.transfer)
+        out.reshape(count, -1)[:, part.begin : part.begin + part.row_bytes] = rows
 
 
 def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Handle:
