@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute import queued as queued_module
 from dliosim.execute import queues
 from dliosim.execute.backend import OverlappingReader, Reader
+from dliosim.execute.backends import backend_of
 from dliosim.execute.buffers import address_of, allocate
 from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.mapped import MappedReader
@@ -26,13 +28,14 @@ from dliosim.execute.posix import PosixReader
 from dliosim.execute.queued import QueuedReader
 from dliosim.execute.queues import Aio, Queue, Ring, make_queue
 from dliosim.execute.readahead import make_batches, slot_count
+from dliosim.execute.testing import check_lifetime, check_missing, check_reading, check_truncated
+from dliosim.execute.tried import BATCHES, Rows, expected
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, Extents, calls
 from tests.execute.calls import make_calls
 
-Rows = list[tuple[int, int, int]]
 READERS = {"preadv": PosixReader, "mmap": MappedReader, "queued": QueuedReader}
 
 
@@ -70,82 +73,45 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def expected(files: list[bytes], rows: Rows) -> bytes:
-    return b"".join(files[file][at : at + size] for file, at, size in rows)
-
-
 ENGINES = pytest.mark.parametrize("engine", READERS)
-# Samples of one size at multiples of it, of one size anywhere, of many sizes, one alone, none; of one file and several.
-BATCHES: list[Rows] = [
-    [(0, 100 * (7 * k % 40) + 50, 100) for k in range(40)],
-    [(0, 97 * k % 49_000, 100) for k in range(40)],
-    [(0, 50 * k, 1 + 13 * k % 60) for k in range(40)],
-    [(2, 49_990, 12)],
-    [],
-    [(k % 4, 1000 * (k % 7), 4096) for k in range(40)],
-    [(1, 4096 * k, 4096) for k in range(12)],
-]
+
+
+def asked(engine: str, lifetime: str) -> Access:
+    return Access(engine=engine, open=lifetime, depth=3 if engine == "queued" else 0)  # type: ignore[arg-type]
 
 
 @ENGINES
 @pytest.mark.parametrize("lifetime", ["each sample", "each epoch", "once"])
-def test_a_step_lands_where_its_calls_say(tmp_path: Path, data: list[bytes], engine: str, lifetime: str) -> None:
-    one, into = reader(tmp_path, engine, open=lifetime), allocate(200_000)
-    before = open_files()
-    for _ in range(2):
-        one.begin_epoch()
-        for rows in BATCHES:
-            size = sum(row[2] for row in rows)
-            assert one.read(make_calls([rows]), into) == size
-            assert into[:size] == expected(data, rows)
-        one.end_epoch()
-    assert one.meter.moved == 2 * sum(row[2] for rows in BATCHES for row in rows)
-    assert one.meter.opens == {"each sample": 2 * sum(map(len, BATCHES)), "each epoch": 8, "once": 4}[lifetime]
-    latencies = Histogram(one.meter.take_latencies())
-    assert latencies.count == one.meter.calls > 0
-    assert one.meter.open_ns > 0
-    one.close()
-    one.close()
-    assert open_files() == before
+def test_a_step_lands_where_its_calls_say(tmp_path: Path, engine: str, lifetime: str) -> None:
+    check_reading(backend_of("posix"), asked(engine, lifetime), tmp_path)
+
+
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "each epoch", "once"])
+def test_files_are_opened_as_often_as_asked(tmp_path: Path, engine: str, lifetime: str) -> None:
+    check_lifetime(backend_of("posix"), asked(engine, lifetime), tmp_path)
 
 
 @ENGINES
 @pytest.mark.parametrize("lifetime", ["each sample", "once"])
-def test_a_file_that_ends_too_early_is_found(tmp_path: Path, data: list[bytes], engine: str, lifetime: str) -> None:
-    os.truncate(tmp_path / name(1), 6000)
-    (tmp_path / name(3)).write_bytes(b"")
-    before = open_files()
-    for rows, text in [
-        ([(0, 0, 10), (1, 4096, 4096), (0, 0, 10)], r"of 4096 bytes at offset 4096 returned 1904 on .*/1\.raw"),
-        ([(0, 0, 10), (1, 7000, 100)], r"of 100 bytes at offset 7000 returned 0 on .*/1\.raw"),
-        ([(3, 0, 1)], r"of 1 bytes at offset 0 returned 0 on .*/3\.raw"),
-    ]:
-        one = reader(tmp_path, engine, open=lifetime)
-        with pytest.raises(ExecutionError, match=text) as found:
-            one.read(make_calls([rows]), allocate(5000))
-        assert found.value.code == "R401"
-        one.close()
-    assert open_files() == before
+def test_a_file_that_ends_too_early_is_found(tmp_path: Path, engine: str, lifetime: str) -> None:
+    found = check_truncated(backend_of("posix"), asked(engine, lifetime), tmp_path)
+    texts = [
+        r"of 4096 bytes at offset 4096 returned 1904 on .*/1\.raw",
+        r"of 100 bytes at offset 7000 returned 0 on .*/1\.raw",
+        r"of 1 bytes at offset 0 returned 0 on .*/3\.raw",
+    ]
+    for error, text in zip(found, texts, strict=True):
+        assert re.search(text, error.message)
 
 
 @ENGINES
 @pytest.mark.parametrize("lifetime", ["each sample", "once"])
 def test_a_missing_file_a_link_and_a_directory_are_named(tmp_path: Path, engine: str, lifetime: str) -> None:
-    (tmp_path / name(1)).symlink_to("/etc/hostname")
-    (tmp_path / name(2)).mkdir()
-    (tmp_path / name(3)).write_bytes(b"0123456789")
-    before = open_files()
-    for file, reason in enumerate(["No such file", "symbolic link", "directory|No such device"]):
-        one = reader(tmp_path, engine, open=lifetime)
-        with pytest.raises(ExecutionError, match=rf"on .*/{file}\.raw: .*({reason})") as found:
-            one.read(make_calls([[(3, 0, 10), (file, 0, 10), (3, 0, 10)]]), allocate(30))
-        assert file == 2 or found.value.code == "R401"
-        # What was begun is over: the reader can go on with what is there.
-        into = allocate(10)
-        assert one.read(make_calls([[(3, 0, 10)]]), into) == 10
-        assert into == b"0123456789"
-        one.close()
-    assert open_files() == before
+    found = check_missing(backend_of("posix"), asked(engine, lifetime), tmp_path)
+    reasons = ["No such file", "symbolic link", "directory|No such device"]
+    for file, (error, reason) in enumerate(zip(found, reasons, strict=True), 1):
+        assert re.search(rf"on .*/{file}\.raw: .*({reason})", error.message)
 
 
 @pytest.mark.parametrize("engine", ["preadv", "queued"])

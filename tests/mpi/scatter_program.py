@@ -16,11 +16,10 @@ from dliosim.execute.backends import Files
 from dliosim.execute.ending import job_name
 from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.groups import free_group, group_of
+from dliosim.execute.tried import SIZE, make_calls, name, random_steps
 from dliosim.execute.world import World, make_world
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Extents, calls
-from tests.execute.calls import make_calls
-from tests.mpi.backends_program import SIZE, name, random_steps
 
 ACCESSES = [
     Access(scatter=True),

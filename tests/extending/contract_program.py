@@ -1,0 +1,45 @@
+"""Run by each rank, with the toy package installed: the shipped checks on what it brings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute.backends import backend_of, known_backends
+from dliosim.execute.testing import check_backend
+from dliosim.formats.contract import Dressed, Framed
+from dliosim.formats.registry import format_for, known_formats
+from dliosim.formats.testing import check_damage, check_framed
+from dliosim.model import Dataset, Distribution, Layout, Shape, constant
+
+
+def check_format(directory: Path) -> None:
+    sizes = np.array([5, 0, 700, 1])
+    varying = Dataset("d", 1, 4, Distribution("uniform", (0.0, 700.0)), Layout("shared file", 1), "d", format="blocks")
+    ascii_only = Dataset(
+        "d", 1, 4, constant(9.0), Layout("shared file", 1), "d", format="blocks", shape=Shape((9,), "int8")
+    )
+    for dataset, held in [(varying, sizes), (ascii_only, np.full(4, 9))]:
+        form, path = format_for(dataset), directory / "d.blocks"
+        assert isinstance(form, Framed)
+        assert isinstance(form, Dressed) == (dataset is ascii_only)
+        check_framed(form, dataset, held, path)
+        check_damage(form, dataset, path)
+
+
+def main(comm: MPI.Intracomm, directory: Path) -> None:
+    assert "blocks" in known_formats()
+    assert "mirror" in known_backends()
+    if comm.rank == 0:
+        check_format(directory)
+    check_backend(backend_of("mirror"), directory, comm)
+    comm.Barrier()
+    if comm.rank == 0:
+        print("the contract is kept")
+
+
+if __name__ == "__main__":
+    main(MPI.COMM_WORLD, Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""A format and a backend for dliosim."""
