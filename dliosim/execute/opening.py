@@ -41,15 +41,19 @@ def remove_file(path: str) -> None:
 
 
 def refuse_link(path: str) -> None:
-    """Raise ExecutionError if `path` is a link: MPI_File_open would follow it to wherever it leads."""
+    """Raise ExecutionError if `path` is a link, which MPI_File_open would follow, or no file at all.
+
+    MPICH opens a directory, and its Iread_at of one is never complete; opening a pipe waits for whoever writes to it.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return  # MPI_File_open says so, or makes it
     except OSError as error:
         raise failed("lstat", path, error) from error
-    if stat.S_ISLNK(mode):
-        raise ExecutionError(f"MPI_File_open refused on {path}: a symbolic link stands where a file should be", "R401")
+    if not stat.S_ISREG(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"
+        raise ExecutionError(f"MPI_File_open refused on {path}: {what} stands where a file should be", "R401")
 
 
 def first_alone(comm: MPI.Intracomm, action: Callable[[], None]) -> None:
