@@ -36,8 +36,8 @@ def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path)
     def own() -> None:
         for file, first, last in _own_files(session, dataset):
             path = directory / dataset.file_name(file)
-            _anew(path)
-            _library(path, partial(form.lay_out, dataset, path, last - first))
+            anew(path)
+            by_library(path, partial(form.lay_out, dataset, path, last - first))
 
     world.together(own)
     session.places[dataset.name] = resolve_prepared(session, dataset, directory)
@@ -64,20 +64,25 @@ def build(
     """Let the format's library write this rank's files, whole, from batches of contents. Local."""
     for file, first, last in _own_files(session, dataset):
         path, encoding = directory / dataset.file_name(file), Encoding()
-        _anew(path)
-        made = [0]
-        batches = _batches(session, dataset, form, first, last, record, made)
+        anew(path)
+        made = record.content_ns
+        batches = contents_of(session, dataset, form.batch(dataset), first, last, record)
         begun = perf_counter_ns()
-        _library(path, partial(form.build, dataset, path, last - first, batches, encoding))
-        record.call_ns += perf_counter_ns() - begun - encoding.encode_ns - made[0]
+        by_library(path, partial(form.build, dataset, path, last - first, batches, encoding))
+        record.call_ns += perf_counter_ns() - begun - encoding.encode_ns - (record.content_ns - made)
         record.encode_ns += encoding.encode_ns
-        size = path.stat().st_size
-        record.files += 1
-        record.opens += 1
-        record.bytes += size
-        record.bytes_moved += size
-        if verb.fsync:
-            _sync(path, record)
+        account_built(path, verb, record)
+
+
+def account_built(path: Path, verb: Prepare, record: VerbRecord) -> None:
+    """Count a file that a library has written, and make it durable where that is asked. Raises ExecutionError."""
+    size = path.stat().st_size
+    record.files += 1
+    record.opens += 1
+    record.bytes += size
+    record.bytes_moved += size
+    if verb.fsync:
+        _sync(path, record)
 
 
 def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
@@ -114,12 +119,12 @@ def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, i
         yield file, first, last
 
 
-def _batches(
-    session: Session, dataset: Dataset, form: Resolved, first: int, last: int, record: VerbRecord, made: list[int]
+def contents_of(
+    session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord
 ) -> Iterator[NDArray[np.uint8]]:
-    """Contents of samples [first, last), as many at a time as the format wants; `made[0]` counts what that takes."""
+    """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites."""
     size, dress = dataset.fixed_size or 0, dressing(dataset)
-    most = max(1, min(form.batch(dataset), last - first))
+    most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
     for begin in range(first, last, most):
         begun = perf_counter_ns()
@@ -127,20 +132,18 @@ def _batches(
         lengths, rows = np.full(count, size, np.int64), data[:count]
         keys = sample_keys(dataset, np.arange(begin, begin + count))
         fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
-        spent = perf_counter_ns() - begun
-        made[0] += spent
-        record.content_ns += spent
+        record.content_ns += perf_counter_ns() - begun
         yield rows
         session.progress.tick(perf_counter_ns(), 0, (begin + count - first) * size)
 
 
-def _anew(path: Path) -> None:
+def anew(path: Path) -> None:
     """See to it that a library makes a file, and follows no link to another."""
     refuse_link(str(path))
     path.unlink(missing_ok=True)
 
 
-def _library(path: Path, action: Callable[[], None]) -> None:
+def by_library(path: Path, action: Callable[[], None]) -> None:
     """Run something of a format's library; what the operating system refuses is said with the file."""
     try:
         action()

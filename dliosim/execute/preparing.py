@@ -15,13 +15,14 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.building import build, lay_out, resolve_prepared, write_sidecars
 from dliosim.execute.checkpointing import finish
+from dliosim.execute.encoding import build_together
 from dliosim.execute.makers import maker_of
 from dliosim.execute.manifest import remove_manifest, sync_directory
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
 from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
-from dliosim.formats.contract import Encoding, Resolved
+from dliosim.formats.contract import BuiltInGroups, Encoding, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
@@ -59,7 +60,10 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     form = format_for(dataset)
     try:
         with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
-            if isinstance(form, Resolved) and not form.in_place(dataset):
+            shared = dataset.layout.files < world.size
+            if isinstance(form, BuiltInGroups) and not form.in_place(dataset) and shared:
+                build_together(session, dataset, form, verb, directory, record)
+            elif isinstance(form, Resolved) and not form.in_place(dataset):
                 build(session, dataset, form, verb, directory, record)
             else:
                 if isinstance(form, Resolved):

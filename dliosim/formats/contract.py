@@ -216,6 +216,23 @@ class Resolved(Format, Protocol):
         ...
 
 
+@runtime_checkable
+class BuiltInGroups(Resolved, Protocol):
+    """A format whose files are built of groups of samples that can be encoded apart, so that many ranks can."""
+
+    def group(self, dataset: Dataset, count: int) -> int:
+        """Samples that are encoded together in a file of `count`; the last group may have fewer."""
+        ...
+
+    def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
+        """What a group, (n, size) of contents, becomes; for `assemble` alone to read."""
+        ...
+
+    def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+        """Write a file of what `encode_group` gave, in the order of the groups."""
+        ...
+
+
 class LibraryFile(Protocol):
     """A file that the format's library has open; used by one thread."""
 

@@ -12,7 +12,7 @@ from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex
 from dliosim.formats.hdf5_filters import TILED, decode
 from dliosim.formats.hdf5_geometry import chunk_of, cut, parts
 from dliosim.formats.hdf5_index import read_index
-from dliosim.formats.hdf5_layout import build, filters_of, lay_out
+from dliosim.formats.hdf5_layout import assemble, build, encode_group, filters_of, group, lay_out
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
@@ -95,6 +95,18 @@ class Hdf5:
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
         """See `Resolved.build`."""
         build(dataset, path, count, batches, encoding)
+
+    def group(self, dataset: Dataset, count: int) -> int:
+        """Samples of a chunk."""
+        return group(dataset, count)
+
+    def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
+        """Chunks through the filter."""
+        return encode_group(dataset, count, samples)
+
+    def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+        """A file of such chunks."""
+        assemble(dataset, path, count, groups)
 
     def batch(self, dataset: Dataset) -> int:
         """The samples of a chunk, 1 where there are none."""

@@ -42,24 +42,53 @@ def lay_out(dataset: Dataset, path: Path, count: int) -> None:
 
 
 def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
-    """Write a file through a filter: encoded here, timed, and stored by H5Dwrite_chunk, which encodes nothing itself.
+    """Write a file through a filter; `batches` give `count` samples in all, a chunk of which is held, and a batch."""
 
-    `batches` give `count` samples in all; a chunk of them is held at a time, and a batch.
-    """
-    filters = filters_of(dataset.compress)
+    def groups() -> Iterator[list[bytes]]:
+        for _, samples in _chunks_of(batches, group(dataset, count)):
+            clock = perf_counter_ns()
+            encoded = encode_group(dataset, count, samples)
+            encoding.encode_ns += perf_counter_ns() - clock
+            yield encoded
+
+    assemble(dataset, path, count, groups())
+
+
+def group(dataset: Dataset, count: int) -> int:
+    """Samples that are encoded together: those of a chunk."""
+    chunks = [chunk_of(dataset, part, count) for part in parts(dataset)]
+    return next((chunk[0] for chunk in chunks if chunk is not None), 1)
+
+
+def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
+    """The chunks that samples of one group fill in every part: 4 bytes of its filter mask, then what is stored."""
+    filters, begin, made = filters_of(dataset.compress), 0, []
+    for part in parts(dataset):
+        data = samples[:, begin : begin + part.row_bytes]
+        begin += part.row_bytes
+        chunk = chunk_of(dataset, part, count)
+        if chunk is None:
+            continue
+        for unit in _units(part, chunk, data):
+            mask, stored = _encoded(filters, unit)
+            made.append(mask.to_bytes(4, "little") + stored)
+    return made
+
+
+def assemble(dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+    """Write a file of encoded groups, which come in order, by H5Dwrite_chunk, which encodes nothing itself."""
+    rows = group(dataset, count)
     with _new_file(path) as file:
         made = [(part, *_create(file, dataset, part, count)) for part in parts(dataset)]
-        rows = next((chunk[0] for _, _, chunk in made if chunk is not None), 1)
-        for first, samples in _chunks_of(batches, rows):
-            begin = 0
-            for part, dset, chunk in made:
-                data = samples[:, begin : begin + part.row_bytes]
-                begin += part.row_bytes
-                for place, unit in _units(part, chunk, first, data):
-                    clock = perf_counter_ns()
-                    mask, stored = _encoded(filters, unit)
-                    encoding.encode_ns += perf_counter_ns() - clock
-                    dset.write_direct_chunk(place, stored, mask)
+        for number, encoded in enumerate(groups):
+            first = number * rows
+            places = (
+                (dset, place)
+                for part, dset, chunk in made
+                for place in _places(part, chunk, first, min(rows, count - first))
+            )
+            for (dset, place), unit in zip(places, encoded, strict=True):
+                dset.write_direct_chunk(place, unit[4:], int.from_bytes(unit[:4], "little"))
 
 
 def _encoded(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
@@ -68,19 +97,34 @@ def _encoded(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
     return encode(filters, unit)
 
 
-def _units(part: Part, chunk: tuple[int, ...], first: int, data: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
-    """Chunks made of `data`, samples `first` and those after it: where each begins, in elements, and its bytes."""
+def _places(part: Part, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Where the chunks of samples `first` and `count - 1` more begin, in elements."""
+    if chunk[1:] == part.extents:
+        yield (first, *[0] * len(part.extents))
+        return
+    for row in range(first, first + count):
+        for start in _starts(part, chunk):
+            yield (row, *start)
+
+
+def _units(part: Part, chunk: tuple[int, ...], data: Bytes) -> Iterator[Bytes]:
+    """The chunks made of `data`, the samples of one group, in the order of `_places`."""
     element_bytes = ELEMENTS[part.element]
     unit_bytes = prod(chunk) * element_bytes
     if chunk[1:] == part.extents:
-        yield (first, *[0] * len(part.extents)), _padded(data.reshape(-1), unit_bytes)
+        yield _padded(data.reshape(-1), unit_bytes)
         return
-    shape = part.extents
-    for row, sample in enumerate(data):
-        for place in np.ndindex(*[-(-extent // length) for extent, length in zip(shape, chunk[1:], strict=True)]):
-            start = tuple(index * length for index, length in zip(place, chunk[1:], strict=True))
-            begin = int(np.ravel_multi_index(start, shape)) * element_bytes
-            yield (first + row, *start), _padded(sample[begin : begin + unit_bytes], unit_bytes)
+    for sample in data:
+        for start in _starts(part, chunk):
+            begin = int(np.ravel_multi_index(start, part.extents)) * element_bytes
+            yield _padded(sample[begin : begin + unit_bytes], unit_bytes)
+
+
+def _starts(part: Part, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Where the chunks of one sample begin in it, in elements."""
+    lengths = chunk[1:]
+    for place in np.ndindex(*[-(-extent // length) for extent, length in zip(part.extents, lengths, strict=True)]):
+        yield tuple(index * length for index, length in zip(place, lengths, strict=True))
 
 
 def _padded(data: Bytes, length: int) -> Bytes:

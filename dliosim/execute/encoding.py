@@ -1,0 +1,101 @@
+"""Building a file by all ranks: each encodes groups of samples, and one writes them, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.execute.building import account_built, anew, by_library, contents_of
+from dliosim.execute.session import Session
+from dliosim.formats.contract import BuiltInGroups
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset, Prepare
+from dliosim.plan.layout import first_samples
+
+_TAG = 79
+
+
+def build_together(
+    session: Session, dataset: Dataset, form: BuiltInGroups, verb: Prepare, directory: Path, record: VerbRecord
+) -> None:
+    """Build fewer files than there are ranks. Collective.
+
+    Group g of a file is encoded by rank g % R, which holds what it has encoded until it is its turn to send that to the
+    rank that writes the file. Raises ExecutionError on a rank that fails: others may then wait for it for ever.
+    """
+    files, world = dataset.layout.files, session.world
+    for file in range(files):
+        first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
+        shared = _SharedFile(session, dataset, form, record, first, last, file % world.size)
+        if world.rank != shared.owner:
+            shared.send_own()
+            continue
+        path, before = directory / dataset.file_name(file), shared.elsewhere()
+        anew(path)
+        begun = perf_counter_ns()
+        by_library(path, partial(form.assemble, dataset, path, last - first, shared.in_order()))
+        record.call_ns += perf_counter_ns() - begun - (shared.elsewhere() - before)
+        account_built(path, verb, record)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedFile:
+    """Samples [first, last) of a data set, which rank `owner` writes."""
+
+    session: Session
+    dataset: Dataset
+    form: BuiltInGroups
+    record: VerbRecord
+    first: int
+    last: int
+    owner: int
+
+    @property
+    def groups(self) -> int:
+        return -(-(self.last - self.first) // self.form.group(self.dataset, self.last - self.first))
+
+    def elsewhere(self) -> int:
+        """The time that this rank has spent making, encoding and moving data."""
+        return self.record.content_ns + self.record.encode_ns + self.record.send_ns
+
+    def encoded(self, number: int) -> list[bytes]:
+        """One group, encoded here."""
+        count = self.last - self.first
+        size = self.form.group(self.dataset, count)
+        begin = self.first + number * size
+        end = min(begin + size, self.last)
+        (rows,) = contents_of(self.session, self.dataset, size, begin, end, self.record)
+        begun = perf_counter_ns()
+        units = self.form.encode_group(self.dataset, count, rows)
+        self.record.encode_ns += perf_counter_ns() - begun
+        return units
+
+    def send_own(self) -> None:
+        """Encode every group of this rank, and send it when it is wanted."""
+        world = self.session.world
+        for number in range(world.rank, self.groups, world.size):
+            units = self.encoded(number)
+            begun = perf_counter_ns()
+            world.wait_for_turn(self.owner, _TAG)
+            world.comm.ssend(units, self.owner, _TAG)
+            self.record.send_ns += perf_counter_ns() - begun
+
+    def in_order(self) -> Iterator[list[bytes]]:
+        """All groups, from whoever encodes them."""
+        world = self.session.world
+        for number in range(self.groups):
+            source = number % world.size
+            if source == world.rank:
+                yield self.encoded(number)
+                continue
+            begun = perf_counter_ns()
+            world.give_turn(source, _TAG)
+            # What is unpickled was made by this very program.
+            units: list[bytes] = world.comm.recv(source=source, tag=_TAG)
+            self.record.send_ns += perf_counter_ns() - begun
+            yield units
