@@ -11,6 +11,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim import readable
 from dliosim.errors import ExecutionError
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
@@ -46,7 +47,11 @@ def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path)
 def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
     """Where the samples of a prepared data set lie, from its files. Collective."""
     files = dataset.layout.files
-    index = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file)).index
+    found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file))
+    index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
+    session.index_notes[dataset.name] = (
+        f"index: {readable.size(found.touched)} of {readable.count(files, 'file')} read in {took}, before the clock started"
+    )
     if int(index.first_sample[-1]) != dataset.samples:
         failure = ExecutionError(
             f"data set `{dataset.name}` is damaged: its files hold {int(index.first_sample[-1])} samples, not "

@@ -390,7 +390,7 @@ def _phase(session: Session, running: _Running) -> Phase:
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
-        notes=tuple(filter(None, (how, who_reads(access), counts))),
+        notes=tuple(filter(None, (how, who_reads(access), counts, session.index_notes.get(running.dataset.name)))),
     )
     world, series = session.world, running.series
     rows = gather_ranks(running.rows, world) if running.rows else None

@@ -54,7 +54,8 @@ class Session:
     """One run of one workload on one rank.
 
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
-    found for data sets `from files` by `Dataset.found`, and `names` their names on every rank.
+    found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
+    reading the indexes of a data set's files took.
     """
 
     workload: Workload
@@ -65,6 +66,7 @@ class Session:
     places: dict[str, Places] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
+    index_notes: dict[str, str] = field(default_factory=dict)
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
         """Where the files of a data set lie, and the path of each below that."""
