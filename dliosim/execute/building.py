@@ -49,9 +49,8 @@ def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> Dat
     files = dataset.layout.files
     found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file))
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
-    session.index_notes[dataset.name] = (
-        f"index: {readable.size(found.touched)} of {readable.count(files, 'file')} read in {took}, before the clock started"
-    )
+    touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
+    session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
     if int(index.first_sample[-1]) != dataset.samples:
         failure = ExecutionError(
             f"data set `{dataset.name}` is damaged: its files hold {int(index.first_sample[-1])} samples, not "
