@@ -7,7 +7,7 @@ from dliosim.language.accesses import APIS
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
-from dliosim.model.counting import shard_bounds, steps_of_epoch
+from dliosim.model.counting import order_decides_shares, shard_bounds, steps_of_epoch
 from dliosim.readable import count
 
 
@@ -320,6 +320,16 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         ]
         message = f"{ranks - files} of {ranks} ranks would have no file to read"
         found.append(find("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
+        return 0
+    if order_decides_shares(loop, dataset):
+        labels = [
+            *settings.labels("shuffle", "in another order each rank would have another number of samples"),
+            *settings.labels("shard", "a rank reads whole files"),
+            *data.labels("from files", "which hold different numbers of samples"),
+        ]
+        message = f"`shard by file` of shuffled files in `{loop.name}`, and these are of different lengths"
+        hint = "use `shuffle files within shard`, or `shard by sample` or `by block`"
+        found.append(find("E215", message, labels, hint))
         return 0
     steps = steps_of_epoch(loop, dataset, ranks)
     fewest = shard_bounds(loop, dataset, ranks)[0]
