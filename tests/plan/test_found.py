@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Column, FileIndex
-from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
+from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
 from dliosim.model.counting import samples_of_rank, steps_of_epoch
 from dliosim.model.counts import unless_even
 from dliosim.plan.census import Passes, census
@@ -19,6 +19,7 @@ from dliosim.plan.extents import Extents
 from dliosim.plan.placement import Placement
 from dliosim.plan.places import DataIndex, joined
 from dliosim.plan.reading import plan_epoch
+from dliosim.plan.stored import stored_rows
 from tests.strategies import jobs, loops
 
 LOOP = Loop("train", "l", "d", Access(), batch=4)
@@ -147,3 +148,48 @@ def test_a_forecast_counts_what_is_planned(counts, loop, ranks):
         min(len(set(plan.file.tolist())) for plan in made),
         max(len(set(plan.file.tolist())) for plan in made),
     )
+
+
+def packed(samples: int, pieces: int, sample_bytes: int = SIZE) -> tuple[Dataset, DataIndex, Extents]:
+    """Two files of 8 samples in encoded units of `samples` samples, or of `pieces` units a sample; and a plan."""
+    units = 8 * pieces // samples
+    column = Column(samples, pieces, 0, SIZE * samples, np.arange(units) * 7, np.full(units, 7))
+    index = joined([FileIndex(8, units * 7, (column,), sample_bytes=sample_bytes)] * 2)
+    dataset, _ = found([8, 8])
+    dataset = replace(dataset, size=Distribution("uniform", (1.0, 10.0)))
+    return dataset, index, plan_epoch(replace(LOOP, batch=16), dataset, index, Job(1), 0, 0)
+
+
+@pytest.mark.parametrize(("samples", "pieces", "kept"), [(1, 1, True), (4, 1, False), (1, 2, False)])
+def test_memory_keeps_only_samples_that_are_one_range_of_bytes(samples, pieces, kept):
+    dataset, index, plan = packed(samples, pieces)
+    assert index.apart == kept
+    access = Access(cache="memory", memory=1000)
+    if kept:
+        assert len(stored_rows(plan, access, np.empty(0, np.int64), dataset, index).extents.sample) == 16
+        return
+    with pytest.raises(PlanError) as raised:
+        stored_rows(plan, access, np.empty(0, np.int64), dataset, index)
+    assert raised.value.code == "E211"
+
+
+def test_a_library_is_asked_for_what_its_files_say_a_sample_has():
+    dataset, index, plan = packed(4, 1, sample_bytes=12)
+    rows = stored_rows(plan, Access(through="library"), np.empty(0, np.int64), dataset, index).extents
+    assert rows.length.tolist() == [12] * 16
+    assert rows.offset.tolist() == [12 * (sample % 8) for sample in plan.sample.tolist()]
+
+
+def test_a_library_is_not_asked_for_samples_of_whatever_size():
+    dataset, index, plan = packed(4, 1, sample_bytes=0)
+    with pytest.raises(PlanError, match="no fixed size") as raised:
+        stored_rows(plan, Access(through="library"), np.empty(0, np.int64), dataset, index)
+    assert raised.value.code == "E216"
+
+
+@pytest.mark.parametrize(("samples", "pieces"), [(4, 1), (1, 2)])
+def test_bytes_of_encoded_samples_are_forecast_as_a_run_counts_them(samples, pieces):
+    dataset, index, plan = packed(samples, pieces)
+    loop = replace(LOOP, batch=16)
+    (counted,) = census(loop, dataset, Placement(dataset, index, True), Job(1), [Passes(1, 1, 1)], False)
+    assert counted.bytes.total == plan.length.sum()
