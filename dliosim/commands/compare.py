@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from dliosim.commands.blocks import Running, run_blocks
 from dliosim.commands.describe import describe
-from dliosim.commands.job import Rendered, as_job, write_and_print
+from dliosim.commands.job import as_job, rendered, write_and_print
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
@@ -47,11 +47,11 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
 
 def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-    job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed))
+    progress = Progress(user_terminal() if world.rank == 0 else None)
+    job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed), progress)
     found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, job, finder))
     first = found.variants[0].workload
     places = world.on_rank_0("find the directories", lambda: roots(parsed, first))
-    progress = Progress(user_terminal() if world.rank == 0 else None)
     options, sources = Options(), finder.sources
     running = [
         Running(one, Session(one.workload, world, places, options, progress, sources=sources)) for one in found.variants
@@ -116,7 +116,7 @@ def _comparables(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> Co
             Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop, finder
         )
     except PatternError as error:
-        raise Rendered(render(error.diagnostics, colour)) from error
+        raise rendered(render(error.diagnostics, colour), error.exit_code) from error
     if warnings:
         sys.stderr.write(render(warnings, colour) + "\n")
     return found

@@ -66,7 +66,7 @@ def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, fi
     try:
         workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or nobody_looks)
     except PatternError as error:
-        raise Rendered(render(error.diagnostics, colour)) from error
+        raise rendered(render(error.diagnostics, colour), error.exit_code) from error
     if warnings:
         sys.stderr.write(render(warnings, colour) + "\n")
     return workload
@@ -77,6 +77,17 @@ class Rendered(UsageError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class RenderedDamage(Rendered):
+    """Those of files that are missing or damaged, and of nothing else."""
+
+    exit_code = 1
+
+
+def rendered(text: str, exit_code: int) -> Rendered:
+    """Diagnostics as text, with the exit code that they have."""
+    return RenderedDamage(text) if exit_code == RenderedDamage.exit_code else Rendered(text)
 
 
 def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:

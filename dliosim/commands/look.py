@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 from dliosim.commands.options import given_roots, overrides
+from dliosim.commands.terminal import user_terminal
 from dliosim.errors import UsageError
 from dliosim.execute.finding import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count
+from dliosim.report.progress import Progress
 
 
 def _job(parsed: argparse.Namespace) -> Job:
@@ -21,15 +23,19 @@ def _job(parsed: argparse.Namespace) -> Job:
     return Job(parsed.ranks, parsed.nodes)
 
 
+def _finder(parsed: argparse.Namespace) -> FileFinder:
+    return FileFinder(given_roots(parsed), Progress(user_terminal()))
+
+
 def check_command(parsed: argparse.Namespace) -> int:
-    """Say of each pattern whether it is right; 2 if any is not."""
+    """Say of each pattern whether it is right; 2 if any is not, or 1 if only files that are there already are wrong."""
     status, job = 0, _job(parsed)
     for pattern in parsed.pattern:
         try:
-            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job, FileFinder(given_roots(parsed)))
+            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job, _finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
-            status = error.exit_code
+            status = max(status, error.exit_code)
             continue
         if warnings:
             sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
@@ -49,7 +55,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
     rank, epoch = parsed.rank or 0, parsed.epoch or 0
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    finder = FileFinder(given_roots(parsed))
+    finder = _finder(parsed)
     workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
@@ -69,7 +75,7 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
     path = Path(parsed.subject)
     if path.suffix == ".dlio" or (path.exists() and not is_code(parsed.subject)):
-        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed), FileFinder(given_roots(parsed))) + "\n")
+        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed), _finder(parsed)) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")
     return 0

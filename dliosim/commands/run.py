@@ -18,14 +18,14 @@ from dliosim.commands.job import as_job, compile_for, write_and_print
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
-from dliosim.errors import ExecutionError, ExpectationMissed
+from dliosim.errors import ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.finding import FileFinder
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
-from dliosim.model import Job
+from dliosim.model import Job, Workload
 from dliosim.readable import count
 from dliosim.report.progress import Progress
 from dliosim.report.results import write_results
@@ -43,13 +43,14 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
     job = Job(world.size, world.nodes)
-    finder = FileFinder(given_roots(parsed))
+    progress = Progress(user_terminal() if world.rank == 0 else None)
+    finder = FileFinder(given_roots(parsed), progress)
     workload = world.on_rank_0("read the pattern", lambda: compile_for(parsed.pattern, overrides(parsed), job, finder))
+    options = Options(parsed.null, parsed.verify)
+    world.on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
-    terminal = user_terminal() if world.rank == 0 else None
-    options = Options(parsed.null, parsed.verify)
-    session = Session(workload, world, places, options, Progress(terminal), sources=finder.sources)
+    session = Session(workload, world, places, options, progress, sources=finder.sources)
     world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     if not options.null:
@@ -78,6 +79,16 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
         run = replace(run, expectations=evaluate(workload.expectations, run))
         status = _report(run, phases, parsed.output, started)
     return world.share(status)
+
+
+def _check_options(workload: Workload, options: Options) -> None:
+    """UsageError for `--verify` where nobody knows what the bytes should be."""
+    given = [f"`{dataset.name}`" for dataset in workload.datasets if dataset.source]
+    if options.verify and given:
+        text = (
+            f"--verify: {', '.join(given)}: existing files cannot be verified, since nobody knows what they should hold"
+        )
+        raise UsageError(f"{text}; `decode on` runs the checks that their format has")
 
 
 def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started: datetime) -> int:

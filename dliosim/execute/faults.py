@@ -18,8 +18,11 @@ def failed(
 ) -> ExecutionError:
     """The error of a system call; `where` is like ' of 4096 bytes at offset 0'.
 
-    Its code is R402 where there is no room, and with `reading` R401 where the data are not what was prepared.
+    Its code is R402 where there is no room, and with `reading` R401 where the data are not what was prepared. An
+    ExecutionError, which is an OSError too, says all of that already, and is returned as it is.
     """
+    if isinstance(error, ExecutionError):
+        return error
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno == errno.ELOOP:
         hint = hint or "a symbolic link stands where a file should be"

@@ -115,8 +115,9 @@ class LibraryReader:
         return moved
 
     def _call(self, file: int, offset: int, into: memoryview) -> int:
-        # Without one size for all, a file holds one sample.
-        first, count = (offset // self._size, len(into) // self._size) if self._size else (0, 1)
+        # Without one size for all, each call is of one sample.
+        each = self._size or len(into)
+        first, count = (offset // each, len(into) // each) if each else (0, 0)
         began = perf_counter_ns()
         try:
             got = self._open[file].read(first, count, into)

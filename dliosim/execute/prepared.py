@@ -56,7 +56,10 @@ def _by_ranks(dataset: Dataset, ranks: int) -> Dataset:
 
 
 def damaged(dataset: Dataset, what: str) -> ExecutionError:
-    """The error of a data set whose manifest says more than its files hold."""
+    """The error of a data set whose manifest, or whose files when they were looked at, say more than is there now."""
+    if dataset.source:
+        text = f"data set `{dataset.name}` has changed since its files were looked at: {what}"
+        return ExecutionError(text, "R401")
     again = f"`prepare {dataset.name} afresh` writes it again"
     return ExecutionError(f"data set `{dataset.name}` is damaged: {what}; {again}", "R401")
 

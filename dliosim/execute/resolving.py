@@ -22,7 +22,7 @@ from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex, IndexColumn, first_of_units
 
-_FILE_FIELDS = 2  # samples, bytes
+_FILE_FIELDS = 3  # samples, bytes, bytes of a sample by the library
 _COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether these differ
 
 
@@ -92,7 +92,7 @@ def joined_by(
         made.append(
             IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
         )
-    return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines)
+    return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines, fields[:, 2])
 
 
 def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
@@ -107,7 +107,7 @@ def _fields(world: World, files: int, own: range, found: list[FileIndex], column
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
     table = shared_memory(world, files * width).reshape(files, width)
     for file, one in zip(own, found, strict=True):
-        table[file, :_FILE_FIELDS] = one.samples, one.size
+        table[file, :_FILE_FIELDS] = one.samples, one.size, one.sample_bytes
         for number, column in enumerate(one.columns):
             first = _FILE_FIELDS + number * _COLUMN_FIELDS
             table[file, first : first + _COLUMN_FIELDS] = (

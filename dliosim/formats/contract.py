@@ -64,13 +64,15 @@ class Column:
 class FileIndex:
     """Where the samples of one file lie: a sample is a range in each of the columns (one, mostly).
 
-    `size` is the bytes of the file, `touched` the bytes of it that had to be read to know all this.
+    `size` is the bytes of the file, `touched` the bytes of it that had to be read to know all this. `sample_bytes` is
+    what the format's library gives for each sample, 0 without a library, or where samples differ in that.
     """
 
     samples: int
     size: int
     columns: tuple[Column, ...]
     touched: int = 0
+    sample_bytes: int = 0
 
 
 @runtime_checkable

@@ -77,12 +77,15 @@ class _Counted:
 def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
     """See `Format.index`: columns are the data sets of these names, or those that `choose` finds."""
     with _opened(path) as (file, counted):
-        found = [_column(path, name, dset, counted.size) for name, dset in choose(file, path, names)]
+        chosen = choose(file, path, names)
+        found = [_column(path, name, dset, counted.size) for name, dset in chosen]
+        row_bytes = [prod(dset.shape[1:]) * int(dset.get_type().get_size()) for _, dset in chosen]
         samples = {name: count for name, count, _ in found}
         if len(set(samples.values())) > 1:
             text = ", ".join(f"`{name}` {count}" for name, count in samples.items())
             raise ExecutionError(f"{path}: data sets have different numbers of samples: {text}", "R401")
-        return FileIndex(found[0][1], counted.size, tuple(column for _, _, column in found), counted.touched)
+        columns = tuple(column for _, _, column in found)
+        return FileIndex(found[0][1], counted.size, columns, counted.touched, sum(row_bytes))
 
 
 @contextmanager

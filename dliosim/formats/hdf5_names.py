@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ def _find(root: Any, path: Path, name: str) -> Any:
             raise ExecutionError(f"{path}: `{name}` is no name of a data set: `{step}` in it leads nowhere", "R401")
         raw = step.encode()
         if not isinstance(here, h5g.GroupID) or not here.links.exists(raw):
-            raise ExecutionError(f"{path} has no data set `{name}`", "R401")
+            raise ExecutionError(f"{path} has no data set `{name}`{_there(root, path)}", "R401")
         if here.links.get_info(raw).type != h5l.TYPE_HARD:
             so_far = "/".join(steps[: place + 1])
             raise ExecutionError(f"{path}: `{so_far}` is a link, and links are not followed", "R401")
@@ -62,6 +62,13 @@ def _find(root: Any, path: Path, name: str) -> Any:
     if not isinstance(here, h5d.DatasetID):
         raise ExecutionError(f"{path}: `{name}` is no data set", "R401")
     return here
+
+
+def _there(root: Any, path: Path) -> str:
+    """The first data sets that there are, to be said after one that there is not."""
+    names = [name for name, _ in islice(_data_sets(root, path), _MOST_SHOWN + 1)]
+    shown = ", ".join(f"`{name[:60]}`" for name in names[:_MOST_SHOWN])
+    return f", and these: {shown}{', ...' if len(names) > _MOST_SHOWN else ''}" if names else ""
 
 
 def _longest(root: Any, path: Path) -> str:

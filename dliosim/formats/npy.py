@@ -42,7 +42,7 @@ class Npy(Bare):
             text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
             raise ExecutionError(text, "R401")
         rows = rows_of(array, dataset, str(path))
-        return FileIndex(rows.samples, size, (column_of(rows, array.header),), array.header)
+        return FileIndex(rows.samples, size, (column_of(rows, array.header),), array.header, rows.size)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """The bytes as they are: they are the elements."""

@@ -91,6 +91,7 @@ class Npz:
             size = os.fstat(descriptor).st_size
             directory = read_directory(descriptor, path)
             columns: list[Column] = []
+            sample_bytes = 0
             touched = directory.touched
             first: Rows | None = None
             for member in _chosen(directory, dataset.names, path):
@@ -107,9 +108,10 @@ class Npz:
                 else:
                     rows = rows_of(array, dataset, where)
                 columns.append(_column(member, array, rows, offset))
+                sample_bytes += rows.size
                 touched += offset - member.offset + array.header
         assert first is not None
-        return FileIndex(first.samples, size, tuple(columns), min(size, touched))
+        return FileIndex(first.samples, size, tuple(columns), min(size, touched), sample_bytes)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """Inflate a whole member, and check its CRC; rows of one that is stored are what they are."""

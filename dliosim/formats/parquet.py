@@ -16,6 +16,7 @@ is to be decoded, its file's footer does: so `decode` gives None and does nothin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -84,9 +85,12 @@ class Parquet:
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """The column chunks of the chosen leaves, by the footer; nothing else of the file is read."""
-        footer = read_footer(path)
-        columns = tuple(_column(path, footer, leaf) for leaf in footer.chosen(path, dataset.names))
-        return FileIndex(int(footer.rows.sum()), footer.size, columns, footer.touched)
+        index = index_of(path, read_footer(path), dataset)
+        if not dataset.source or self.needs(dataset) is not None:
+            return index
+        from dliosim.formats.parquet_library import sample_bytes
+
+        return replace(index, sample_bytes=sample_bytes(path, dataset))
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """None: a column chunk alone cannot be decoded, see `parquet_library`."""
@@ -155,6 +159,12 @@ class Parquet:
         columns = tuple(Column(most, 1, ENCODED, unit_bytes, begin + part * length, length, filters) for part in chosen)
         touched = _FOOTER + len(rows) * dataset.parts * _FOOTER_CHUNK
         return FileIndex(count, len(MAGIC) + int(length.sum()) * dataset.parts + touched, columns, touched)
+
+
+def index_of(path: Path, footer: Footer, dataset: Dataset) -> FileIndex:
+    """What a footer says of where samples lie, without what pyarrow would make of them."""
+    columns = tuple(_column(path, footer, leaf) for leaf in footer.chosen(path, dataset.names))
+    return FileIndex(int(footer.rows.sum()), footer.size, columns, footer.touched)
 
 
 def table_schema(dataset: Dataset) -> pa.Schema:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import Bytes, FileIndex, Ints
-from dliosim.formats.parquet import PARQUET
+from dliosim.formats.parquet import index_of
 from dliosim.formats.parquet_footer import read_footer
 from dliosim.model import Dataset
 
@@ -35,8 +35,8 @@ class ParquetHandle:
     def __init__(self, path: Path, dataset: Dataset) -> None:
         from pyarrow import parquet
 
-        self.index: FileIndex = PARQUET.index(path, dataset)
         self._path, self._footer = path, read_footer(path)
+        self.index: FileIndex = index_of(path, self._footer, dataset)
         self.rows: Ints = self._footer.rows
         self.leaves = [self._footer.leaves[leaf] for leaf in self._footer.chosen(path, dataset.names)]
         self._names = self.leaves if dataset.names else None  # in the order of the file
@@ -80,7 +80,7 @@ class ParquetHandle:
         """
         if first < 0 or count < 0 or first + count > self.index.samples:
             raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
-        widths = [_row_bytes(self._path, field) for field in self._fields()]
+        widths = self.widths()
         row = sum(widths)
         if len(into) < count * row:
             text = f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}"
@@ -94,6 +94,10 @@ class ParquetHandle:
                 self._copy(group, begin, end, widths, out[at : at + end - begin])
             before += rows
         return count * row
+
+    def widths(self) -> list[int]:
+        """Bytes that a row has in each column. ExecutionError [R401] for a column without a fixed width."""
+        return [_row_bytes(self._path, field) for field in self._fields()]
 
     def _fields(self) -> list[pa.Field]:
         schema = self._file.schema_arrow
@@ -121,6 +125,15 @@ class ParquetHandle:
 def open_library(path: Path, dataset: Dataset) -> ParquetHandle:
     """Open a file and read its footer. ExecutionError [R401] as `PARQUET.index`."""
     return ParquetHandle(path, dataset)
+
+
+def sample_bytes(path: Path, dataset: Dataset) -> int:
+    """Bytes that `ParquetHandle.read` gives for each sample, 0 where that is not one size. Errors as it has them."""
+    with ParquetHandle(path, dataset) as handle:
+        try:
+            return sum(handle.widths())
+        except ExecutionError:
+            return 0
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dliosim.language.accesses import APIS
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
-from dliosim.model.counting import shard_bounds, steps_of_epoch
+from dliosim.model.counting import order_decides_shares, shard_bounds, steps_of_epoch
 from dliosim.readable import count
 
 
@@ -79,9 +79,14 @@ def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnos
     verb = "write" if settings.block.kind == "prepare" else "read"
     labels = [
         *settings.labels("api", f"all ranks must call {verb} together"),
-        *data.labels("layout", reason, f"{reason} (the default)"),
+        *(
+            data.labels("from files", reason)
+            if dataset.source
+            else data.labels("layout", reason, f"{reason} (the default)")
+        ),
     ]
-    hint = "use `api mpi-independent`, or store the samples in one file: `layout shared file`"
+    other = "name one file" if dataset.source else "store the samples in one file: `layout shared file`"
+    hint = f"use `api mpi-independent`, or {other}"
     return find("E204", "collective access needs one file shared by every rank", labels, hint)
 
 
@@ -316,18 +321,33 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         counted = f"{files} file{'s' if files > 1 else ''}"
         labels = [
             *settings.labels("shard", f"{ranks} ranks"),
-            *data.labels("layout", counted, f"{counted} (the default layout)"),
+            *(
+                data.labels("from files", counted)
+                if dataset.source
+                else data.labels("layout", counted, f"{counted} (the default layout)")
+            ),
         ]
         message = f"{ranks - files} of {ranks} ranks would have no file to read"
         found.append(find("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
+        return 0
+    if order_decides_shares(loop, dataset):
+        labels = [
+            *settings.labels("shuffle", "in another order each rank would have another number of samples"),
+            *settings.labels("shard", "a rank reads whole files"),
+            *data.labels("from files", "which hold different numbers of samples"),
+        ]
+        message = f"`shard by file` of shuffled files in `{loop.name}`, and these are of different lengths"
+        hint = "use `shuffle files within shard`, or `shard by sample` or `by block`"
+        found.append(find("E215", message, labels, hint))
         return 0
     steps = steps_of_epoch(loop, dataset, ranks)
     fewest = shard_bounds(loop, dataset, ranks)[0]
     if steps and (fewest or loop.last_batch != "pad"):
         return steps
+    samples = "from files" if dataset.source else "samples"
     share = f"{fewest} sample{'' if fewest == 1 else 's'}"
     if loop.last_batch == "pad":
-        labels = [Label(settings.place("last batch"), "nothing to wrap round to"), *data.labels("samples", "too few")]
+        labels = [Label(settings.place("last batch"), "nothing to wrap round to"), *data.labels(samples, "too few")]
         message = f"`{loop.name}` cannot pad: a rank has no sample of its own"
         found.append(find("E201", message, labels, f"use at least {ranks * loop.batch} samples, or `last batch keep`"))
         return 0
@@ -336,7 +356,7 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         label = f"{loop.batch} per rank, {loop.batch * ranks} per step"
     labels = [
         *settings.labels("batch", label, f"{label} (the default batch)"),
-        *data.labels("samples", f"{dataset.samples} samples"),
+        *data.labels(samples, f"{dataset.samples} samples"),
     ]
     largest = dataset.samples // ranks if loop.shard == "by sample" else fewest
     hint = (

@@ -43,14 +43,16 @@ class Diagnostic:
 
 
 class PatternError(DliosimError, ValueError):
-    """A pattern with mistakes; `diagnostics` has all of them, warnings included."""
+    """A pattern with mistakes; `diagnostics` has all of them, warnings included.
 
-    exit_code = 2
+    `exit_code` is 2, but 1 where the pattern is right and only files that it reads are missing or damaged.
+    """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         first = next((found for found in self.diagnostics if found.is_error), self.diagnostics[0])
         super().__init__(first.message, first.code)
+        self.exit_code = 1 if all(found.code == "R401" for found in self.diagnostics if found.is_error) else 2
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.diagnostics,))

@@ -29,7 +29,8 @@ _SAID_BY_FILES: Final = {
     "compressible": "they are written already",
     "path": "their names say where",
 }
-_SIZED: Final = ("raw", "npy", "indexed")  # formats whose files need not say how large their samples are
+_MAY_SAY: Final = {"size": ("raw", "npy", "indexed"), "shape": ("raw", "npy", "npz", "indexed")}
+"""Formats whose files need not say how large their samples are, or which of their axes counts samples."""
 _BY_SUFFIX: Final = {
     ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".nc4": "hdf5", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
     ".npy": "npy", ".npz": "npz", ".csv": "csv", ".bin": "indexed", ".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png",
@@ -53,7 +54,7 @@ def described(settings: Settings, seed: int) -> Dataset | None:
         return None
     source = settings.read("from files", _pattern, "")
     form = stored.format_name(settings, _BY_SUFFIX.get(PurePosixPath(source).suffix.lower(), "raw"))
-    refused = dict(_SAID_BY_FILES) if form in _SIZED else {"size": "", "shape": "", **_SAID_BY_FILES}
+    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _SAID_BY_FILES
     for head, reason in refused.items():
         if settings.given(head) is not None:
             labels = [
@@ -85,11 +86,16 @@ def described(settings: Settings, seed: int) -> Dataset | None:
 
 
 def looked_at(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
-    """The data set with what its files say; None where they cannot be found or read, which is reported."""
+    """The data set with what its files say; None where they cannot be found or read, which is reported.
+
+    UsageError where the command line does not say where to look.
+    """
     place = settings.place("from files")
     try:
         found = finder(built)
     except DliosimError as error:
+        if isinstance(error, UsageError) and error.code is None:
+            raise  # said of the command line, not of the pattern
         settings.context.report(mistake(error.code or "R401", error.message, place, "these files"))
         return None
     if found.samples < 1 or found.files < 1:
@@ -99,10 +105,10 @@ def looked_at(settings: Settings, built: Dataset, finder: Finder) -> Dataset | N
     layout = Layout("files", found.files)
     if found.files == 1:
         layout = Layout("shared file", 1)
-    elif found.files == found.samples:
+    elif found.files == found.samples and found.counts is None:
         layout = Layout("file per sample", found.files)
-    size = found.size if built.size == UNKNOWN_SIZE else built.size
-    return replace(built, samples=found.samples, layout=layout, size=size, found=found.digest)
+    size = built.size if found.size == UNKNOWN_SIZE else found.size
+    return replace(built, samples=found.samples, layout=layout, size=size, found=found.digest, counts=found.counts)
 
 
 def not_prepared(settings: Settings, place: Span) -> Mistake:

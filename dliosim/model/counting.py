@@ -2,7 +2,7 @@
 
 With N samples, R ranks and a batch of B: `by sample` gives the rank the positions (step * R + rank) * B + slot of the
 order, `by block` the contiguous range [rank * N // R, (rank + 1) * N // R), `by file` the files f with f % R == rank
-(file f holds the samples i with i * files // N == f), and `off` everything.
+(file f holds the samples i with i * files // N == f, unless `Dataset.counts` says how many), and `off` everything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dliosim.model.counts import dealt_by_file
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
 
@@ -19,7 +20,10 @@ _CLOSED_FORM_COST = 500  # files that are counted in the time of one rank's clos
 
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
-    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply; O(log samples)."""
+    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply.
+
+    O(log samples); `by file` with counts, once for each number of ranks, O(files).
+    """
     total = dataset.samples
     if loop.shard == "off":
         return total
@@ -28,6 +32,8 @@ def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
     if loop.shard == "by sample":
         rounds, rest = divmod(total, ranks * loop.batch)
         return rounds * loop.batch + min(max(rest - rank * loop.batch, 0), loop.batch)
+    if dataset.counts is not None:
+        return dealt_by_file(dataset.counts, ranks)[rank]
     files = dataset.layout.files
     dealt = -(-(files - rank) // ranks) if rank < files else 0
     # File f holds ceil((f + 1) N / F) - ceil(f N / F) samples; ceil(a / F) is floor((a + F - 1) / F).
@@ -43,6 +49,9 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
         return dataset.samples // ranks, -(-dataset.samples // ranks)
     if loop.shard == "by sample":
         return samples_of_rank(loop, dataset, ranks, ranks - 1), samples_of_rank(loop, dataset, ranks, 0)
+    if dataset.counts is not None:
+        dealt = dealt_by_file(dataset.counts, ranks)
+        return min(dealt), max(dealt)
     if ranks * _CLOSED_FORM_COST < dataset.layout.files:
         counts = [samples_of_rank(loop, dataset, ranks, rank) for rank in range(ranks)]
         return min(counts), max(counts)
@@ -54,6 +63,14 @@ def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
     fewest, most = shard_bounds(loop, dataset, ranks)
     steps = fewest // loop.batch if loop.last_batch == "drop" else -(-most // loop.batch)
     return steps if loop.steps is None else min(steps, loop.steps)
+
+
+def order_decides_shares(loop: Loop, dataset: Dataset) -> bool:
+    """Whether files of different numbers of samples are dealt out shuffled.
+
+    Then each order would give ranks other numbers of samples, and each epoch another number of steps.
+    """
+    return dataset.counts is not None and loop.shard == "by file" and loop.shuffle.files == "globally"
 
 
 @lru_cache(maxsize=64)

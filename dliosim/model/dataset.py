@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, Final, Literal, TypeAlias
 
+from dliosim.model.counts import FileCounts
 from dliosim.model.distributions import Distribution
 
 ELEMENTS: Final = {
@@ -82,13 +83,14 @@ class Found:
     """What was found where the pattern of names of a data set leads: so many samples in so many files.
 
     `digest` is one of the names and sizes of these files and of their numbers of samples. `size` is that of samples in
-    bytes: a constant only where all are alike.
+    bytes: a constant only where all are alike. `counts` are the samples of each file, unless closed forms give them.
     """
 
     samples: int
     files: int
     digest: str
     size: Distribution = UNKNOWN_SIZE
+    counts: FileCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Dataset:
     is what they add up to. `compressible` 2.0 means contents that a compressor can halve. `header` bytes stand before
     sample 0 of every raw file, and the offset of every sample is rounded up to `align`. A `source` is a pattern of
     names, relative to `root`, of files that are there already: then `samples` is how many these hold, `found` is
-    `Found.digest`, and `names` says which data sets or columns of them.
+    `Found.digest`, `counts` is `Found.counts`, and `names` says which data sets or columns of them.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Dataset:
     names: tuple[str, ...] = ()
     source: str = ""
     found: str = ""
+    counts: FileCounts | None = None
 
     @property
     def element(self) -> str:
@@ -136,7 +139,7 @@ class Dataset:
     def digest(self) -> str:
         """16 hexadecimal digits of everything that decides the files' bytes and striping (not where they lie)."""
         described: dict[str, Any] = asdict(self)
-        del described["path"], described["root"]
+        del described["path"], described["root"], described["counts"]  # `found` stands for these
         for name, usual in _NEVER_BEFORE.items():  # data keep their name though descriptions have learnt more
             if described[name] == usual:
                 del described[name]

@@ -210,7 +210,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
     made = calls(stored, access.transfer, access.page)
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(
-        int(stored.length.sum()),
+        _asked(case, extents, stored, kept),
         _distinct(stored.file),
         _heads(loop, made),
         len(made.length),
@@ -222,6 +222,13 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
         _span(stored),
         np.sort(taken),
     )
+
+
+def _asked(case: _Case, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
+    """Bytes of the samples that are read; of an encoded unit that several share each has an even part, as in a run."""
+    if not case.dataset.source:
+        return int(stored.length.sum())
+    return int(extents.length[~np.isin(extents.sample, kept)].sum())
 
 
 def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,7 @@
-"""Which samples lie in which file: sample i of N in file i * F // N, in closed forms both ways."""
+"""Which samples lie in which file: sample i of N in file i * F // N, in closed forms both ways.
+
+Files that somebody else has written may hold any number of samples each: then tables take the place of closed forms.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,12 @@ class FileOrder:
     q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
     """
 
-    __slots__ = ("_large", "_remainder", "_small", "files", "total")
+    __slots__ = ("_large", "_remainder", "_small", "each", "files", "total")
 
     def __init__(self, total: int, files: int, key: int | None) -> None:
         self.total = total
         self.files = files
+        self.each = None if total % files else total // files
         self._remainder = total % files
         self._large = self._small = None
         if key is not None:
@@ -81,10 +85,65 @@ class FileOrder:
         result[rest] = -(-(self._small(place[rest] - before[rest]) + 1) * files // smaller) - 1
         return result
 
+    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place in the order of the file that each position of the stream lies in."""
+        return files_of(position, self.total, self.files)
+
+    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        return first_samples(place, self.total, self.files)
+
+    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first sample of each file."""
+        return first_samples(file, self.total, self.files)
+
     def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sample at each position of the stream."""
         if self._large is None:
             return position
-        place = files_of(position, self.total, self.files)
-        within = position - first_samples(place, self.total, self.files)
-        return within + first_samples(self.files_at(place), self.total, self.files)
+        place = self.places_of(position)
+        return position - self.starts_of(place) + self.first_samples(self.files_at(place))
+
+
+class TableOrder:
+    """As `FileOrder`, of files that hold any number of samples: `first` is the first one of each, and last the total.
+
+    With a key any file may come in any place, so that the place of a file says nothing of how many samples it holds.
+    Time and memory grow with the files.
+    """
+
+    __slots__ = ("_file", "_first", "_start", "each", "files", "total")
+
+    def __init__(self, first: NDArray[np.int64], key: int | None) -> None:
+        self.files = len(first) - 1
+        self.total = int(first[-1])
+        self.each = None
+        self._first = self._start = first
+        self._file: NDArray[np.int64] | None = None
+        if key is not None:
+            self._file = Permutation(self.files, key)(np.arange(self.files))
+            self._start = np.zeros(self.files + 1, np.int64)
+            np.cumsum(np.diff(first)[self._file], out=self._start[1:])
+
+    def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The file in each place of the order."""
+        return place if self._file is None else self._file[place]
+
+    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place in the order of the file that each position of the stream lies in; no empty file's."""
+        return np.searchsorted(self._start, position, side="right") - 1
+
+    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        return self._start[place]
+
+    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first sample of each file."""
+        return self._first[file]
+
+    def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sample at each position of the stream."""
+        if self._file is None:
+            return position
+        place = self.places_of(position)
+        return position - self._start[place] + self._first[self._file[place]]

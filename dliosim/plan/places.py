@@ -43,12 +43,23 @@ class IndexColumn:
 
 @dataclass(frozen=True, slots=True)
 class DataIndex:
-    """Of F files the first sample of each (F + 1 entries), their bytes, and where samples lie. All int64."""
+    """Of F files the first sample of each (F + 1 entries), their bytes, and where samples lie. All int64.
+
+    `sample_bytes` is what the format's library gives for a sample of each file, 0 where that is not one size.
+    """
 
     first_sample: Ints
     size: Ints
     columns: tuple[IndexColumn, ...]
     pipelines: tuple[tuple[Filter, ...], ...]
+    sample_bytes: Ints
+
+    @property
+    def apart(self) -> bool:
+        """Whether each sample is one range of bytes, and no other sample has any of it."""
+        return len(self.columns) == 1 and all(
+            bool(((one.pieces == 1) & ((one.row_bytes > 0) | (one.samples == 1))).all()) for one in self.columns
+        )
 
     def files_of(self, samples: Ints) -> Ints:
         """The file of each sample."""
@@ -143,7 +154,10 @@ def joined(files: Sequence[FileIndex]) -> DataIndex:
                 _first_of_units(own, first),
             )
         )
-    return DataIndex(first, np.array([file.size for file in files], np.int64), tuple(columns), tuple(pipelines))
+    sizes, sample_bytes = (
+        np.array([getattr(file, name) for file in files], np.int64) for name in ("size", "sample_bytes")
+    )
+    return DataIndex(first, sizes, tuple(columns), tuple(pipelines), sample_bytes)
 
 
 def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.counting import samples_of_rank, steps_of_epoch
+from dliosim.errors import PlanError
+from dliosim.model.counting import order_decides_shares, samples_of_rank, steps_of_epoch
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Extents, locate
-from dliosim.plan.layout import FileOrder, files_of, first_samples
-from dliosim.plan.places import Places
+from dliosim.plan.layout import FileOrder, TableOrder
+from dliosim.plan.places import DataIndex, Places
 from dliosim.plan.shuffling import Permutation, buffered_order
 from dliosim.plan.streams import key
 
@@ -20,8 +21,14 @@ def plan_epoch(loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int
     """The samples of each step of `rank` in `epoch` (from 0), and where they lie.
 
     Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
-    takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files.
+    takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files. Where
+    files hold any number of samples (`Dataset.counts`), `shuffle files globally` takes as much as there are files.
+
+    Raises PlanError [E215] where the order of files would decide how many samples a rank has.
     """
+    if order_decides_shares(loop, dataset):
+        text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
+        raise PlanError(text, "E215")
     # Shifted by N ranks: this rank reads what the rank N further on would have.
     reader = (rank + loop.shift) % job.ranks
     own = samples_of_rank(loop, dataset, job.ranks, reader)
@@ -30,20 +37,26 @@ def plan_epoch(loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int
     index = np.arange(rows)
     if rows > own:
         index %= own
-    sample = _samples(loop, dataset, job.ranks, reader, epoch, own, index)
+    sample = _samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
     file, offset, length = locate(dataset, places, sample)
     step_start = np.minimum(np.arange(steps + 1) * loop.batch, rows)
     return Extents(sample, file, offset, length, step_start)
 
 
 def _samples(
-    loop: Loop, dataset: Dataset, ranks: int, rank: int, epoch: int, own: int, index: NDArray[np.int64]
+    loop: Loop,
+    dataset: Dataset,
+    places: Places,
+    ranks: int,
+    rank: int,
+    epoch: int,
+    own: int,
+    index: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """The samples at places `index` of the rank's own sequence of `own`."""
     if not len(index):
         return index
-    total, files = dataset.samples, dataset.layout.files
-    shuffle = loop.shuffle
+    total, shuffle = dataset.samples, loop.shuffle
     round_of_samples = 0 if shuffle.samples_once else epoch
     round_of_files = 0 if shuffle.files_once else epoch
     by_file = loop.shard == "by file"
@@ -54,7 +67,7 @@ def _samples(
         seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
         index = buffered_order(own, shuffle.buffer, seed, min(own, len(index)))[index]
     file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
-    order = FileOrder(total, files, file_key)
+    order = _file_order(dataset, places, file_key)
     own_key = None
     if shuffle.files == "within shard":
         own_key = key(dataset.seed, "files within", dataset.name, round_of_files, rank)
@@ -66,6 +79,14 @@ def _samples(
     if shuffle.samples == "globally":
         position = Permutation(total, key(dataset.seed, "samples", dataset.name, round_of_samples))(position)
     return order.samples_at(position)
+
+
+def _file_order(dataset: Dataset, places: Places, key: int | None) -> FileOrder | TableOrder:
+    if dataset.counts is None:
+        return FileOrder(dataset.samples, dataset.layout.files, key)
+    if isinstance(places, DataIndex):
+        return TableOrder(places.first_sample, key)
+    raise PlanError(f"data set `{dataset.name}`: only its files know which samples they hold")
 
 
 def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -90,32 +111,31 @@ def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArr
 
 
 def _samples_by_file(
-    order: FileOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
+    order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
     places = len(range(rank, order.files, ranks))
-    if order.total % order.files == 0:
-        each = order.total // order.files
-        group, within = np.divmod(index, each)
+    if order.each is not None:
+        group, within = np.divmod(index, order.each)
         if own_key is not None:
             group = Permutation(places, own_key)(group)
     else:
         place = rank + np.arange(places) * ranks
-        counts = first_samples(place + 1, order.total, order.files) - first_samples(place, order.total, order.files)
+        counts = order.starts_of(place + 1) - order.starts_of(place)
         group, within = _regrouped(counts, own_key, index)
     file = order.files_at(rank + group * ranks)
-    return within + first_samples(file, order.total, order.files)
+    return within + order.first_samples(file)
 
 
 def _files_permuted(
-    loop: Loop, order: FileOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
+    loop: Loop, order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Places with the files that the rank has a share of permuted, each share staying in order inside."""
-    if order.files == order.total:
+    if order.each == 1:
         return Permutation(own, own_key)(index)
     ends = _positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
-    first, last = files_of(ends, order.total, order.files).tolist()
-    starts = first_samples(np.arange(first, last + 2), order.total, order.files)
+    first, last = order.places_of(ends).tolist()
+    starts = order.starts_of(np.arange(first, last + 2))
     bounds = _places_below(loop, order.total, ranks, rank, starts)
     group, within = _regrouped(np.diff(bounds), own_key, index)
     return bounds[group] + within

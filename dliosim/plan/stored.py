@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.errors import PlanError
 from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.plan.extents import Extents
@@ -39,7 +40,13 @@ def stored_rows(extents: Extents, access: Access, kept: NDArray[np.int64], datas
     is read in the order of the files, as it always is by collective calls: a view must go forward in its file. With the
     batch in the same order in memory nothing needs to be put right. A unit that several samples of a step lie in is
     read once.
+
+    Raises PlanError: [E211] where `cache memory` cannot keep samples, as they are several ranges or share one; [E216]
+    where a library would have to read samples of whatever size.
     """
+    if access.memory and isinstance(places, DataIndex) and access.through == "direct" and not places.apart:
+        text = f"`cache memory` does not keep samples of `{dataset.name}`: in their files they are several ranges each"
+        raise PlanError(f"{text}, or share what is encoded as one; use `cache page`", "E211")
     if len(kept):
         place = np.searchsorted(kept, extents.sample)
         place[place == len(kept)] = 0
@@ -105,6 +112,11 @@ def _rows_of_library(extents: Extents, dataset: Dataset, places: Places) -> Stor
         file = files_of(extents.sample, dataset.samples, dataset.layout.files)
         within = extents.sample - first_samples(file, dataset.samples, dataset.layout.files)
     size = sample_sizes(dataset, extents.sample)
+    if dataset.source and isinstance(places, DataIndex):
+        size = places.sample_bytes[file]
+        if not size.all():
+            text = f"samples of `{dataset.name}` in {dataset.format} have no fixed size: its library cannot read one"
+            raise PlanError(f"{text}; name other `datasets`, or use `through direct`", "E216")
     zeros = np.zeros(len(size), np.int64)
     rows = Extents(extents.sample, file, within * size, size, extents.step_start)
     return Stored(rows, zeros, zeros, zeros if dataset.source else size, zeros, zeros)

@@ -24,13 +24,15 @@ class Progress:
     Where `stream` is None or no terminal nothing is ever written. Not thread-safe.
     """
 
-    __slots__ = ("_due", "_every", "_label", "_shown", "_silent", "_stage", "_started", "_steps", "_stream", "_total")
+    __slots__ = (
+        "_due", "_every", "_label", "_shown", "_silent", "_stage", "_started", "_steps", "_stream", "_total", "_unit",
+    )  # fmt: skip
 
     def __init__(self, stream: TextIO | None, silent_ns: int = SILENT_NS, every_ns: int = EVERY_NS) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
         self._silent, self._every = silent_ns, every_ns
         self._label, self._steps, self._started, self._shown = "", 0, 0, False
-        self._stage = ""
+        self._stage, self._unit = "", "step"
         self._total: Callable[[], int] | None = None
         self._due = _NEVER
 
@@ -40,9 +42,13 @@ class Progress:
         self._shown = True
         self.end()
 
-    def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be."""
+    def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
+        """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be.
+
+        `unit` is what is said in place of "step".
+        """
         self._begin(f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase, steps, None)
+        self._unit = unit
 
     @contextmanager
     def during(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
@@ -86,7 +92,10 @@ class Progress:
             amount = f"{size(done_bytes, 3)} of {size(total, 3)}" if total else size(done_bytes, 3)
             parts += [amount, f"{size(done_bytes / elapsed, 3)}/s on rank 0"]
         if self._steps and step:
-            parts += [f"step {step} of {self._steps}", f"{seconds(elapsed / step * (self._steps - step), 2)} left"]
+            parts += [
+                f"{self._unit} {step} of {self._steps}",
+                f"{seconds(elapsed / step * (self._steps - step), 2)} left",
+            ]
         elif total and done_bytes:
             parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
         stage = f"{self._stage}; " if self._stage else ""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dliosim.errors import ExecutionError
 from dliosim.execute import prepared
+from dliosim.execute.faults import failed
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.model import Dataset, Distribution, Layout
 
@@ -55,3 +57,13 @@ def test_data_of_another_description_are_not_the_same_by_other_ranks(tmp_path: P
 
 def test_damage_names_the_remedy() -> None:
     assert "`prepare d afresh` writes it again" in str(damaged(DATASET, "x"))
+
+
+def test_of_existing_files_nobody_is_told_to_prepare_them() -> None:
+    message = damaged(replace(DATASET, source="*.h5"), "open failed on 0.h5").message
+    assert "has changed" in message and "prepare" not in message
+
+
+def test_an_error_that_says_it_all_is_not_wrapped() -> None:
+    error = ExecutionError("0.h5 is cut short", "R401")
+    assert failed("open", "0.h5", error) is error

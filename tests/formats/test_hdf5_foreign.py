@@ -245,6 +245,20 @@ def test_what_has_no_ranges_of_samples_is_refused_with_the_reason(
     assert str(tmp_path / "x") in found.value.message
 
 
+def test_of_a_missing_name_it_is_said_what_there_is(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x", "w") as file:
+        file["g/b"] = file["c"] = VALUES
+    with pytest.raises(ExecutionError, match="has no data set `a`, and these: `c`, `g/b`"):
+        HDF5.index(tmp_path / "x", described(size=1, names=("a",)))
+
+
+def test_an_index_says_what_the_library_gives_for_a_sample(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x", "w") as file:
+        file.create_dataset("a", data=np.zeros((6, 3, 4), "f4"), chunks=(2, 3, 4), compression="gzip")
+        file["b"] = np.zeros((6, 5), "u1")
+    assert HDF5.index(tmp_path / "x", described(size=1, names=("a", "b"))).sample_bytes == 3 * 4 * 4 + 5
+
+
 @given(
     count=st.integers(1, 6),
     shape=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=3),

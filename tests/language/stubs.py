@@ -7,9 +7,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+
 from dliosim.formats.contract import Bytes, Column, FileIndex, Format, LibraryFile
 from dliosim.formats.raw import RAW
 from dliosim.model import Dataset, Found
+from dliosim.model.counts import unless_even
 
 FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 
@@ -70,3 +73,8 @@ def pretended(parallel: bool = False) -> Iterator[None]:
 def finder(dataset: Dataset) -> Found:
     """1000 samples in 10 files, wherever they are looked for."""
     return Found(1000, 10, "d1ge57")
+
+
+def uneven(dataset: Dataset) -> Found:
+    """1000 samples in 10 files of which the first has nearly all."""
+    return Found(1000, 10, "unev3n", counts=unless_even(np.array([982, *[2] * 9])))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from dliosim.errors import ExecutionError
+from dliosim.errors import ExecutionError, UsageError
 from dliosim.language.compile import compile_pattern, explain_pattern
+from dliosim.language.diagnostics import PatternError
 from dliosim.model import Dataset, Distribution, Found, Job, Layout, Shape, constant
+from dliosim.model.counts import unless_even
 from tests.language.conftest import Patterns
-from tests.language.stubs import finder, pretended
+from tests.language.stubs import finder, pretended, uneven
 
 
 def text(*lines: str) -> str:
@@ -60,6 +63,60 @@ def test_a_size_or_shape_may_be_said_of_files_that_do_not_say_it(form: str, patt
     shaped = read(patterns, 'from files "*"', f"format {form}", "shape 4 x 4 of int16")
     assert (shaped.shape, shaped.size) == (Shape((4, 4), "int16"), constant(32.0))
     assert read(patterns, 'from files "*"', f"format {form}", "size 4 KiB").fixed_size == 4096
+
+
+def test_a_shape_says_which_axis_of_an_archives_arrays_counts_samples(patterns: Patterns) -> None:
+    patterns.finder = finder
+    assert read(patterns, 'from files "*.npz"', "shape 4 of int8").shape == Shape((4,), "int8")
+    with pretended():
+        assert patterns.codes(text('from files "*.npz"', "size 4 B")) == ["E215"]
+
+
+def test_files_of_different_lengths_are_no_file_per_sample(patterns: Patterns) -> None:
+    patterns.finder = lambda dataset: Found(30, 30, "a", counts=unless_even(np.array([2, 0, *[1] * 28])))
+    dataset = read(patterns, 'from files "*.npy"')
+    assert dataset.layout == Layout("files", 30)
+    assert dataset.counts is not None and dataset.counts.array.tolist()[:3] == [2, 0, 1]
+
+
+def test_how_many_samples_each_file_holds_is_told_by_what_was_found(patterns: Patterns) -> None:
+    patterns.finder = lambda dataset: Found(30, 2, "a", counts=unless_even(np.array([10, 20])))
+    with pretended():
+        counted = patterns.workload(text('from files "*.npy"'))
+        patterns.finder = lambda dataset: Found(30, 2, "a")
+        assert patterns.workload(text('from files "*.npy"')).digest() == counted.digest()
+
+
+def test_shuffled_files_of_different_lengths_are_not_dealt_out(patterns: Patterns) -> None:
+    dealt, kept = "shuffle files globally once", "shuffle files within shard each epoch"
+    patterns.finder = uneven
+    pattern = 'dataset d {{ from files "*.h5" }}\ntrain {{\n read d\n shard by file\n last batch keep\n {}\n}}\n'
+    with pretended():
+        assert patterns.codes(pattern.format(dealt)) == ["E215"]
+        assert patterns.workload(pattern.format(kept)).datasets
+        patterns.finder = finder
+        assert patterns.workload(pattern.format(dealt)).datasets
+
+
+def test_a_root_that_is_missing_is_no_mistake_of_the_pattern(patterns: Patterns) -> None:
+    def look(dataset: Dataset) -> Found:
+        raise UsageError("no place is given for `root local`")
+
+    patterns.finder = look
+    with pretended(), pytest.raises(UsageError, match="no place"):
+        patterns.workload(text('from files "*.h5"', "root local"))
+
+
+def test_files_that_are_wrong_end_a_command_as_they_would_end_a_run(patterns: Patterns) -> None:
+    def look(dataset: Dataset) -> Found:
+        raise ExecutionError("imagenet/0.h5 is cut short", "R401")
+
+    patterns.finder = look
+    for more, status in (("", 1), ("batch 0 per rank", 2)):
+        pattern = f'dataset d {{ from files "*.h5" }}\ntrain {{\n read d\n {more}\n}}\n'
+        with pretended(), pytest.raises(PatternError) as raised:
+            patterns.workload(pattern)
+        assert raised.value.exit_code == status, more
 
 
 def test_where_nothing_says_the_size_it_is_what_was_found(patterns: Patterns) -> None:
@@ -149,6 +206,12 @@ def test_files_as_explained_are_the_same_files(patterns: Patterns) -> None:
         first, again = (compile_pattern(path, [], Job(2), finder)[0] for path in (written, resolved))
     assert "# found: 1000 samples in 10 files" in explained
     assert first.digest() == again.digest()
+
+
+def test_nobody_misses_a_prepare_of_files_that_are_there(patterns: Patterns) -> None:
+    patterns.finder = finder
+    with pretended():
+        assert patterns.workload(text('from files "*.h5"')).unprepared() == {}
 
 
 def test_other_files_are_other_data(patterns: Patterns) -> None:

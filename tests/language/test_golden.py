@@ -1,8 +1,8 @@
 """Every diagnostic to the letter: `tests/errors/*.dlio` beside the `.txt` that they must print.
 
 Comments at the top of a pattern say for how many ranks it is compiled, with which overrides, and whether nobody looks
-at existing files; formats other than raw are stubs. After a wanted change, `python -m tests.language.test_golden`
-writes the texts anew; read them before committing them.
+at existing files, or finds that they hold different numbers of samples; formats other than raw are stubs. After a
+wanted change, `python -m tests.language.test_golden` writes the texts anew; read them before committing them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dliosim.language.diagnostics import PatternError, render
 from dliosim.language.existing import nobody_looks
 from dliosim.language.explain import catalogue
 from dliosim.model import Job
-from tests.language.stubs import finder, pretended
+from tests.language.stubs import finder, pretended, uneven
 
 FOLDER = Path(__file__).parent.parent / "errors"
 CASES = sorted(path.stem for path in FOLDER.glob("*.dlio"))
@@ -29,6 +29,7 @@ def messages(name: str) -> str:
     ranks = re.search(r"^# ranks (\d+)$", text, re.MULTILINE)
     overrides = [(found[1], found[2]) for found in re.finditer(r"^# -D ([^=]+)=(.*)$", text, re.MULTILINE)]
     looks = nobody_looks if re.search(r"^# nobody looks$", text, re.MULTILINE) else finder
+    looks = uneven if re.search(r"^# uneven files$", text, re.MULTILINE) else looks
     try:
         with pretended():
             _, warnings = compile_pattern(Path(f"{name}.dlio"), overrides, Job(int(ranks[1]) if ranks else 4), looks)

@@ -29,6 +29,18 @@ def test_a_long_phase_shows_epoch_step_rate_and_time_left_and_takes_the_line_awa
     assert terminal.getvalue() == line + "\r\x1b[K"
 
 
+def test_a_listing_shows_files_and_an_epoch_after_it_steps():
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.start("look at the files of d", 1, 1, 5000, "file")
+    progress.tick(perf_counter_ns() + 4_000_000_000, 1000, 0)
+    assert terminal.getvalue() == "\rlook at the files of d: file 1000 of 5000, 16 s left\x1b[K"
+    progress.end()
+    progress.start("train", 1, 1, 10)
+    progress.tick(perf_counter_ns() + 4_000_000_000, 5, 0)
+    assert "step 5 of 10" in terminal.getvalue()
+
+
 def test_the_line_is_written_at_most_twice_a_second():
     terminal = Terminal()
     progress = Progress(terminal)

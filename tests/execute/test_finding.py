@@ -1,0 +1,161 @@
+"""Files that are there already: which names match, what counts as a file, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+import os
+from io import BytesIO
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.finding import FileFinder
+from dliosim.model import Dataset, Found, Layout, Shape, constant
+from dliosim.model.dataset import UNKNOWN_SIZE
+from dliosim.report.progress import Progress
+
+
+def described(source: str, form: str = "raw", shape: Shape | None = None, root: str = "data") -> Dataset:
+    layout = Layout("shared file", 1)
+    return Dataset("d", 1, 1, UNKNOWN_SIZE, layout, ".", root=root, format=form, shape=shape, source=source)
+
+
+def finder_in(root: Path) -> FileFinder:
+    return FileFinder({"data": root}, Progress(None))
+
+
+def names(root: Path, source: str) -> list[str]:
+    finder = finder_in(root)
+    return finder.sources[finder(described(source)).digest].names
+
+
+def look(root: Path, source: str, form: str, shape: Shape | None = None) -> Found:
+    return finder_in(root)(described(source, form, shape))
+
+
+def touch(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"x")
+
+
+def test_names_match_within_a_folder_and_stars_stand_for_folders(tmp_path: Path) -> None:
+    touch(tmp_path, "b.dat", "a.dat", "a.txt", "x/c.dat", "x/y/d.dat", "z/y/e.dat")
+    assert names(tmp_path, "*.dat") == ["a.dat", "b.dat"]
+    assert names(tmp_path, "?/*.dat") == ["x/c.dat"]
+    assert names(tmp_path, "**/*.dat") == ["a.dat", "b.dat", "x/c.dat", "x/y/d.dat", "z/y/e.dat"]
+    assert names(tmp_path, "**/y/*") == ["x/y/d.dat", "z/y/e.dat"]
+    assert names(tmp_path, "x/**/**/*.dat") == ["x/c.dat", "x/y/d.dat"]
+    assert names(tmp_path, "[az]*") == ["a.dat", "a.txt"]
+
+
+def test_names_may_hold_any_bytes(tmp_path: Path) -> None:
+    odd = ["a b.dat", "é.dat", "new\nline.dat", "[1].dat", os.fsdecode(b"\xff.dat")]
+    touch(tmp_path, *odd)
+    assert names(tmp_path, "*.dat") == sorted(odd)
+
+
+def test_links_and_folders_are_no_files_and_links_are_not_followed(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a.dat", "outside/b.dat", "outside/c.dat")
+    (tmp_path / "data/folder.dat").mkdir()
+    (tmp_path / "data/link.dat").symlink_to(tmp_path / "outside/b.dat")
+    (tmp_path / "data/linked").symlink_to(tmp_path / "outside")
+    os.mkfifo(tmp_path / "data/pipe.dat")
+    assert names(tmp_path, "data/*.dat") == ["data/a.dat"]
+    assert names(tmp_path, "data/**/*.dat") == ["data/a.dat"]
+    with pytest.raises(ExecutionError, match=r"there is no file .*linked"):
+        names(tmp_path, "data/linked/*.dat")
+
+
+def test_no_match_is_an_error_that_names_the_pattern(tmp_path: Path) -> None:
+    for source in ("none/*.dat", "*.dat"):
+        with pytest.raises(ExecutionError, match=r"there is no file .*\*\.dat") as raised:
+            names(tmp_path, source)
+        assert raised.value.code == "R401"
+
+
+def test_a_root_that_nobody_gave_is_a_mistake_of_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--root fast=DIR") as raised:
+        finder_in(tmp_path)(described("*", root="fast"))
+    assert raised.value.code is None
+
+
+def test_files_of_different_numbers_of_samples_are_counted_one_by_one(tmp_path: Path) -> None:
+    for number, rows in enumerate([3, 9, 1]):
+        np.save(tmp_path / f"{number}.npy", np.zeros((rows, 5), "i2"))
+    found = look(tmp_path, "*.npy", "npy", Shape((5,), "int16"))
+    assert (found.samples, found.files, found.size) == (13, 3, constant(10))
+    assert found.counts is not None and found.counts.array.tolist() == [3, 9, 1]
+    np.save(tmp_path / "1.npy", np.zeros((3, 5), "i2"))
+    np.save(tmp_path / "2.npy", np.zeros((3, 5), "i2"))
+    assert look(tmp_path, "*.npy", "npy", Shape((5,), "int16")).counts is None
+
+
+def test_the_digest_is_one_of_names_sizes_and_counts(tmp_path: Path) -> None:
+    touch(tmp_path, "a", "b")
+    first = look(tmp_path, "*", "raw").digest
+    assert look(tmp_path, "*", "raw").digest == first
+    (tmp_path / "b").write_bytes(b"xy")
+    assert look(tmp_path, "*", "raw").digest != first
+
+
+def test_samples_have_a_constant_size_only_where_they_are_read_as_they_are(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["x"] = np.zeros((8, 4), "f4")
+    with h5py.File(tmp_path / "packed.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((8, 4), "f4"), chunks=(4, 4), compression="gzip")
+    with h5py.File(tmp_path / "absent.h5", "w") as file:
+        file.create_dataset("x", (8, 4), "f4", chunks=(4, 4), fillvalue=1)[0] = 2
+    assert look(tmp_path, "plain.h5", "hdf5").size == constant(16)
+    assert not look(tmp_path, "packed.h5", "hdf5").size.is_constant
+    assert not look(tmp_path, "absent.h5", "hdf5").size.is_constant
+
+
+def test_an_empty_raw_file_is_an_empty_sample(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "b").write_bytes(b"xyz")
+    finder = finder_in(tmp_path)
+    found = finder(described("*"))
+    assert found.samples == 2 and not found.size.is_constant
+    assert [int(one.columns[0].length[0]) for one in finder.sources[found.digest].indexes] == [0, 3]
+
+
+def test_what_a_format_says_of_a_damaged_file_is_said_once(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(50))
+    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-3])
+    with pytest.raises(ExecutionError, match="has 525 bytes") as raised:
+        look(tmp_path, "*.npy", "npy")
+    assert raised.value.message.count("a.npy") == 1 and "error[" not in raised.value.message
+
+
+def test_of_several_wrong_files_the_first_is_said(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02d}.npy").write_bytes(b"no array" if number in (7, 9, 30) else _array())
+    for _ in range(5):
+        with pytest.raises(ExecutionError, match=r"07\.npy"):
+            look(tmp_path, "*.npy", "npy")
+
+
+@pytest.mark.parametrize("number", [1, 7, 3000])
+def test_indexes_come_in_the_order_of_the_names(tmp_path: Path, number: int) -> None:
+    for one in range(number):
+        (tmp_path / f"{one:05d}").write_bytes(b"x" * (one % 97 + 1))
+    finder = finder_in(tmp_path)
+    source = finder.sources[finder(described("*")).digest]
+    assert [index.size for index in source.indexes] == [one % 97 + 1 for one in range(number)]
+
+
+def test_each_description_is_looked_at_once(tmp_path: Path) -> None:
+    touch(tmp_path, "a")
+    finder = finder_in(tmp_path)
+    found = finder(described("*"))
+    touch(tmp_path, "b")
+    assert finder(described("*")) is found
+
+
+def _array() -> bytes:
+    stream = BytesIO()
+    np.save(stream, np.zeros(3))
+    return stream.getvalue()

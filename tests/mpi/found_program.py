@@ -1,0 +1,182 @@
+"""Run by every rank of a job: files that libraries wrote, found, planned and read in many ways.
+
+Rank 0 writes the files, and knows by the same libraries what each sample holds. For each case all ranks run a loop over
+them by each way of reading, and put together what their plans say that they read: the bytes at those ranges, decoded
+where they are encoded. Rank 0 prints, as JSON, what it knows and what was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute.environment import node_cores
+from dliosim.execute.finding import FileFinder
+from dliosim.execute.phases import run_workload
+from dliosim.execute.processing import Columns
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import World, make_world
+from dliosim.formats.contract import ReadByLibrary
+from dliosim.formats.registry import format_for
+from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
+from dliosim.plan.forecast import forecast
+from dliosim.plan.places import DataIndex, ranges_of
+from dliosim.plan.reading import plan_epoch
+from dliosim.report.progress import Progress
+from tests.mpi.found_files import CASES, FILL, write
+
+#: Access, and shards and shuffles with it.
+WAYS = {
+    "posix": (Access(), "by sample", Shuffle()),
+    "sorted": (Access(order="by offset", transfer=64), "by sample", Shuffle(files="globally")),
+    "ahead": (Access(readers=2, prefetch=2), "by block", Shuffle(files="within shard")),
+    "independent": (Access(api="mpi-independent"), "by file", Shuffle()),
+    "mapped": (Access(engine="mmap"), "by file", Shuffle("globally", files="within shard")),
+    "library": (Access(through="library"), "by sample", Shuffle("globally", files="globally")),
+}
+
+
+def pattern(source: str, settings: dict[str, object]) -> str:
+    said = [f'from files "{source}"']
+    for head, value in settings.items():
+        said.append(f"{head} " + (", ".join(f'"{one}"' for one in value) if isinstance(value, tuple) else str(value)))
+    loop = "read d\nbatch 2 per rank\nlast batch keep\nepochs 2"
+    return "dlio 1\nworkload w\ndataset d {{\n{}\n}}\ntrain {{\n{}\n}}\n".format("\n".join(said), loop)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A case as it was found, on every rank."""
+
+    world: World
+    root: Path
+    finder: FileFinder
+    workload: Workload
+
+
+def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[bytes | None]:
+    """What the bytes at the planned ranges of samples are, decoded; None where only the library could tell."""
+    index = session.places[dataset.name]
+    assert isinstance(index, DataIndex)
+    form, columns = format_for(dataset), Columns(index)
+    directory, name = session.files(dataset)
+    result: list[bytes | None] = []
+    for sample in samples:
+        found = ranges_of(index, np.array([sample]))
+        file = int(index.files_of(np.array([sample]))[0])
+        within = sample - int(index.first_sample[file])
+        data, known = b"", True
+        whole = (directory / name(file)).read_bytes()
+        for number in range(len(index.columns)):
+            column, part = columns.of(number, file), b""
+            assert column is not None
+            for row in np.flatnonzero(found.column == number).tolist():
+                offset = int(found.offset[row])
+                stored = whole[offset : offset + int(found.length[row])]
+                decoded = form.decode(dataset, column, memoryview(stored)) if found.begin[row] < 0 else None
+                known = known and (found.begin[row] >= 0 or decoded is not None or form.name == "csv")
+                part += stored if decoded is None else decoded.tobytes()
+            if column.row_bytes and not part:  # no place in the file: what HDF5 fills in
+                part = np.full(6 * 7, FILL, "<i4").tobytes()
+            if column.row_bytes == 0 and column.samples > 1:
+                each = column.unit_bytes // column.samples
+                part = part[within % column.samples * each :][:each]
+            if column.pieces > 1:
+                part = part[: 6 * 7 * 4]  # the last chunk of a sample reaches beyond it
+            data += part
+        result.append(data if known else None)
+    return result
+
+
+def digest(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()[:16]
+
+
+def read_by_library(session: Session, dataset: Dataset) -> list[str] | None:
+    form, index = format_for(dataset), session.places[dataset.name]
+    if not isinstance(form, ReadByLibrary) or not isinstance(index, DataIndex):
+        return None
+    directory, name = session.files(dataset)
+    result = []
+    for file, count in enumerate(np.diff(index.first_sample).tolist()):
+        handle = form.open_library(directory / name(file), dataset, None, False)
+        for sample in range(count):
+            buffer = bytearray(int(index.sample_bytes[file]))
+            assert handle.read(sample, 1, memoryview(buffer)) == len(buffer)
+            result.append(digest(bytes(buffer)) or "")
+        handle.close()
+    return result
+
+
+def read_one_way(found: Found, name: str) -> dict[str, object]:
+    """Run the loop by one way of reading; on rank 0 figures of it beside those of its forecast."""
+    world, (loop,) = found.world, found.workload.verbs
+    assert isinstance(loop, Loop)
+    access, shard, shuffle = WAYS[name]
+    decode = name in ("posix", "ahead")
+    loop = replace(loop, access=access, shard=cast(Any, shard), shuffle=shuffle, decode=decode)
+    workload = replace(found.workload, verbs=(loop,))
+    session = Session(workload, world, {"data": found.root}, Options(), Progress(None), sources=found.finder.sources)
+    (phase,) = run_workload(session)
+    (dataset,) = workload.datasets
+    index = session.places["d"]
+    assert isinstance(index, DataIndex)
+    counts = np.zeros(dataset.samples, np.int64)
+    for epoch in range(2):
+        np.add.at(counts, plan_epoch(loop, dataset, index, workload.job, world.rank, epoch).sample, 1)
+    world.allreduce(counts, "sum")
+    if world.rank:
+        return {}
+    first = forecast(workload, {dataset.found: index}).phases[0]
+    ran = phase.summary.epochs[0]
+    figures: dict[str, object] = {
+        "times": sorted(set(counts.tolist())),
+        "bytes": [ran.bytes_from_storage, first.bytes.total],
+        "samples": [ran.samples, first.samples.total],
+    }
+    if name == "posix":
+        figures["planned"] = [digest(one) for one in contents_of(session, dataset, list(range(dataset.samples)))]
+    if name == "library":
+        figures["library"] = read_by_library(session, dataset)
+    return figures
+
+
+def main(comm: MPI.Intracomm, directory: Path) -> None:
+    world = make_world(comm, node_cores, "found")
+    outcome: dict[str, dict[str, object]] = {}
+    # Ranks without cores of their own take long to meet: several do less each.
+    for place, name in enumerate(CASES):
+        if comm.size > 2 and place % 3:
+            continue
+        source, settings, contents = world.on_rank_0("write", lambda name=name: write(name, directory / "data"))
+        finder, said = FileFinder({"data": directory / "data"}, Progress(None)), directory / "pattern.dlio"
+
+        def compiled() -> Workload:
+            from dliosim.language.compile import compile_pattern
+
+            said.write_text(pattern(source, settings), encoding="utf-8")  # noqa: B023
+            return compile_pattern(said, [], Job(world.size), finder)[0]  # noqa: B023
+
+        found = Found(world, directory / "data", finder, world.on_rank_0("compile", compiled))
+        result: dict[str, object] = {"written": [digest(one) for one in contents]}
+        others = [each for each in WAYS if each not in ("posix", "library")]
+        if comm.size > 1:  # another way for each case
+            others = [others[place % len(others)]]
+        if isinstance(format_for(found.workload.datasets[0]), ReadByLibrary):
+            others.append("library")
+        for each in ("posix", *others):
+            result[each] = read_one_way(found, each)
+        outcome[name] = result
+    if comm.rank == 0:
+        print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main(MPI.COMM_WORLD, Path(sys.argv[1]))
