@@ -151,6 +151,8 @@ def by_library(path: Path, action: Callable[[], None]) -> None:
     """Run something of a format's library; what the operating system refuses is said with the file."""
     try:
         action()
+    except ExecutionError:
+        raise
     except OSError as error:
         raise failed("write", str(path), error) from error
 

@@ -67,6 +67,8 @@ class FileFinder:
 def _read(path: Path, read: Callable[[Path], FileIndex]) -> FileIndex:
     try:
         return read(path)
+    except ExecutionError:
+        raise
     except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
 

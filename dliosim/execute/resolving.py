@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
+from dliosim.execute.opening import require_file
 from dliosim.execute.session import Session
 from dliosim.execute.world import World
 from dliosim.formats.contract import Column, FileIndex, Filter
@@ -96,8 +97,11 @@ def joined_by(
 
 
 def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
+    require_file(path)
     try:
         return read()
+    except ExecutionError:
+        raise
     except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
 

@@ -1,0 +1,77 @@
+"""Files whose indexes say where samples lie: read, read again, damaged, or not there at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.environment import node_cores
+from dliosim.execute.phases import run_workload
+from dliosim.execute.session import Options, Phase, Session
+from dliosim.execute.world import make_world
+from dliosim.model import Access, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Verb, Workload, constant
+from dliosim.report.progress import Progress
+
+DATA = Dataset(
+    "d", 3, 12, constant(900), Layout("files", 3), "d", format="npz", compress=Compression("gzip"), compressible=2.0
+)
+LOOP = Loop("train", "l", "d", Access(), 2, shuffle=Shuffle("globally"))
+
+
+def session(directory: Path, *verbs: Verb, dataset: Dataset = DATA, null: bool = False) -> Session:
+    workload = Workload("w", "", 3, Job(1), (dataset,), (), verbs)
+    world = make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    return Session(workload, world, {"data": directory}, Options(null=null), Progress(None))
+
+
+def run(directory: Path, *verbs: Verb, dataset: Dataset = DATA, null: bool = False) -> list[Phase]:
+    return run_workload(session(directory, *verbs, dataset=dataset, null=null))
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def linked(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def directory_there(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("through", ["direct", "library"])
+@pytest.mark.parametrize("damage", [empty, Path.unlink, linked, directory_there, pipe])
+def test_what_is_no_file_of_the_format_is_said_to_be_damage(
+    damage: Callable[[Path], None], through: str, tmp_path: Path
+) -> None:
+    plain = replace(DATA, compress=None, format="npy")  # its samples have their places: only a library looks
+    dataset = plain if through == "library" else DATA
+    run(tmp_path, Prepare("d", Access()), dataset=dataset)
+    path = tmp_path / "d" / dataset.digest() / dataset.file_name(1)
+    damage(path)
+    loop = replace(LOOP, access=Access(through="library" if through == "library" else "direct"))
+    with pytest.raises(ExecutionError, match=str(path)) as caught:
+        run(tmp_path, loop, dataset=dataset)
+    assert caught.value.code == "R401"
+    assert "R401" not in caught.value.message, "an error is told once"
+
+
+def test_without_io_there_need_be_no_files(tmp_path: Path) -> None:
+    without = run(tmp_path, LOOP, null=True)[0].summary.epochs
+    run(tmp_path, Prepare("d", Access()))
+    (found,) = (phase.summary.epochs for phase in run(tmp_path, LOOP))
+    assert [epoch.order_hash for epoch in without] == [epoch.order_hash for epoch in found]
