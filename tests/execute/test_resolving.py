@@ -75,3 +75,31 @@ def test_without_io_there_need_be_no_files(tmp_path: Path) -> None:
     run(tmp_path, Prepare("d", Access()))
     (found,) = (phase.summary.epochs for phase in run(tmp_path, LOOP))
     assert [epoch.order_hash for epoch in without] == [epoch.order_hash for epoch in found]
+
+
+def test_a_file_with_too_few_samples_is_named_though_all_hold_enough_together(tmp_path: Path) -> None:
+    run(tmp_path, Prepare("d", Access()))
+    directory = tmp_path / "d" / DATA.digest()
+    others = replace(DATA, name="o", samples=7, path="o", layout=Layout("files", 2))  # 4 samples and 3, or 3 and 4
+    run(tmp_path, Prepare("o", Access()), dataset=others)
+    made = [tmp_path / "o" / others.digest() / others.file_name(file) for file in range(2)]
+    few = min(made, key=lambda path: path.stat().st_size)
+    few.rename(directory / DATA.file_name(1))
+    more = replace(DATA, name="m", samples=5, path="m", layout=Layout("shared file", 1))
+    run(tmp_path, Prepare("m", Access()), dataset=more)
+    (tmp_path / "m" / more.digest() / more.file_name(0)).rename(directory / DATA.file_name(2))
+    with pytest.raises(
+        ExecutionError, match=f"{DATA.file_name(1)} holds 3 samples, not 4; .prepare d afresh."
+    ) as caught:
+        run(tmp_path, LOOP)
+    assert caught.value.code == "R401"
+
+
+def test_indexes_of_data_written_afresh_take_the_place_of_those_before(tmp_path: Path) -> None:
+    again = session(tmp_path, Prepare("d", Access(), afresh=True))
+    run_workload(again)
+    before = again.windows["d"]
+    run_workload(again)
+    assert before
+    assert all(window == MPI.WIN_NULL for window in before), "MPI has 2048 of them, or so"
+    assert not any(window == MPI.WIN_NULL for window in again.windows["d"])
