@@ -17,6 +17,7 @@ from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
 from dliosim.execute.faults import failed
 from dliosim.execute.opening import refuse_link
+from dliosim.execute.prepared import damaged
 from dliosim.execute.resolving import resolve
 from dliosim.execute.session import Session
 from dliosim.formats.contract import Encoding, Resolved
@@ -47,16 +48,22 @@ def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path)
 def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
     """Where the samples of a prepared data set lie, from its files. Collective."""
     files = dataset.layout.files
+    # What was known before is of other files now: each lot of windows takes memory, and of the few that MPI has.
+    session.places[dataset.name] = None
+    for window in session.windows.pop(dataset.name, ()):
+        window.Free()
     found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file))
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
     touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
     session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
-    if int(index.first_sample[-1]) != dataset.samples:
-        failure = ExecutionError(
-            f"data set `{dataset.name}` is damaged: its files hold {int(index.first_sample[-1])} samples, not "
-            f"{dataset.samples}; `prepare {dataset.name} afresh` writes it again",
-            "R401",
-        )
+    session.windows[dataset.name] = found.windows
+    planned = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
+    wrong = np.flatnonzero(np.diff(index.first_sample) != planned)
+    if len(wrong):
+        file = int(wrong[0])
+        holds = int(index.first_sample[file + 1] - index.first_sample[file])
+        path = directory / dataset.file_name(file)
+        failure = damaged(dataset, f"{path} holds {readable.count(holds, 'sample')}, not {int(planned[file])}")
         failure.shared = True
         raise failure
     return index
@@ -151,6 +158,8 @@ def by_library(path: Path, action: Callable[[], None]) -> None:
     """Run something of a format's library; what the operating system refuses is said with the file."""
     try:
         action()
+    except ExecutionError:
+        raise
     except OSError as error:
         raise failed("write", str(path), error) from error
 

@@ -105,7 +105,8 @@ class FileFinder:
 def _read(path: Path, read: Callable[[], FileIndex]) -> FileIndex:
     try:
         return read()
-    except OSError as error:
+    except ExecutionError:
+        raise    except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
 
 

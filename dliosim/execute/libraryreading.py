@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -11,6 +12,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
 from dliosim.execute.faults import failed
+from dliosim.execute.opening import first_alone, require_file
 from dliosim.formats.contract import LibraryFile, ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.measure.meter import Meter
@@ -121,6 +123,8 @@ class LibraryReader:
         began = perf_counter_ns()
         try:
             got = self._open[file].read(first, count, into)
+        except ExecutionError:
+            raise
         except OSError as error:
             where = f" of samples {first} to {first + count - 1}"
             raise failed(
@@ -138,9 +142,16 @@ class LibraryReader:
         for file in files:
             if file in self._open:
                 continue
-            before, path = perf_counter_ns(), self._path(file)
+            path = self._path(file)
+            if self._comm is None:
+                require_file(path)
+            else:
+                first_alone(self._comm, partial(require_file, path))
+            before = perf_counter_ns()
             try:
                 self._open[file] = self._form.open_library(path, self._dataset, self._comm, self._collective)
+            except ExecutionError:
+                raise
             except OSError as error:
                 raise failed("open", str(path), error, reading=True) from error
             self.meter.open_ns += perf_counter_ns() - before

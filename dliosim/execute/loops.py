@@ -42,6 +42,7 @@ from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
 from dliosim.plan.extents import Calls, file_sizes
 from dliosim.plan.framing import is_framed
+from dliosim.plan.placement import guessed
 from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
@@ -120,8 +121,10 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     directory, file_name = session.files(dataset)
     if not dataset.source:
         check_prepared(session, dataset)
-    if not is_framed(dataset) and session.places[dataset.name] is None and not session.options.null:
-        session.places[dataset.name] = resolve_prepared(session, dataset, directory)
+    if not is_framed(dataset) and session.places[dataset.name] is None:
+        # Without I/O there may be no file to ask.
+        found = guessed(dataset) if session.options.null else resolve_prepared(session, dataset, directory)
+        session.places[dataset.name] = found
     if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
         raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
@@ -135,9 +138,9 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
     syncer = Syncer(world, loop.sync, access.collective or access.scatter)
     running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
-    found = np.array(resident_bytes(session, dataset), np.int64)
-    world.allreduce(found, "sum")
-    running.resident = float(found[0] / found[1]) if found[1] else None
+    resident = np.array(resident_bytes(session, dataset), np.int64)
+    world.allreduce(resident, "sum")
+    running.resident = float(resident[0] / resident[1]) if resident[1] else None
     return running
 
 

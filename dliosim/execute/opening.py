@@ -52,8 +52,22 @@ def refuse_link(path: str) -> None:
     except OSError as error:
         raise failed("lstat", path, error) from error
     if not stat.S_ISREG(mode):
-        what = "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"
-        raise ExecutionError(f"MPI_File_open refused on {path}: {what} stands where a file should be", "R401")
+        text = f"MPI_File_open refused on {path}: {_kind(mode)} stands where a file should be"
+        raise ExecutionError(text, "R401")
+
+
+def require_file(path: Path) -> None:
+    """Raise ExecutionError [R401] unless `path` is a file: a library would follow a link, or wait for a pipe."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        raise failed("open", str(path), error, reading=True) from error
+    if not stat.S_ISREG(mode):
+        raise ExecutionError(f"open refused on {path}: {_kind(mode)} stands where a file should be", "R401")
+
+
+def _kind(mode: int) -> str:
+    return "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"
 
 
 def first_alone(comm: MPI.Intracomm, action: Callable[[], None]) -> None:

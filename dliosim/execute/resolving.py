@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
+from dliosim.execute.opening import require_file
 from dliosim.execute.session import Session
 from dliosim.execute.world import World
 from dliosim.formats.contract import Column, FileIndex, Filter
@@ -28,18 +29,21 @@ _COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, w
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
+    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds.
+
+    `windows` is the memory of the index; whoever frees them (collective on each node) must have let go of it.
+    """
 
     index: DataIndex
     touched: int
     wall_ns: int
+    windows: tuple[MPI.Win, ...]
 
 
 def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int], Path]) -> Resolved:
     """Read the indexes of `files` files, each by one rank, and share them. Collective.
 
-    The arrays lie in memory that the ranks of a node share, are read-only, and live as long as the process. Raises
-    ExecutionError on every rank.
+    The arrays lie in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
     """
     world, form = session.world, format_for(dataset)
     begun = perf_counter_ns()
@@ -54,18 +58,24 @@ def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int]
         return found
 
     found = world.together(read)
-    index = joined_by(world, files, own, found)
+    windows: list[MPI.Win] = []
+    index = joined_by(world, files, own, found, windows)
     touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+    return Resolved(index, int(touched[0]), perf_counter_ns() - begun, tuple(windows))
 
 
 def joined_by(
-    world: World, files: int, own: range, found: list[FileIndex], others: tuple[NDArray[np.int64], ...] = ()
+    world: World,
+    files: int,
+    own: range,
+    found: list[FileIndex],
+    windows: list[MPI.Win],
+    others: tuple[NDArray[np.int64], ...] = (),
 ) -> DataIndex:
     """The indexes of `files` files as one, in memory that a node shares; this rank has those of files `own`.
 
-    `others` are arrays of `shared_memory` that are completed with it. Collective. Raises ExecutionError on every rank
-    where files differ in their number of columns.
+    `windows` gets that memory, and `others` are arrays of `shared_memory` that are completed with it. Collective.
+    Raises ExecutionError on every rank where files differ in their number of columns.
     """
     wide = [len(one.columns) for one in found]
     extremes = world.allreduce(np.array([max(wide, default=0), -min(wide, default=1 << 30)]), "max").tolist()
@@ -77,7 +87,7 @@ def joined_by(
         raise failure
     for other in others:
         _complete(world, other)
-    fields = _fields(world, files, own, found, columns)
+    fields = _fields(world, files, own, found, columns, windows)
     pipelines = _pipelines(world, fields, found, columns)
     first_sample = _starts(fields[:, 0])
     known = {_number(filters): row for row, filters in enumerate(pipelines)}
@@ -85,7 +95,7 @@ def joined_by(
     for number in range(columns):
         field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
         first_unit = _starts(field[:, 5])
-        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
+        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found], windows)
         first = units[2] if field[:, 6].any() else None
         pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
         samples, pieces, row_bytes, unit_bytes = field.T[:4]
@@ -96,16 +106,21 @@ def joined_by(
 
 
 def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
+    require_file(path)
     try:
         return read()
+    except ExecutionError:
+        raise
     except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
 
 
-def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
+def _fields(
+    world: World, files: int, own: range, found: list[FileIndex], columns: int, windows: list[MPI.Win]
+) -> NDArray[np.int64]:
     """One row a file: its samples, its bytes, and the fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
-    table = shared_memory(world, files * width).reshape(files, width)
+    table = shared_memory(world, files * width, windows).reshape(files, width)
     for file, one in zip(own, found, strict=True):
         table[file, :_FILE_FIELDS] = one.samples, one.size, one.sample_bytes
         for number, column in enumerate(one.columns):
@@ -129,10 +144,11 @@ def _units(
     first_unit: NDArray[np.int64],
     first_sample: NDArray[np.int64],
     found: list[Column],
+    windows: list[MPI.Win],
 ) -> NDArray[np.int64]:
     """Offset, length and first sample of every unit of one column, a row each."""
     units = int(first_unit[-1])
-    table = shared_memory(world, 3 * units).reshape(3, units)
+    table = shared_memory(world, 3 * units, windows).reshape(3, units)
     for file, column in zip(own, found, strict=True):
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
@@ -162,10 +178,11 @@ def _number(filters: tuple[Filter, ...]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
 
 
-def shared_memory(world: World, count: int) -> NDArray[np.int64]:
-    """Zeros in memory that the ranks of a node share, for as long as the process lives. Collective."""
+def shared_memory(world: World, count: int, windows: list[MPI.Win]) -> NDArray[np.int64]:
+    """Zeros in memory that the ranks of a node share, until its window, added to `windows`, is freed. Collective."""
     local = max(count, 1) * 8 if world.node.rank == 0 else 0
     window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
+    windows.append(window)
     memory, _ = window.Shared_query(0)
     values: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, count)
     if world.node.rank == 0:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
@@ -55,7 +56,7 @@ class Session:
 
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
     found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
-    reading the indexes of a data set's files took.
+    reading the indexes of a data set's files took, and `windows` has the memory of those indexes.
     """
 
     workload: Workload
@@ -67,6 +68,7 @@ class Session:
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
     index_notes: dict[str, str] = field(default_factory=dict)
+    windows: dict[str, tuple[MPI.Win, ...]] = field(default_factory=dict)
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
         """Where the files of a data set lie, and the path of each below that."""

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.execute.finding import Source
@@ -31,11 +32,12 @@ def share_source(world: World, source: Source | None) -> tuple[Names, DataIndex]
     encoded = [os.fsencode(name) for name in source.names] if source is not None else []
     counts = world.share([len(encoded), sum(map(len, encoded))] if world.rank == 0 else None)
     files, size = counts
-    start = shared_memory(world, files + 1)
-    words = shared_memory(world, -(-size // 8))
+    windows: list[MPI.Win] = []  # of all this, which is needed until the process ends
+    start = shared_memory(world, files + 1, windows)
+    words = shared_memory(world, -(-size // 8), windows)
     if source is not None:
         start[1:] = np.cumsum([len(name) for name in encoded])
         words.view(np.uint8)[:size] = np.frombuffer(b"".join(encoded), np.uint8)
     indexes = source.indexes if source is not None else []
-    index = joined_by(world, files, range(len(indexes)), indexes, (start, words))
+    index = joined_by(world, files, range(len(indexes)), indexes, windows, (start, words))
     return Names(words.view(np.uint8), start), index

@@ -19,7 +19,9 @@ from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.figures import Spread, mean_of
+from dliosim.plan.framing import framed, room
 from dliosim.plan.placement import AFFORDABLE, Placement
+from dliosim.plan.places import DataIndex, Places
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.shuffling import Permutation
 from dliosim.plan.sizes import sample_sizes
@@ -158,6 +160,7 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         fresh,
         np.array(ranks) // together,
         -(-job.ranks // together),
+        *_ranges_of_samples(loop.access, case.dataset, case.placement.places),
     )
     samples = count_samples(tally)
     asked = sum(one.bytes for one in found)
@@ -173,6 +176,24 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         held.buffer,
         round(max(one.plan_bytes for one in found) * tally.scale),
     )
+
+
+def _ranges_of_samples(access: Access, dataset: Dataset, places: Places) -> tuple[bool, int | None, bool]:
+    """What `Tally` says of them: `apart`, `sample_bytes` and `counted`."""
+    size = dataset.fixed_size
+    if access.through == "library":
+        return True, size, False  # it is asked for samples, and what it reads is its own affair
+    if not isinstance(places, DataIndex):
+        sizes = np.array([size or 1])
+        form = framed(dataset)
+        length, stride = int(form.length(dataset, sizes)[0]), int(room(dataset, sizes)[0])
+        # What samples have in common, one collective call reads once.
+        return True, length if size is not None else None, not access.collective or length <= stride
+    column = places.columns[0]
+    if len(places.columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
+        return False, None, True
+    length = int(column.row_bytes.max(initial=0))
+    return True, length if (column.row_bytes == length).all() else None, True
 
 
 def _mean(made: Sequence[Census]) -> Census:

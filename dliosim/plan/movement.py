@@ -38,7 +38,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     transfer = verb.access.transfer
     if isinstance(placement.places, DataIndex):
         samples, written, files, calls = _resolved(placement.places, ranks, transfer)
-    elif dataset.layout.files < ranks:
+    elif dataset.layout.files < ranks and framed(dataset).checksum is None:
         samples, written, files, calls = _shared_files(placement, ranks, transfer)
     elif dataset.layout.files <= AFFORDABLE:
         samples, written, files, calls = _whole_files(placement, ranks, transfer)
@@ -46,6 +46,8 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         samples, written, files, calls = _many_files(dataset, ranks, transfer)
     if verb.access.collective:
         calls = same(calls.maximum, ranks, calls.estimated)
+    if is_framed(dataset) and dataset.format != "raw":
+        written, files, calls = _with_frames(dataset, transfer, written, files, calls)
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))
@@ -61,12 +63,40 @@ def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tupl
     sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
     # A file without samples still has its header to write.
     calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
+    if transfer is None and framed(dataset).checksum is not None:
+        # The header is written again once the checksum is known, unless one call holds all.
+        again = samples > 1
+        calls, sizes = calls + again, sizes + again * header_bytes(dataset)
     known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
     return (
-        over(np.bincount(owner, samples), ranks, False),
-        over(np.bincount(owner, sizes), ranks, not placement.exact),
-        over(np.bincount(owner), ranks, False),
-        over(np.bincount(owner, calls), ranks, not known),
+        over(np.bincount(owner, samples, ranks), ranks, False),
+        over(np.bincount(owner, sizes, ranks), ranks, not placement.exact),
+        over(np.bincount(owner, minlength=ranks), ranks, False),
+        over(np.bincount(owner, calls, ranks), ranks, not known),
+    )
+
+
+def _with_frames(
+    dataset: Dataset, transfer: int | None, written: Spread, files: Spread, calls: Spread
+) -> tuple[Spread, Spread, Spread]:
+    """Bytes, files and calls where samples are surrounded by something: estimates of what depends on their sizes.
+
+    Whole samples are made at a time, so that calls are shorter than `transfer`; what stands beside a file is opened,
+    too, and written.
+    """
+    form = framed(dataset)
+    beside = len(form.sidecars(dataset))
+    again = form.checksum is not None and transfer is not None
+    return (
+        replace(written, estimated=written.estimated or beside > 0 or again),
+        replace(
+            files,
+            mean=files.mean * (1 + beside),
+            maximum=files.maximum * (1 + beside),
+            total=files.total * (1 + beside),
+            estimated=files.estimated or beside > 0,
+        ),
+        replace(calls, estimated=calls.estimated or transfer is not None),
     )
 
 

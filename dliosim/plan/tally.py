@@ -44,7 +44,9 @@ class Tally:
     `scale` is steps asked for each step planned; `whole` if nothing was left out, of this epoch or of those that it
     stands for. `reads_all` is whether every sample is read from storage, `opening` whether what all ranks open together
     is opened, `fresh` which of each planned rank's files were not open before. `group` says for
-    each planned rank which of all `groups` that open a shared file together it is in.
+    each planned rank which of all `groups` that open a shared file together it is in. `apart` is whether every sample
+    is one range of a file, which no other shares, and `sample_bytes` what reading one moves, None where that varies.
+    Unless `counted`, only a run can tell what more is moved, or less for what samples have in common.
     """
 
     loop: Loop
@@ -60,6 +62,9 @@ class Tally:
     fresh: list[NDArray[np.int64]]
     group: NDArray[np.int64]
     groups: int
+    apart: bool
+    sample_bytes: int | None
+    counted: bool
 
     def over(self, values: list[float], exact: bool = True) -> Spread:
         """The spread of a figure of the planned ranks."""
@@ -103,12 +108,16 @@ def count_samples(tally: Tally) -> Spread:
 
 def count_bytes(tally: Tally, samples: Spread) -> Spread:
     """Bytes asked of storage."""
-    size = tally.dataset.fixed_size
+    size = tally.sample_bytes
     if size is None or not tally.reads_all:
-        return tally.of_readers(tally.over([one.bytes * tally.scale for one in tally.found]))
+        return tally.of_readers(tally.over([one.bytes * tally.scale for one in tally.found], exact=tally.counted))
     return tally.of_readers(
         Spread(
-            samples.minimum * size, samples.mean * size, samples.maximum * size, samples.total * size, samples.estimated
+            samples.minimum * size,
+            samples.mean * size,
+            samples.maximum * size,
+            samples.total * size,
+            samples.estimated or not tally.counted,
         )
     )
 
@@ -153,7 +162,7 @@ def count_opens(tally: Tally, samples: Spread) -> Spread:
     """Files that a rank opens, as often as it does."""
     access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
     if access.open == "each sample":
-        if access.transfer is None and tally.reads_all:
+        if access.transfer is None and tally.reads_all and tally.apart:
             return tally.of_readers(samples)
         # Where one rank's calls end, another's may go on in the same file.
         return tally.of_readers(tally.over([one.heads * scale for one in tally.found], exact=not access.scatter))
@@ -184,7 +193,7 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
             return same(tally.steps, tally.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)
         return same(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
-    if access.transfer is None and tally.reads_all and access.engine != "mmap":
+    if access.transfer is None and tally.reads_all and tally.apart and access.engine != "mmap":
         return tally.of_readers(samples)
     if access.scatter and access.engine == "mmap" and access.open != "each sample":
         # One copy out of mappings fills a step of all ranks of a node: as many as the rank with most steps needs.

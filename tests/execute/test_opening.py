@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.opening import refuse_link
+from dliosim.execute.opening import refuse_link, require_file
 
 
 def test_a_file_and_a_place_without_one_are_let_pass(tmp_path: Path) -> None:
@@ -30,4 +30,7 @@ def test_what_is_no_file_is_refused_by_what_it_is(kind: str, called: str, tmp_pa
         os.mkfifo(path)
     with pytest.raises(ExecutionError, match=f"refused on {path}: {called} stands where a file should be") as caught:
         refuse_link(str(path))
+    assert caught.value.code == "R401"
+    with pytest.raises(ExecutionError, match=f"refused on {path}: {called} stands where a file should be") as caught:
+        require_file(path)
     assert caught.value.code == "R401"
