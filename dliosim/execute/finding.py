@@ -106,7 +106,8 @@ def _read(path: Path, read: Callable[[], FileIndex]) -> FileIndex:
     try:
         return read()
     except ExecutionError:
-        raise    except OSError as error:
+        raise
+    except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
 
 

@@ -287,11 +287,11 @@ def _decoding(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) 
         found.append(find("W306", "`decode on`, and raw samples have nothing to decode", labels, "leave it out"))
     if dataset.format == "parquet" and access.through == "direct":
         labels = [
-            *settings.labels("decode", "the bytes are used as they are"),
-            *data.labels("format", "what columns mean only their library can tell"),
+            *settings.labels("decode", "a decoder must be run on what is read"),
+            *data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
         ]
-        message = "`decode on`, and parquet is decoded by its library alone"
-        found.append(find("W306", message, labels, "use `through library`"))
+        message = "`decode on` does not work with `through direct` here: parquet is decoded by its library alone"
+        found.append(find("E211", message, labels, "use `through library`; or leave `decode` out, to read only"))
     return found
 
 

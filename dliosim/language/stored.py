@@ -161,19 +161,24 @@ def _compressible(settings: Settings, node: Node) -> float:
 
 
 def check_chunk(settings: Settings, built: Dataset) -> None:
-    """E214 for a chunk of more samples than any file has."""
-    if built.chunk is None or built.chunk.unit != "samples":
+    """E214 for a chunk of more samples, or more bytes, than any file has."""
+    size, fullest = built.fixed_size, -(-built.samples // built.layout.files)
+    if built.chunk is None or (built.chunk.unit == "bytes" and size is None):
         return
-    fullest = -(-built.samples // built.layout.files)
-    if built.chunk.number > fullest:
+    if built.chunk.unit == "samples":
+        most, chunk, held = fullest, count(built.chunk.number, "sample"), count(fullest, "sample")
+    else:
+        most = fullest * (size or 0)
+        chunk, held = format_bytes(built.chunk.number), format_bytes(most)
+    if built.chunk.number > most:
         files = {"file per sample": "a file for each sample", "shared file": "one file"}.get(built.layout.kind)
         labels = [
             *settings.labels("chunk", "more than any file has"),
             *settings.labels("layout", files or f"{built.layout.files} files", "a file for each sample (the default)"),
             Label(settings.place("samples"), f"{built.samples:_} samples"),
         ]
-        message = f"a chunk of {count(built.chunk.number, 'sample')} in files of {count(fullest, 'sample')}"
-        settings.context.found.append(find("E214", message, labels, f"at most `chunk {count(fullest, 'sample')}`"))
+        message = f"a chunk of {chunk} in files of {held}"
+        settings.context.found.append(find("E214", message, labels, f"at most `chunk {held}`"))
 
 
 def check_format(settings: Settings, built: Dataset) -> None:

@@ -191,7 +191,6 @@ def test_what_reads_in_our_place_as_explained_is_the_same(lines: str, tmp_path: 
         ("raw", "decode on", True),
         ("raw", "decode off", False),
         ("npz", "decode on", False),
-        ("parquet", "decode on", True),
         ("parquet", "decode on\n through library", False),
     ],
 )
@@ -204,3 +203,12 @@ def test_decoding_where_there_is_nothing_to_decode_is_warned_of(
     with pretended():
         warnings = compile_pattern(path, [], Job(4))[1]
     assert [found.code for found in warnings] == (["W306"] if warned else [])
+
+
+def test_what_only_a_library_decodes_is_not_said_to_be_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stub, "needs", lambda self, dataset: None)
+    path = tmp_path / "pattern.dlio"
+    path.write_text(f"dlio 1\nworkload w\n{DATA % 'parquet'}\ntrain {{\n    read universe\n    decode on\n}}\n")
+    with pretended(), pytest.raises(PatternError) as error:
+        compile_pattern(path, [], Job(4))
+    assert [found.code for found in error.value.diagnostics] == ["E211"]

@@ -35,8 +35,8 @@ def test_a_shipped_pattern_compiles_without_a_warning(path: Path, ranks: int) ->
     assert warnings == ()
 
 
-def test_there_are_eight() -> None:
-    assert len(PATTERNS) == 8
+def test_there_are_ten() -> None:
+    assert len(PATTERNS) == 10
 
 
 @pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))

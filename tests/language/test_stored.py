@@ -67,13 +67,15 @@ def test_of_several_data_sets_the_shape_is_that_of_each_and_the_size_that_of_all
 )  # fmt: skip
 def test_a_chunk_is_of_samples_or_of_bytes(line: str, chunk: Chunk, patterns: Patterns) -> None:
     with pretended():
-        found = patterns.dataset(f"samples 8\n size 1 kB\n layout 2 files\n format hdf5\n {line}", more="param n = 2")
+        found = patterns.dataset(f"samples 8\n size 1 MB\n layout 2 files\n format hdf5\n {line}", more="param n = 2")
     assert found.chunk == chunk
 
 
-@pytest.mark.parametrize(("samples", "code"), [(7, ""), (8, "E214")])
-def test_a_chunk_is_as_large_as_the_fullest_file_at_most(samples: int, code: str, patterns: Patterns) -> None:
-    lines = f'samples 64\n size 1 kB\n layout 10 files\n format hdf5\n chunk {samples} samples\n path "d"'
+@pytest.mark.parametrize(
+    ("chunk", "code"), [("7 samples", ""), ("8 samples", "E214"), ("7 kB", ""), ("7001 B", "E214"), ("10 GB", "E214")]
+)
+def test_a_chunk_is_as_large_as_the_fullest_file_at_most(chunk: str, code: str, patterns: Patterns) -> None:
+    lines = f'samples 64\n size 1 kB\n layout 10 files\n format hdf5\n chunk {chunk}\n path "d"'
     with pretended():
         if code:
             assert patterns.codes(f"dataset d {{\n {lines}\n}}\nprepare d\n") == [code]
