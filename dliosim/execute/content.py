@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,10 @@ CHUNK = 8 * POOL_WORDS
 
 # Bytes of samples that are made again at a time to check those read; beyond 128 KiB malloc would map fresh pages.
 _COPIED = 120_000
+
+# Samples as far from whole words as each other, and words of each, for which it takes less time to shift the pool.
+_WORTH_ALIGNING = 16
+_ALIGNED_FROM, _ALIGNED_TO = 128, 4096
 
 _SMALLEST_BUFFER = 16  # elements; numpy takes no less
 
@@ -181,6 +186,16 @@ def _pool() -> NDArray[np.uint64]:
     return words
 
 
+def chunk_words(keys: NDArray[np.uint64], chunks: range) -> NDArray[np.uint64]:
+    """(keys, chunks): the word that is mixed into each of these chunks of each key."""
+    return _chunk_words(keys[:, None], np.array(chunks))
+
+
+def pool_bytes(length: int) -> memoryview:
+    """The first bytes of the pool, at most `CHUNK` of them."""
+    return _pool().view(np.uint8)[:length].data
+
+
 def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray[np.uint64]:
     """The word that is mixed into each chunk of each key."""
     words = (chunks + 1).astype(np.uint64)
@@ -231,16 +246,56 @@ def _fill_evenly(words: NDArray[np.uint64], length: int, start: int, stride: int
     pool, (whole, rest) = _pool(), divmod(length, 8)
     if whole:
         rows: NDArray[np.uint64] = np.ndarray((len(words), whole), _WORD, out, start, (stride, 8))
-        # With numpy's default every row goes through a buffer of 8192 words, at a third of the speed.
-        before = np.setbufsize(_SMALLEST_BUFFER) if rows.flags.aligned else None
-        try:
+        apart = 8 // gcd(8, stride)  # samples from one to the next that lies as far from whole words
+        if rows.flags.aligned:
+            _exclusive_or(pool[:whole], words, rows)
+        elif len(words) >= apart * _WORTH_ALIGNING and _ALIGNED_FROM <= whole < _ALIGNED_TO:
+            for lane in range(apart):
+                _fill_aligned(words[lane::apart], whole, start + lane * stride, apart * stride, out)
+        else:
             np.bitwise_xor(pool[:whole], words[:, None], out=rows)
-        finally:
-            if before is not None:
-                np.setbufsize(before)
     if rest:
         tails: NDArray[np.uint8] = np.ndarray((len(words), rest), np.uint8, out, start + 8 * whole, (stride, 1))
         tails[:] = (pool[whole] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, :rest]
+
+
+def _exclusive_or(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray[np.uint64]) -> None:
+    """`pool` XOR a word in each row; `rows` are aligned."""
+    # With numpy's default every row goes through a buffer of 8192 words, at a third of the speed.
+    before = np.setbufsize(_SMALLEST_BUFFER)
+    try:
+        np.bitwise_xor(pool, words[:, None], out=rows)
+    finally:
+        np.setbufsize(before)
+
+
+def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int, out: memoryview) -> None:
+    """Write pool[:count] ^ words[i] to `out[start + i * stride:]`, all as far from whole words in memory.
+
+    What numpy writes to words that are not aligned goes through a buffer, row by row, at a third of the speed where
+    rows are short. So the pool is shifted instead, by as many bytes as lie before the first aligned word.
+    """
+    address: int = np.frombuffer(out, np.uint8, 1).__array_interface__["data"][0]
+    skip = -(address + start) % 8
+    if skip == 0:
+        rows: NDArray[np.uint64] = np.ndarray((len(words), count), _WORD, out, start, (stride, 8))
+        _exclusive_or(_pool()[:count], words, rows)
+        return
+    rows = np.ndarray((len(words), count - 1), _WORD, out, start + skip, (stride, 8))
+    turned = (words >> np.uint64(8 * skip)) | (words << np.uint64(64 - 8 * skip))
+    _exclusive_or(_shifted_pool(skip)[: count - 1], turned, rows)
+    for begin, end, word in (0, skip, 0), (skip, 8, count - 1):
+        edge: NDArray[np.uint8] = np.ndarray(
+            (len(words), end - begin), np.uint8, out, start + begin + 8 * word, (stride, 1)
+        )
+        edge[:] = (_pool()[word] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, begin:end]
+
+
+@cache
+def _shifted_pool(skip: int) -> NDArray[np.uint64]:
+    """The words of the pool that begin `skip` bytes later, at an aligned address."""
+    shifted: NDArray[np.uint64] = np.frombuffer(_pool()[: _ALIGNED_TO + 1].tobytes()[skip : skip - 8], _WORD).copy()
+    return shifted
 
 
 def _fill_each(

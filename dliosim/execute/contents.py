@@ -63,6 +63,11 @@ def fill_samples(
 ) -> None:
     """Write whole contents, those of sample i to `out[starts[i]:starts[i] + lengths[i]]`; in order, not overlapping."""
     fill_batch(keys, lengths, starts, out)
+    dress_samples(dress, lengths, starts, out)
+
+
+def dress_samples(dress: Dress | None, lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview) -> None:
+    """Make contents of random bytes that lie there already, of whole samples."""
     if dress is None:
         return
     data = np.frombuffer(out, np.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -10,10 +10,10 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.content import sample_keys
-from dliosim.execute.contents import dressing, fill_samples
+from dliosim.execute.bodies import checksum_over, make_bodies
 from dliosim.execute.produce import Chunks, PlacedPart
-from dliosim.formats.contract import Encoding, Framed
+from dliosim.execute.smallfiles import Memory, is_small, runs_of_small
+from dliosim.formats.contract import Encoding
 from dliosim.model import Dataset
 from dliosim.plan.extents import locate
 from dliosim.plan.framing import framed, room
@@ -48,9 +48,30 @@ class _File:
 
 
 def place(dataset: Dataset, places: Places, parts: Iterable[FilePart], encoding: Encoding) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `produce.place`. The time of framing goes into `encoding`."""
-    for part in parts:
-        yield PlacedPart(part, partial(_chunks, dataset, places, part, encoding))
+    """The parts with what makes their chunks; see `produce.place`. The time of framing goes into `encoding`.
+
+    Files that are small are made many at a time: to surround one sample takes as long as hundreds.
+    """
+    memory = Memory(dataset, places, encoding)
+    for run in runs_of_small(parts):
+        for number, part in enumerate(run):
+            alone = partial(_chunks, dataset, places, part, encoding)
+            yield PlacedPart(part, partial(_of_run, memory, run, number, alone) if is_small(part) else alone)
+
+
+def _of_run(
+    memory: Memory,
+    run: list[FilePart],
+    number: int,
+    alone: Callable[[int | None, memoryview], Chunks],
+    transfer: int | None,
+    buffer: memoryview,
+) -> Chunks:
+    part = run[number]
+    if part.length <= transfer if transfer is not None else part.last_sample - part.first_sample == 1:
+        yield 0, memory.file(run, number)
+    else:
+        yield from alone(transfer, buffer)
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
@@ -63,7 +84,9 @@ def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int 
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """Bytes of the largest group of a part: what its buffer must hold."""
+    """Bytes of the largest group of a part, or a little more: what its buffer must hold."""
+    if is_small(part):
+        return part.length
     return max(group.stop - group.start for group in _groups(dataset, places, part, transfer))
 
 
@@ -77,12 +100,10 @@ def _chunks(
     again = False
     for group in _groups(dataset, places, part, transfer):
         out = buffer[: group.stop - group.start]
-        _fill(form, dataset, group, out)
+        make_bodies(form, dataset, group.samples, group.size, group.offset - group.start, out, encoding)
         begun = perf_counter_ns()
-        form.frame(dataset, group.samples, group.size, group.offset - group.start, out)
         body = out[header if group.header else 0 : min(whole.end, group.stop) - group.start]
-        if sums is not None:
-            value = sums(body, value)
+        value = checksum_over(form, dataset, group.samples, group.size, body, value)
         if group.header:
             again = sums is not None and not group.trailer
             out[:header] = bytes(header) if again else form.write_header(dataset, whole.count, whole.end, value)
@@ -93,14 +114,6 @@ def _chunks(
             yield group.start + at, out[at : at + (transfer or len(out))]
     if again:  # only now is known what runs through all of the file
         yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
-
-
-def _fill(form: Framed, dataset: Dataset, group: _Group, out: memoryview) -> None:
-    """Contents of samples, and zeros around each."""
-    np.frombuffer(out, np.uint8)[:] = 0
-    at, length = form.content(dataset, group.size)
-    starts = group.offset - group.start + at
-    fill_samples(dressing(dataset), sample_keys(dataset, group.samples), length, starts, out)
 
 
 def _file(dataset: Dataset, places: Places, file: int) -> _File:

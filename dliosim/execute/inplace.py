@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.execute.content import sample_keys
-from dliosim.execute.contents import dressing, fill_part
+from dliosim.execute.contents import Dress, dressing, fill_part, fill_samples
 from dliosim.execute.produce import Chunks, PlacedPart
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex, Places, ranges_of
 from dliosim.plan.writing import FilePart
+
+Ints: TypeAlias = NDArray[np.int64]
+Keys: TypeAlias = NDArray[np.uint64]
 
 #: Samples that are placed at a time.
 _AT_ONCE = 4096
@@ -43,19 +47,22 @@ def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | No
         starts = ends - length
         for first, last in _bounds(offset, length, transfer):
             out = buffer[: last - first]
-            row = int(np.searchsorted(ends, first, side="right"))
-            at = first
-            while at < last:
-                done, until = at - int(starts[row]), min(last, int(ends[row]))
-                fill_part(dress, int(key[row]), int(begin[row]) + done, out[at - first : until - first])
-                at, row = until, row + 1
-            row = int(np.searchsorted(ends, first, side="right"))
+            row, until = np.searchsorted(ends, [first, last - 1], side="right").tolist()
+            rows = slice(row, until + 1)
+            _fill(dress, key[rows], begin[rows], starts[rows] - first, ends[rows] - first, out)
             yield int(offset[row]) + first - int(starts[row]), out
 
 
-def _ranges(
-    dataset: Dataset, places: Places, part: FilePart
-) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+def _fill(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends: Ints, out: memoryview) -> None:
+    """Make ranges that lie at [start, end) of `out`; of the first and the last only what is inside it."""
+    whole = (begin == 0) & (starts >= 0) & (ends <= len(out))
+    fill_samples(dress, key[whole], (ends - starts)[whole], starts[whole], out)
+    for row in np.flatnonzero(~whole).tolist():
+        start, end = max(int(starts[row]), 0), min(int(ends[row]), len(out))
+        fill_part(dress, int(key[row]), int(begin[row]) + start - int(starts[row]), out[start:end])
+
+
+def _ranges(dataset: Dataset, places: Places, part: FilePart) -> Iterator[tuple[Keys, Ints, Ints, Ints]]:
     """Key, first byte of the contents, offset and length of ranges in the order of the file, some samples at a time."""
     if not isinstance(places, DataIndex):
         raise PlanError(f"data set `{dataset.name}` was not laid out")
@@ -67,7 +74,7 @@ def _ranges(
         yield key, found.begin[order], found.offset[order], found.length[order]
 
 
-def _bounds(offset: NDArray[np.int64], length: NDArray[np.int64], transfer: int | None) -> list[tuple[int, int]]:
+def _bounds(offset: Ints, length: Ints, transfer: int | None) -> list[tuple[int, int]]:
     """Calls, as [first, last) of all bytes of the ranges put together: those that follow each other in the file.
 
     None is longer than `transfer`; with None there is a call a range.

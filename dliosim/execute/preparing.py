@@ -75,7 +75,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
             world.abort(failure)
         raise
     world.barrier()
-    if isinstance(form, Resolved):
+    if isinstance(form, Resolved) and not form.in_place(dataset):
         session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
     files = world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))

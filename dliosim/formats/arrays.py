@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from math import prod
 from typing import Any, Final
@@ -88,6 +89,7 @@ def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[
     return None
 
 
+@lru_cache(maxsize=64)
 def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     """The header, version 1.0, of the array in a file of `count` samples, `size` bytes in all.
 

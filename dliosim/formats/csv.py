@@ -30,7 +30,6 @@ _NEWLINE: Final = ord("\n")
 _RETURN: Final = ord("\r")
 _ZERO: Final = ord("0")
 _PERIOD: Final = 9
-_DIGIT: Final = 2  # the place of the first one that is random
 _FIXED: Final = ((0, _ZERO), (1, ord(".")), (_PERIOD - 1, ord(",")))
 
 
@@ -138,7 +137,11 @@ class Csv(Bare):
         if isinstance(place, np.ndarray):
             letters: Bytes = _LETTERS[place % _PERIOD, data]
             return letters
-        text: Bytes = _LETTERS[_DIGIT].take(data)
+        # As in the table, a digit for each 256th part of a byte's range; in arithmetic, a quarter of a look-up's time.
+        wide = np.multiply(data, 10, dtype=np.uint16)
+        wide >>= 8
+        text: Bytes = wide.astype(np.uint8)
+        text += _ZERO
         for at, letter in _FIXED:
             text[(at - place) % _PERIOD :: _PERIOD] = letter
         return text

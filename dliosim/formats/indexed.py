@@ -202,9 +202,10 @@ def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
     """Tokens of each document, in pieces, that add up to `tokens`: uniform from each / 2 to 3 each / 2, from 1."""
     low = max(1, each // 2)
     high = max(low, min(_LONGEST, each + each // 2))
-    done = 0
-    for begin in range(0, tokens, _DRAWN):  # a document has a token at least
-        numbers = uniforms(drawn, np.arange(begin, begin + _DRAWN, dtype=np.int64))
+    done = begin = 0
+    while done < tokens:
+        count = min(_DRAWN, -(-(tokens - done) // low))  # as many as there may still be
+        numbers = uniforms(drawn, np.arange(begin, begin + count, dtype=np.int64))
         lengths = low + (numbers * (high - low + 1)).astype(np.int64)
         ends = done + np.cumsum(lengths)
         if ends[-1] >= tokens:
@@ -213,6 +214,7 @@ def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
             yield lengths[: last + 1]
             return
         done = int(ends[-1])
+        begin += count
         yield lengths
 
 

@@ -155,17 +155,21 @@ class TfRecord:
         """
         from crc32c import crc32c
 
-        data = _data(sizes)
+        alike = len(sizes) > 0 and bool((sizes == sizes[0]).all())
+        data = np.full(len(sizes), _data(sizes[:1])) if alike else _data(sizes)
         if int(data.max(initial=0)) > LARGEST:
             which = int(np.argmax(data > LARGEST))
             text = f"sample {samples[which]} of {sizes[which]} bytes is too large for tfrecord: a record is below 2 GiB"
             raise ExecutionError(text, "R401")
         flat = np.frombuffer(out, np.uint8)
         before = _HEAD + data - sizes
-        for width in np.unique(before):  # as many as there are kinds of varints, so a few
-            rows = np.flatnonzero(before == width)
-            places = starts[rows, None] + np.arange(width)
-            flat[places] = _prefixes(samples[rows], sizes[rows], int(width))
+        if alike:
+            width = int(before[0])
+            flat[starts[:, None] + np.arange(width)] = _prefixes(samples, sizes[:1], width)
+        else:
+            for width in np.unique(before).tolist():  # as many as there are kinds of varints, so a few
+                rows = np.flatnonzero(before == width)
+                flat[starts[rows, None] + np.arange(width)] = _prefixes(samples[rows], sizes[rows], width)
         ends = np.empty((len(starts), 2), np.uint64)
         for row, (start, length) in enumerate(zip(starts.tolist(), data.tolist(), strict=True)):
             body = start + _HEAD
@@ -222,7 +226,10 @@ def _data(sizes: Ints) -> Ints:
 
 
 def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
-    """All that stands before contents, (samples, width): these have varints of as many bytes, all in all."""
+    """All that stands before contents, (samples, width): these have varints of as many bytes, all in all.
+
+    `sizes` are of each, or the one of all of them.
+    """
     rows = np.zeros((len(samples), width), np.uint8)
     features, entry, feature, of_list = _lengths(sizes)
     data = 1 + varint_size(features) + features

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.contract import Framed
+from dliosim.formats.contract import Format, Framed
 from dliosim.formats.raw import RAW
 from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.plan.layout import aligned
 
+#: Types of formats, and whether they are framed.
+_KNOWN: dict[type[Format], bool] = {}
+
 
 def is_framed(dataset: Dataset) -> bool:
     """Whether every byte of the data set's files has its place before it is written."""
-    return not dataset.source and isinstance(format_for(dataset), Framed)
+    return not dataset.source and _of_framed(format_for(dataset)) is not None
 
 
 def framed(dataset: Dataset) -> Framed:
     """The format of such a data set; PlanError where only the files know."""
     if dataset.format == "raw":  # most plans, and the hottest path
         return RAW
-    form = format_for(dataset)
-    if not isinstance(form, Framed):
+    form = _of_framed(format_for(dataset))
+    if form is None:
         raise PlanError(f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}")
     return form
+
+
+def _of_framed(form: Format) -> Framed | None:
+    """The format, if it is such a one."""
+    kind = type(form)
+    if kind not in _KNOWN:  # to look for all methods takes 20 us
+        _KNOWN[kind] = isinstance(form, Framed)
+    return cast(Framed, form) if _KNOWN[kind] else None
 
 
 def header_bytes(dataset: Dataset) -> int:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.execute import framed as makes
+from dliosim.execute import smallfiles
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import fill_part
 from dliosim.execute.makers import maker_of
@@ -28,7 +29,9 @@ VARYING = Distribution("uniform", (70.0, 900.0))
 
 
 def dataset_of(name: str, samples: int, files: int, size: Distribution, seed: int = 1) -> Dataset:
-    layout = Layout("file per sample", samples) if files >= samples else Layout("files", files)
+    layout = (
+        Layout("file per sample", samples) if files >= samples or name in ("jpeg", "png") else Layout("files", files)
+    )
     return Dataset("d", seed, samples, size, layout, "d", format=name)
 
 
@@ -37,6 +40,11 @@ def contents(dataset: Dataset, sample: int, size: int) -> np.ndarray:
     out = bytearray(size)
     fill_part(None, int(sample_keys(dataset, np.array([sample]))[0]), 0, memoryview(out))
     return np.frombuffer(out, np.uint8)
+
+
+def dirty(size: int) -> memoryview:
+    """Memory that has been used before."""
+    return memoryview(bytearray(b"\xaa" * size))
 
 
 def expected(dataset: Dataset, file: int) -> bytes:
@@ -57,22 +65,32 @@ def expected(dataset: Dataset, file: int) -> bytes:
         ("tfrecord", VARYING),
         ("tar", VARYING),
         ("indexed", constant(130)),
+        ("npz", constant(20_001)),
+        ("jpeg", constant(1500)),
+        ("png", Distribution("uniform", (1100.0, 3000.0))),
     ],
 )
 @settings(deadline=None, max_examples=25)
-@given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 5), st.sampled_from([None, 64, 500, 5000, 1 << 20]))
+@given(
+    st.integers(1, 30),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.sampled_from([None, 64, 500, 5000, 1 << 20]),
+    st.sampled_from([0, 4096, 1 << 20]),
+)
 def test_parts_of_all_ranks_make_the_files(
-    name: str, size: Distribution, samples: int, files: int, ranks: int, transfer: int | None
+    name: str, size: Distribution, samples: int, files: int, ranks: int, transfer: int | None, small_bytes: int
 ) -> None:
     dataset = dataset_of(name, samples, files, size)
     before, maker = prefix_of(dataset), maker_of(dataset)
     count = dataset.layout.files
     made = [bytearray(b"\xaa" * size) for size in file_sizes(dataset, before, np.arange(count)).tolist()]
-    with patch.object(makes, "SAMPLES_AT_ONCE", 7):
+    small = {"_SMALL_SAMPLES": 7, "_SMALL_BYTES": small_bytes, "_BYTES": 3 * small_bytes, "allocate": dirty}
+    with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(smallfiles, **small):
         for rank in range(ranks):
             for placed in maker.place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank), Encoding()):
                 part = placed.part
-                buffer = memoryview(bytearray(maker.largest_chunk(dataset, before, part, transfer)))
+                buffer = dirty(maker.largest_chunk(dataset, before, part, transfer))
                 calls = 0
                 for offset, data in placed.chunks(transfer, buffer):
                     assert transfer is None or len(data) <= max(transfer, 256)
