@@ -36,7 +36,7 @@ def test_amounts_are_those_of_the_pattern() -> None:
     lines = plan_report(workload, forecast(workload)).splitlines()
     row = next(" ".join(line.split()) for line in lines if line.startswith("train main, epoch 1"))
     # Once; 4 steps of 4 x 64 samples of 114,660 B; the one file opened by each rank; a call a sample.
-    assert row == "train main, epoch 1 1 4 1 024 117.4 MB 4 1 024"
+    assert row == "train main, epoch 1 1 4 1 024 117.5 MB 4 1 024"
 
 
 def test_what_was_not_worked_out_for_every_rank_is_marked() -> None:
