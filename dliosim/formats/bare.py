@@ -1,4 +1,4 @@
-"""Samples that lie in their files one right after the other with nothing around them: that part of `Framed`."""
+"""What most framed formats lack, said once: a checksum, a trailer, files beside; and anything around their samples."""
 
 from __future__ import annotations
 
@@ -10,10 +10,34 @@ from dliosim.formats.contract import Ints
 from dliosim.model import Dataset
 
 
-class Bare:
-    """What formats of bare samples say alike; each says for itself what stands before and after all of them."""
+class Simple:
+    """Formats whose files end with their last sample, and need nothing that runs through them or lies beside them."""
 
     checksum: Callable[[memoryview, int], int] | None = None
+
+    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+        """None."""
+        return np.zeros_like(counts)
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """There is none."""
+        return 0
+
+    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+        """Never asked for."""
+        return iter(())
+
+
+class Bare(Simple):
+    """Formats whose samples lie one right after the other; each says for itself what stands before all of them."""
 
     def align(self, dataset: Dataset) -> int:
         """Anywhere."""
@@ -31,25 +55,5 @@ class Bare:
         """All of it."""
         return np.zeros_like(sizes), sizes
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
-        return np.zeros_like(counts)
-
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Nothing."""
-
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
-        return b""
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
-        return iter(())

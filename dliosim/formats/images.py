@@ -19,7 +19,6 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.bare import Simple
 from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset, Distribution
 
@@ -47,11 +47,10 @@ _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
 
-class _Images:
+class _Images(Simple):
     """What both formats have in common; see `contract.Framed`."""
 
     name: str
-    checksum = None
 
     #: As Pillow calls the format, its first bytes, its last, and where in a file the contents begin.
     plugin: str
@@ -147,10 +146,6 @@ class _Images:
         self._check(sizes)
         return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
-        return np.zeros_like(counts)
-
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Make the image, at 28 (PNG) to 60 MB/s (JPEG) a core, and pad it. ExecutionError [R401] as `content`."""
         self._check(sizes)
@@ -162,25 +157,9 @@ class _Images:
             words = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(1,))).random_raw(-(-padding // 8))
             self._assemble(file, image, memoryview(words).cast("B")[:padding])
 
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
-
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Nothing."""
         return b""
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
-        return b""
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
-        return iter(())
 
     def _check(self, sizes: Ints) -> None:
         if len(sizes) and (least := int(sizes.min())) < SMALLEST:

@@ -33,6 +33,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
 from dliosim.model import ELEMENTS, Dataset
@@ -48,11 +49,10 @@ _DRAWN: Final = 65_536
 _LONGEST: Final = 2**31 - 1
 
 
-class Indexed:
+class Indexed(Simple):
     """See `contract.Framed`."""
 
     name: Final = "indexed"
-    checksum = None
 
     def variant(self, dataset: Dataset) -> Indexed:
         """There is one kind of these files."""
@@ -150,10 +150,6 @@ class Indexed:
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Nothing."""
-
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Nothing."""

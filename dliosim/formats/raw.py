@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
+from dliosim.formats.bare import Bare
+from dliosim.formats.contract import Bytes, Column, FileIndex
 from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 
-class Raw:
+class Raw(Bare):
     """See `contract.Framed`."""
 
     name: Final = "raw"
-    checksum = None
 
     def variant(self, dataset: Dataset) -> Raw:
         """Itself."""
@@ -57,44 +56,9 @@ class Raw:
         """As the data set says."""
         return dataset.align
 
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The samples' own bytes."""
-        return sizes
-
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The samples' own bytes."""
-        return sizes
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """All of it."""
-        return np.zeros_like(sizes), sizes
-
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
-        return np.zeros_like(counts)
-
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Nothing."""
-
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
-
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Zeros."""
         return bytes(self.header(dataset))
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
-        return b""
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
-        return iter(())
 
 
 RAW = Raw()

@@ -12,13 +12,13 @@ import io
 import os
 import tarfile
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
 from dliosim.formats.scanning import Scanner
@@ -32,11 +32,10 @@ _RECORD: Final = 20 * UNIT
 _LABEL: Final = 2 * UNIT
 
 
-class Tar:
+class Tar(Simple):
     """See `contract.Framed`."""
 
     name: Final = "tar"
-    checksum = None
 
     def variant(self, dataset: Dataset) -> Tar:
         """There is one kind of these files."""
@@ -139,10 +138,6 @@ class Tar:
             out[begin : begin + fill] = zeros[:fill]
             out[begin + fill : begin + fill + _LABEL] = after[row * _LABEL : (row + 1) * _LABEL]
 
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
-
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Nothing."""
         return b""
@@ -150,14 +145,6 @@ class Tar:
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Zeros."""
         return bytes(int(self.trailer(dataset, np.array([count]), np.array([end]))[0]))
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
-        return iter(())
 
 
 def _key(name: str) -> tuple[str, str]:

@@ -40,6 +40,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.formats.protobuf import first_bytes, varint_size, write_varints
 from dliosim.formats.refusals import without_use
@@ -61,11 +62,10 @@ _HEADER: Final = struct.Struct("<QI")
 _LINES: Final = 16_384
 
 
-class TfRecord:
+class TfRecord(Simple):
     """See `contract.Framed`."""
 
     name: Final = "tfrecord"
-    checksum = None
 
     def variant(self, dataset: Dataset) -> TfRecord:
         """There is one kind of these files."""
@@ -144,10 +144,6 @@ class TfRecord:
         """The last that a record's data hold."""
         return _HEAD + _data(sizes) - sizes, sizes
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
-        return np.zeros_like(counts)
-
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Put length and CRCs around the Examples, and the Examples around the contents.
 
@@ -179,15 +175,7 @@ class TfRecord:
         flat[starts[:, None] + np.arange(8, 12)] = words[:, 0]
         flat[(starts + _HEAD + data)[:, None] + np.arange(_FOOT)] = words[:, 1]
 
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
-        return 0
-
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
-        return b""
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Nothing."""
         return b""
 
