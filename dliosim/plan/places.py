@@ -129,9 +129,21 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
             offset = column.offset[unit] + row * row_bytes
         running = np.zeros(len(column.length) + 1, np.int64)
         np.cumsum(column.length, out=running[1:])
-        stored = (running[unit + column.pieces[file]] - running[unit]) // column.samples[file]
-        total += np.where((row_bytes > 0) & (column.length[unit] > 0), row_bytes, stored)
+        stored = running[unit + column.pieces[file]] - running[unit]
+        share = stored // _held(index, column, file, unit, within - row)
+        total += np.where(row_bytes > 0, np.minimum(row_bytes, stored), share)
     return file, offset, total
+
+
+def _held(index: DataIndex, column: IndexColumn, file: Ints, unit: Ints, begin: Ints) -> Ints:
+    """How many samples share each unit, the first of which is the one `begin` of its file."""
+    left = index.first_sample[file + 1] - index.first_sample[file] - begin
+    if column.first is None:
+        most = column.samples[file]
+    else:
+        most = np.append(column.first, index.first_sample[-1])[unit + column.pieces[file]] - column.first[unit]
+    held: Ints = np.minimum(most, left)
+    return held
 
 
 def joined(files: Sequence[FileIndex]) -> DataIndex:

@@ -85,3 +85,15 @@ def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileInde
     for number, column in enumerate(index.columns):
         mine = found.column == number
         assert ((found.begin[mine] < 0) == (column.row_bytes[file[mine]] == 0)).all()
+
+
+@given(files())
+def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_units_are(made: list[FileIndex]) -> None:
+    index = joined(made)
+    _, _, length = sample_places(index, np.arange(index.first_sample[-1]))
+    for number, one in enumerate(made):
+        encoded = all(column.row_bytes == 0 for column in one.columns)
+        if encoded:
+            found = int(length[index.first_sample[number] : index.first_sample[number + 1]].sum())
+            whole = sum(int(column.length.sum()) for column in one.columns)
+            assert whole - one.samples * len(one.columns) < found <= whole
