@@ -79,7 +79,8 @@ def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int 
     groups, total = 0, 0
     for group in _groups(dataset, places, part, transfer):
         groups += 1
-        total += 1 if transfer is None else -(-(group.stop - group.start) // transfer)
+        length = group.stop - group.start
+        total += -(-length // (transfer or max(1, length)))
     return total + (groups > 1 and part.first and framed(dataset).checksum is not None)
 
 
@@ -110,8 +111,9 @@ def _chunks(
         if group.trailer:
             out[whole.end - group.start :] = form.write_trailer(dataset, whole.count, whole.end, value)
         encoding.encode_ns += perf_counter_ns() - begun
-        for at in range(0, len(out), transfer or len(out)):
-            yield group.start + at, out[at : at + (transfer or len(out))]
+        size = transfer or max(1, len(out))  # a file without samples may be empty
+        for at in range(0, len(out), size):
+            yield group.start + at, out[at : at + size]
     if again:  # only now is known what runs through all of the file
         yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
 

@@ -100,12 +100,16 @@ def test_parts_of_all_ranks_make_the_files(
     assert [bytes(one) for one in made] == [expected(dataset, file) for file in range(count)]
 
 
-def test_a_file_without_samples_is_still_a_file_of_the_format(tmp_path: Path) -> None:
-    dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format="tar")
+@pytest.mark.parametrize("transfer", [None, 100])
+@pytest.mark.parametrize("name", ["tar", "npz", "csv", "tfrecord"])
+def test_a_file_without_samples_is_still_a_file_of_the_format(name: str, transfer: int | None, tmp_path: Path) -> None:
+    dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format=name)
     form, maker = framed(dataset), maker_of(dataset)
     parts = [part for part in prepare_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
     (placed,) = maker.place(dataset, None, parts, Encoding())
-    buffer = memoryview(bytearray(maker.largest_chunk(dataset, None, placed.part, None)))
-    path = tmp_path / "empty.tar"
-    path.write_bytes(b"".join(bytes(data) for _, data in placed.chunks(None, buffer)))
+    buffer = memoryview(bytearray(maker.largest_chunk(dataset, None, placed.part, transfer)))
+    made = [bytes(data) for _, data in placed.chunks(transfer, buffer)]
+    assert len(made) == maker.chunk_count(dataset, None, placed.part, transfer)
+    path = tmp_path / f"empty.{name}"
+    path.write_bytes(b"".join(made))
     assert form.index(path, dataset).samples == 0
