@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -19,7 +20,7 @@ from dliosim.execute.faults import failed, truncated
 from dliosim.execute.openfiles import OpenFiles
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
-from dliosim.plan.extents import Calls
+from dliosim.plan.extents import Calls, sample_heads
 
 Bytes = NDArray[np.uint8]
 
@@ -71,8 +72,9 @@ class MappedReader:
             return 0
         out = np.frombuffer(into, np.uint8)
         if self._lifetime == "each sample":
-            for row in range(len(calls.file)):
-                self._gather(calls.round(0, row, row + 1), out)
+            heads = np.flatnonzero(sample_heads(calls, merged=False)).tolist()
+            for first, last in pairwise([*heads, len(calls.file)]):
+                self._gather(calls.round(0, first, last), out)
                 self._unmap()
         else:
             self._gather(calls, out)

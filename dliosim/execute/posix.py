@@ -78,8 +78,8 @@ class PosixReader:
     def _read_opening(self, calls: Calls, cut: Cut[list[memoryview]]) -> int:
         """Open the files of some samples, read all these, close all; the calls of one sample share the descriptor."""
         count = len(calls.file)
-        if self._merged:
-            bounds = [*np.flatnonzero(sample_heads(calls, True)).tolist(), count]
+        if self._merged or calls.goes_on is not None:
+            bounds = [*np.flatnonzero(sample_heads(calls, self._merged)).tolist(), count]
         else:
             bounds = list(range(count + 1))
         moved, together = 0, self._files.together

@@ -67,7 +67,8 @@ class ScatteredBatches:
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
         self._world.allreduce_on(self._node, rows, "sum")
-        columns = np.stack([calls.file, calls.offset, calls.length, calls.start], axis=1)
+        goes_on = calls.goes_on if calls.goes_on is not None else np.zeros(len(calls.file), np.int64)
+        columns = np.stack([calls.file, calls.offset, calls.length, calls.start, goes_on.astype(np.int64)], axis=1)
         found = self._gathered(columns, rows)
         if self._node.rank == 0:
             units, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
@@ -126,13 +127,13 @@ class ScatteredBatches:
 def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
     """The calls of several ranks as those of one: step by step, and in each by rank, each rank's in a slot of its own.
 
-    `table` has file, offset, length and start of all calls of the first rank, then of the next; `rows` how many each
-    has, `per_step` how many in each step.
+    `table` has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next; `rows` how
+    many each has, `per_step` how many in each step.
     """
     ranks, steps = per_step.shape
     step = np.concatenate([np.repeat(np.arange(steps), counts) for counts in per_step])
     table[:, 3] += np.repeat(np.arange(ranks) * slot, rows)
-    file, offset, length, start = table[np.argsort(step, kind="stable")].T.copy()
+    file, offset, length, start, goes_on = table[np.argsort(step, kind="stable")].T.copy()
     none = np.zeros(steps + 1, np.int64)
     return Calls(
         file,
@@ -143,4 +144,5 @@ def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray
         np.full(steps, ranks * slot),
         none[:0],
         none,
+        goes_on.astype(np.bool_) if goes_on.any() else None,
     )

@@ -233,7 +233,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
     return RankPlan(
         _asked(case, extents, stored, kept),
         _distinct(stored.file),
-        _heads(loop, made),
+        _heads(access, made),
         len(made.length),
         _issued(access, made),
         int(made.length.sum()),
@@ -261,10 +261,10 @@ def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def _heads(loop: Loop, made: Calls) -> int:
+def _heads(access: Access, made: Calls) -> int:
     """Calls before which `open each sample` opens a file."""
-    head, readers = sample_heads(made, loop.access.transfer is not None), handles_of(loop.access)
-    if readers > 1 and loop.access.by == "sample":  # a share may begin where the one before it would have gone on
+    head, readers = sample_heads(made, access.transfer is not None), handles_of(access)
+    if readers > 1 and access.by == "sample":  # a share may begin where the one before it would have gone on
         first, last = made.step_start[:-1], made.step_start[1:]
         for begins in share_bounds(first, last, readers)[1:-1]:
             head[begins[first < last]] = True
@@ -273,15 +273,17 @@ def _heads(loop: Loop, made: Calls) -> int:
 
 def _issued(access: Access, made: Calls) -> int:
     """Calls as they are counted: out of mappings that last, a reader copies its share of a step at once."""
-    if access.engine != "mmap" or access.open == "each sample":
+    if access.engine != "mmap":
         return len(made.length)
+    if access.open == "each sample":
+        return _heads(access, made)
     shares = handles_of(access) if access.by == "sample" else 1
     return int(np.minimum(np.diff(made.step_start), shares).sum())
 
 
 def _bytes_of(extents: Extents, made: Calls) -> int:
     columns = [getattr(table, name) for table in (extents, made) for name in table.__slots__]
-    return sum({id(column): column.nbytes for column in columns}.values())
+    return sum({id(column): column.nbytes for column in columns if column is not None}.values())
 
 
 def _span(extents: Extents) -> NDArray[np.int64]:

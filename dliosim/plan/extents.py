@@ -40,7 +40,8 @@ class Calls:
 
     Step s is calls step_start[s]:step_start[s + 1], holds the samples row_start[s]:row_start[s + 1], and fills
     step_bytes[s] bytes of its buffer. `sample_start` says for each sample where its first byte lands in the buffer; its
-    bytes lie there in one piece. All int64.
+    bytes lie there in one piece. All int64. Where samples lie in several ranges, `goes_on` says of each call whether it
+    goes on with the sample of the call before it, in the same file.
     """
 
     file: NDArray[np.int64]
@@ -51,6 +52,7 @@ class Calls:
     step_bytes: NDArray[np.int64]
     sample_start: NDArray[np.int64]
     row_start: NDArray[np.int64]
+    goes_on: NDArray[np.bool_] | None = None
 
     @property
     def steps(self) -> int:
@@ -82,6 +84,7 @@ class Calls:
             self.step_bytes[step : step + 1],
             self.sample_start[first_row:last_row],
             np.array([0, last_row - first_row]),
+            self.goes_on[first:last] if self.goes_on is not None else None,
         )
 
 
@@ -155,7 +158,8 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         start, step_bytes = _packed(last - first, extents.step_start)
         at = start if page == 1 else start + (extents.offset - first)
         rows = extents.step_start
-        return Calls(extents.file, first, last - first, start, rows, step_bytes, at, rows)
+        goes_on = _going_on(extents)
+        return Calls(extents.file, first, last - first, start, rows, step_bytes, at, rows, goes_on)
     transfer = transfer // page * page
     head = _run_heads(extents, first, last)
     tail = np.append(head[1:], len(first)) - 1 if len(head) else head
@@ -170,6 +174,7 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     np.cumsum(pieces, out=piece_start[1:])
     run = np.repeat(np.arange(len(head)), pieces)
     done = (np.arange(len(run)) - piece_start[run]) * transfer
+    goes_on = _going_on(extents)
     return Calls(
         extents.file[head][run],
         run_first[run] + done,
@@ -179,7 +184,17 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         step_bytes,
         sample_start,
         extents.step_start,
+        goes_on[head][run] & (done == 0) if goes_on is not None else None,
     )
+
+
+def _going_on(extents: Extents) -> NDArray[np.bool_] | None:
+    """Rows that are another range of the sample of the row before, in the same step and file; None without any."""
+    goes_on = np.zeros(len(extents.sample), np.bool_)
+    goes_on[1:] = (extents.sample[1:] == extents.sample[:-1]) & (extents.file[1:] == extents.file[:-1])
+    goes_on[1:] &= extents.offset[1:] != extents.offset[:-1]  # the same range is a sample read twice
+    goes_on[extents.step_start[extents.step_start < len(goes_on)]] = False
+    return goes_on if goes_on.any() else None
 
 
 def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -197,14 +212,16 @@ def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int6
 def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
     """Which calls begin a sample, as `open each sample` needs to know.
 
-    All do, unless `merged` (with `transfer`): then a call that goes on where the one before it in the same step ended
-    does not.
+    All do but those that go on with a sample of several ranges, and with `merged` (with `transfer`) those that go on
+    where the one before them in the same step ended.
     """
     head = np.ones(len(calls.file), np.bool_)
     if merged:
         head[1:] = calls.file[1:] != calls.file[:-1]
         head[1:] |= calls.offset[1:] != calls.offset[:-1] + calls.length[:-1]
-        head[calls.step_start[calls.step_start < len(head)]] = True
+    if calls.goes_on is not None:
+        head &= ~calls.goes_on
+    head[calls.step_start[calls.step_start < len(head)]] = True
     return head
 
 

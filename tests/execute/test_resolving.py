@@ -15,7 +15,20 @@ from dliosim.execute.environment import node_cores
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import make_world
-from dliosim.model import Access, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Verb, Workload, constant
+from dliosim.model import (
+    Access,
+    Compression,
+    Dataset,
+    Engine,
+    Job,
+    Layout,
+    Loop,
+    Prepare,
+    Shuffle,
+    Verb,
+    Workload,
+    constant,
+)
 from dliosim.report.progress import Progress
 
 DATA = Dataset(
@@ -103,3 +116,16 @@ def test_indexes_of_data_written_afresh_take_the_place_of_those_before(tmp_path:
     assert before
     assert all(window == MPI.WIN_NULL for window in before), "MPI has 2048 of them, or so"
     assert not any(window == MPI.WIN_NULL for window in again.windows["d"])
+
+
+@pytest.mark.parametrize("engine", ["preadv", "queued", "mmap"])
+@pytest.mark.parametrize("scatter", [False, True])
+def test_a_sample_of_several_ranges_opens_its_file_once(engine: Engine, scatter: bool, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    dataset = replace(DATA, format="hdf5", compress=None, compressible=1.0, parts=3)
+    access = Access(open="each sample", engine=engine, depth=4 if engine == "queued" else 0, scatter=scatter)
+    run(tmp_path, Prepare("d", Access()), dataset=dataset)
+    ((epoch,),) = (phase.summary.epochs for phase in run(tmp_path, replace(LOOP, access=access), dataset=dataset))
+    assert epoch.samples == dataset.samples
+    assert epoch.opens == dataset.samples
+    assert epoch.calls == dataset.samples * (1 if engine == "mmap" else 3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, constant
-from dliosim.plan.extents import Calls, Extents, calls, file_sizes, locate, rounds
+from dliosim.plan.extents import Calls, Extents, calls, file_sizes, locate, rounds, sample_heads
 from dliosim.plan.layout import FileOrder, files_of, first_samples
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.sizes import BLOCK, block_count, block_totals, bytes_before, needs_totals, prefix, sample_sizes
@@ -241,3 +241,15 @@ def test_a_step_of_no_samples_has_no_calls():
     extents = plan_epoch(loop, replace(VARYING, samples=2), prefix_of(replace(VARYING, samples=2)), Job(5), 0, 0)
     part = calls(extents, 4096).step(0)
     assert len(part.length) == len(part.sample_start) == part.buffer_size == 0
+
+
+@pytest.mark.parametrize("transfer", [None, 4])
+def test_ranges_of_one_sample_are_read_of_a_file_that_is_opened_once(transfer):
+    sample = np.array([7, 7, 7, 3, 3, 3, 7, 7, 3, 3])
+    offset = np.array([0, 50, 90, 10, 60, 95, 0, 50, 10, 10])
+    many = Extents(sample, np.zeros(10, np.int64), offset, np.full(10, 5), np.array([0, 5, 10]))
+    made = calls(many, transfer)
+    head = sample_heads(made, transfer is not None)
+    # The second step begins in the midst of sample 3; one range that is read twice is that of two samples.
+    assert made.offset[head].tolist() == [0, 10, 95, 0, 10, 10]
+    assert sample_heads(made.round(0, 1, 3), transfer is not None)[0], "whoever begins in the midst opens the file, too"
