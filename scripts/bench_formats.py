@@ -4,7 +4,7 @@
 
 Contestants take turns in one process, in another order each round, on data in the page cache of --place (tmpfs for the
 figures of the docs); compared are times of the same round, and the first round is dropped. Given are the median of the
-ratios, the least and the greatest.
+ratios, the least and the greatest, and behind them the ratio of the least times of both.
 
 hdf5: random samples of one file, all in one order: by h5py, `ds[i]` and `read_direct` into the rows of one batch, and
 directly, by the posix backend alone (ranges planned before) and by the whole run loop with its checks and latencies.
@@ -81,6 +81,11 @@ def in_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
                 taken[name].append(spent)
         order = order[1:] + order[:1]
     return taken
+
+
+def figure(taken: Seconds, upper: str, lower: str) -> str:
+    """Median, least and greatest ratio; and that of the least times, which other work on the machine disturbs least."""
+    return f"{middle(ratios(taken, upper, lower))}; {min(taken[upper]) / min(taken[lower]):.2f}"
 
 
 def ratios(taken: Seconds, upper: str, lower: str) -> list[float]:
@@ -219,9 +224,9 @@ def hdf5_table(ground: Ground, rounds: int, only: str) -> None:
     for title, dataset, limit in cases:
         if only in f"hdf5 {title}":
             taken = against_h5py(ground, dataset, loop_of(batch, steps), rounds)
-            pairs = [ratios(taken, theirs, ours) for ours in ("backend", "loop") for theirs in ("ds[i]", "read_direct")]
+            pairs = [figure(taken, theirs, ours) for ours in ("backend", "loop") for theirs in ("ds[i]", "read_direct")]
             each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "backend", "loop")]
-            row(title, limit, *map(middle, pairs), *each)
+            row(title, limit, *pairs, *each)
 
 
 def decode_table(ground: Ground, rounds: int, only: str) -> None:
@@ -233,9 +238,9 @@ def decode_table(ground: Ground, rounds: int, only: str) -> None:
             dataset = replace(described("hdf5", size, 32 * MIB), compress=GZIP, compressible=ratio)
             batch, steps = 32, 1024 * KIB // size
             taken = against_h5py(ground, dataset, loop_of(batch, steps, decode=True), rounds)
-            pairs = [ratios(taken, theirs, "loop") for theirs in ("ds[i]", "read_direct")]
+            pairs = [figure(taken, theirs, "loop") for theirs in ("ds[i]", "read_direct")]
             each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "loop")]
-            row(title, *map(middle, pairs), *each)
+            row(title, *pairs, *each)
 
 
 def microseconds(seconds: Sequence[float], samples: int) -> str:
@@ -265,9 +270,9 @@ def reads_table(ground: Ground, rounds: int, only: str) -> None:
             )
             for each in (dataset, raw):
                 ground.remove(each)
-            pairs = [ratios(taken, ours, f"raw {ours}") for ours in ("backend", "loop")]
+            pairs = [figure(taken, ours, f"raw {ours}") for ours in ("backend", "loop")]
             each_us = [microseconds(taken[name], batch * steps) for name in ("loop", "raw loop")]
-            row(title, 1.2, *map(middle, pairs), *each_us)
+            row(title, 1.2, *pairs, *each_us)
 
 
 def named(size: int) -> str:
