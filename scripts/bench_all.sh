@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every measurement of docs/benchmarks.md but the one of 512 ranks (scripts/run_512.sh), as markdown; about three minutes.
+# Every measurement of docs/benchmarks.md but the one of 512 ranks (scripts/run_512.sh), as markdown; about seven minutes.
 #
 #   scripts/bench_all.sh [PLACE]        PLACE is a directory on tmpfs for the data (default: /dev/shm)
 #
@@ -39,3 +39,4 @@ part "The backends against bare loops, 2 ranks" \
 part "Start and memory" "$python" scripts/bench_start.py --place "$place"
 part "The tool alone" "$python" scripts/bench_null.py --place "$place"
 part "One rank's plan" "$python" scripts/bench_plan.py
+part "Formats" "$python" scripts/bench_formats.py --place "$place"

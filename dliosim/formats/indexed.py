@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -173,12 +174,15 @@ class Indexed(Simple):
         each = int(sizes[0]) // item - 1 if len(sizes) else 1
         tokens = len(sizes) * each + 1
         drawn = key(dataset.seed, "sequences of tokens", first)
-        count = sum(len(lengths) for lengths in _lengths(drawn, each, tokens))
+        pieces: Callable[[], Iterable[Ints]] = partial(_lengths, drawn, each, tokens)
+        if tokens <= _DRAWN * max(1, each // 2):  # one piece, which is kept
+            pieces = partial(list, list(pieces()))
+        count = sum(len(lengths) for lengths in pieces())
         yield _HEADER.pack(_MAGIC, _VERSION, CODES[_element(dataset)], count, count + 1)
-        for lengths in _lengths(drawn, each, tokens):
+        for lengths in pieces():
             yield lengths.astype("<i4").tobytes()
         at = 0
-        for lengths in _lengths(drawn, each, tokens):
+        for lengths in pieces():
             ends = at + np.cumsum(lengths * item)
             yield (ends - lengths * item).astype("<i8").tobytes()
             at = int(ends[-1])

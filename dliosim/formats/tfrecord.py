@@ -33,6 +33,7 @@ import os
 import struct
 from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -151,17 +152,17 @@ class TfRecord(Simple):
         """
         from crc32c import crc32c
 
-        alike = len(sizes) > 0 and bool((sizes == sizes[0]).all())
-        data = np.full(len(sizes), _data(sizes[:1])) if alike else _data(sizes)
+        data = _data(sizes)
         if int(data.max(initial=0)) > LARGEST:
             which = int(np.argmax(data > LARGEST))
             text = f"sample {samples[which]} of {sizes[which]} bytes is too large for tfrecord: a record is below 2 GiB"
             raise ExecutionError(text, "R401")
         flat = np.frombuffer(out, np.uint8)
         before = _HEAD + data - sizes
-        if alike:
-            width = int(before[0])
-            flat[starts[:, None] + np.arange(width)] = _prefixes(samples, sizes[:1], width)
+        if _alike(sizes):
+            prefix, label = _prefix_of(int(sizes[0]))
+            flat[starts[:, None] + np.arange(len(prefix))] = prefix
+            flat[starts[:, None] + np.arange(label, label + 2)] = _labels(samples)
         else:
             for width in np.unique(before).tolist():  # as many as there are kinds of varints, so a few
                 rows = np.flatnonzero(before == width)
@@ -207,26 +208,49 @@ def _lengths(sizes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return features, entry, feature, of_list
 
 
+def _alike(sizes: Ints) -> bool:
+    """Whether there are any, and all are one."""
+    return len(sizes) > 0 and bool((sizes == sizes[0]).all())
+
+
 def _data(sizes: Ints) -> Ints:
     """Bytes of the Example around contents of these sizes."""
+    return np.full(len(sizes), _data_of(int(sizes[0]))) if _alike(sizes) else _data_each(sizes)
+
+
+@lru_cache(maxsize=64)
+def _data_of(size: int) -> int:
+    return int(_data_each(np.array([size]))[0])
+
+
+def _data_each(sizes: Ints) -> Ints:
     features = _lengths(sizes)[0]
     return 1 + varint_size(features) + features
 
 
-def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
-    """All that stands before contents, (samples, width): these have varints of as many bytes, all in all.
+@lru_cache(maxsize=64)
+def _prefix_of(size: int) -> tuple[Bytes, int]:
+    """What stands before contents of a size in sample 0, and where in it the label is: others have another."""
+    sizes = np.array([size])
+    label = _HEAD + 1 + int(varint_size(_lengths(sizes)[0])[0]) + len(_LABEL)
+    return _prefixes(np.zeros(1, np.int64), sizes, _HEAD + _data_of(size) - size)[0], label
 
-    `sizes` are of each, or the one of all of them.
-    """
+
+def _labels(samples: Ints) -> Bytes:
+    """(samples, 2): the label of each, a varint."""
+    labels = samples % CLASSES
+    return np.stack([labels & 0x7F | 0x80, labels >> 7], axis=1).astype(np.uint8)
+
+
+def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
+    """All that stands before contents, (samples, width): these have varints of as many bytes, all in all."""
     rows = np.zeros((len(samples), width), np.uint8)
     features, entry, feature, of_list = _lengths(sizes)
     data = 1 + varint_size(features) + features
     rows[:, :8] = data.astype("<u8").view(np.uint8).reshape(-1, 8)
-    labels = samples % CLASSES
-    label = np.stack([labels & 0x7F | 0x80, labels >> 7], axis=1).astype(np.uint8)
     # The four lengths grow together, but where one takes a byte more differs; as many bytes in all means the same ones.
     parts = (
-        _fixed(b"\x0a"), write_varints(features), _fixed(_LABEL), label,
+        _fixed(b"\x0a"), write_varints(features), _fixed(_LABEL), _labels(samples),
         _fixed(b"\x0a"), write_varints(entry), _fixed(_KEY + b"\x12"), write_varints(feature),
         _fixed(b"\x0a"), write_varints(of_list), _fixed(b"\x0a"), write_varints(sizes),
     )  # fmt: skip

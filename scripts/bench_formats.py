@@ -1,0 +1,390 @@
+"""Formats beside raw files, and beside their libraries, as markdown tables.
+
+    python scripts/bench_formats.py [--quick] [--only TEXT] [--rounds 5] [--place /dev/shm]
+
+Contestants take turns in one process, in another order each round, on data in the page cache of --place (tmpfs for the
+figures of the docs); compared are times of the same round, and the first round is dropped. Given are the median of the
+ratios, the least and the greatest, and behind them the ratio of the least times of both.
+
+hdf5: random samples of one file, all in one order: by h5py, `ds[i]` and `read_direct` into the rows of one batch, and
+directly, by the posix backend alone (ranges planned before) and by the whole run loop with its checks and latencies.
+reads: the samples of a format and raw samples that are as long as what reading one of them takes, in the same order.
+decode: one-sample chunks deflated by gzip, read directly and decoded, and by h5py.
+prepare: data made and written by the posix api in calls of 4 MiB, against a raw data set of the same samples, written
+anew each time, by 1 and 2 ranks, of which the slowest counts. On tmpfs that is work of a processor alone, so that the
+ratio by processor time says the same, and is right on a machine that does other things, too. The encoder's share is
+its time by the ranks' wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns, process_time_ns
+
+import h5py
+import numpy as np
+from bench_run import KIB, MIB, Silence
+from harness import header, middle, one_by_one, orderly, row, run_ranks, scratch
+from mpi4py import MPI
+
+from dliosim.execute.backends import Files, open_readers
+from dliosim.execute.buffers import allocate
+from dliosim.execute.building import resolve_prepared
+from dliosim.execute.environment import node_cores
+from dliosim.execute.epochs import EpochWork, plan_work
+from dliosim.execute.kept import KeptSamples
+from dliosim.execute.loops import run_loop
+from dliosim.execute.preparing import prepare
+from dliosim.execute.session import Options, Session
+from dliosim.execute.totals import shared_totals
+from dliosim.execute.world import make_world
+from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
+from dliosim.plan.framing import framed, is_framed
+
+SHARED = Layout("shared file", 1)
+GZIP = Compression("gzip", 4)
+#: Bytes of a sample, samples of a batch, steps of an epoch.
+EPOCHS = ((4 * KIB, 256, 64), (64 * KIB, 64, 32), (MIB, 8, 16))
+FRAMES = ("hdf5", "npy", "npz", "tfrecord", "indexed", "tar")
+#: These have an encoder, and less is written of them.
+ENCODERS = ("csv", "jpeg", "png", "parquet")
+
+Timed = Callable[[], float]
+Seconds = dict[str, list[float]]
+
+
+def described(form: str, size: int, total: int, layout: Layout = SHARED) -> Dataset:
+    """A data set of `total` bytes in samples of `size`."""
+    samples = total // size
+    if layout.kind == "file per sample":
+        layout = Layout("file per sample", samples)
+    return Dataset("d", 1, samples, constant(size), layout, "bench", format=form)
+
+
+def in_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
+    """Seconds of each, a figure a round; whoever went first goes last in the next."""
+    taken: Seconds = {name: [] for name in contestants}
+    order = list(contestants)
+    for number in range(rounds + 1):
+        for name in order:
+            spent = contestants[name]()
+            if number:
+                taken[name].append(spent)
+        order = order[1:] + order[:1]
+    return taken
+
+
+def figure(taken: Seconds, upper: str, lower: str) -> str:
+    """Median, least and greatest ratio; and that of the least times, which other work on the machine disturbs least."""
+    return f"{middle(ratios(taken, upper, lower))}; {min(taken[upper]) / min(taken[lower]):.2f}"
+
+
+def ratios(taken: Seconds, upper: str, lower: str) -> list[float]:
+    return [one / other for one, other in zip(taken[upper], taken[lower], strict=True)]
+
+
+class Ground:
+    """The ranks of this job and a directory for their data."""
+
+    def __init__(self, place: Path) -> None:
+        self.comm = MPI.COMM_WORLD
+        self._place, self._world = place, make_world(self.comm, node_cores, "bench")
+
+    def session(self, dataset: Dataset, *verbs: Prepare | Loop) -> Session:
+        workload = Workload("bench", "", 1, Job(self.comm.size), (dataset,), (), verbs)
+        session = Session(workload, self._world, {"data": self._place}, Options(), Silence())
+        session.places[dataset.name] = shared_totals(dataset, self._world)
+        return session
+
+    def directory(self, dataset: Dataset) -> Path:
+        return self._place / dataset.path / dataset.digest()
+
+    def path(self, dataset: Dataset) -> Path:
+        """Of its first file."""
+        return self.directory(dataset) / dataset.file_name(0)
+
+    def write(self, dataset: Dataset, fsync: bool = False) -> tuple[float, float, float]:
+        """Prepare it; seconds of the slowest rank, those of all processors, mean share of the encoder in the first."""
+        self.remove(dataset)
+        self.comm.Barrier()
+        verb = Prepare("d", Access(transfer=4 * MIB), afresh=True, fsync=fsync)
+        begun = process_time_ns()
+        record, _ = prepare(self.session(dataset, verb), verb, dataset)
+        mine = np.array([process_time_ns() - begun, record.encode_ns])
+        of_all = self.comm.allreduce(mine, MPI.SUM) * 1e-9
+        wall = float(self.comm.allreduce(record.wall_ns, MPI.MAX)) * 1e-9
+        return wall, float(of_all[0]), float(of_all[1]) / self.comm.size / wall
+
+    def remove(self, dataset: Dataset) -> None:
+        self.comm.Barrier()
+        if self.comm.rank == 0:
+            shutil.rmtree(self.directory(dataset), ignore_errors=True)
+        self.comm.Barrier()
+
+
+def loop_of(batch: int, steps: int, decode: bool = False) -> Loop:
+    """Two epochs, of which the first makes the memory of the second's batches."""
+    return Loop("train", "l", "d", Access(), batch, shuffle=Shuffle("globally"), epochs=2, steps=steps, decode=decode)
+
+
+def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
+    """The wall time of the steps of an epoch of the run loop."""
+
+    def run() -> float:
+        (phase,) = run_loop(ground.session(dataset, loop), loop, 0, timed=True)
+        return phase.summary.epochs[-1].loop_seconds
+
+    return run
+
+
+def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
+    """What the second epoch of that loop reads."""
+    session = ground.session(dataset, loop)
+    if not is_framed(dataset):
+        session.places["d"] = resolve_prepared(session, dataset, ground.directory(dataset))
+    return plan_work(session, loop, dataset, 1, loop.steps or 1, KeptSamples())
+
+
+def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
+    """The posix backend alone over the calls of an epoch, each batch into one buffer."""
+    made = planned(ground, dataset, loop).calls
+    into = allocate(made.buffer_size)
+    files = Files(ground.directory(dataset), dataset.file_name, lambda file: 0, True, ground.comm)
+    (reader,) = open_readers(loop.access, files)
+    reader.begin_epoch()
+
+    def run() -> float:
+        begun = perf_counter_ns()
+        for step in range(made.steps):
+            reader.read(made.step(step), into)
+        reader.meter.take_latencies()
+        return (perf_counter_ns() - begun) * 1e-9
+
+    return run
+
+
+def by_h5py(ground: Ground, dataset: Dataset, loop: Loop, into_rows: bool) -> Timed:
+    """The samples of an epoch in its order by h5py, into new arrays or into the rows of one batch."""
+    work = planned(ground, dataset, loop)
+    batches = [work.extents.sample[first : first + loop.batch].tolist() for first in work.extents.step_start[:-1]]
+    records = h5py.File(ground.path(dataset), "r")["records"]
+    rows = np.empty((loop.batch, dataset.fixed_size or 0), np.uint8)
+
+    def new_arrays() -> None:
+        for batch in batches:
+            for sample in batch:
+                records[sample]
+
+    def into_a_batch() -> None:
+        for batch in batches:
+            for into, sample in zip(rows, batch):  # noqa: B905
+                records.read_direct(into, np.s_[sample])
+
+    def run() -> float:
+        begun = perf_counter_ns()
+        (into_a_batch if into_rows else new_arrays)()
+        return (perf_counter_ns() - begun) * 1e-9
+
+    return run
+
+
+def against_h5py(ground: Ground, dataset: Dataset, loop: Loop, rounds: int) -> Seconds:
+    ground.write(dataset)
+    contestants = {
+        "ds[i]": by_h5py(ground, dataset, loop, into_rows=False),
+        "read_direct": by_h5py(ground, dataset, loop, into_rows=True),
+        "loop": whole_loop(ground, dataset, loop),
+    }
+    if not loop.decode:
+        contestants["backend"] = backend(ground, dataset, loop)
+    taken = in_rounds(contestants, rounds)
+    ground.remove(dataset)
+    return taken
+
+
+def hdf5_table(ground: Ground, rounds: int, only: str) -> None:
+    size, batch, steps = EPOCHS[0]
+    usual = described("hdf5", size, 128 * MIB)
+    cases = (
+        ("contiguous", usual, 5.0),
+        ("chunks of 1 sample", replace(usual, chunk=Chunk(1, "samples")), 2.0),
+        ("chunks of 16 samples", replace(usual, chunk=Chunk(16, "samples")), 2.0),
+    )
+    header("hdf5, 4 KiB, direct", "to reach", "times as fast as ds[i]", "as read_direct", "run loop: as ds[i]",
+           "as read_direct", "us a sample: ds[i]", "read_direct", "backend", "run loop")  # fmt: skip
+    for title, dataset, limit in cases:
+        if only in f"hdf5 {title}":
+            taken = against_h5py(ground, dataset, loop_of(batch, steps), rounds)
+            pairs = [figure(taken, theirs, ours) for ours in ("backend", "loop") for theirs in ("ds[i]", "read_direct")]
+            each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "backend", "loop")]
+            row(title, limit, *pairs, *each)
+
+
+def decode_table(ground: Ground, rounds: int, only: str) -> None:
+    header("hdf5, gzip 4, chunks of 1 sample, decoded", "run loop: times as fast as ds[i]", "as read_direct",
+           "us a sample: ds[i]", "read_direct", "run loop")  # fmt: skip
+    for size, ratio in ((4 * KIB, 2.0), (64 * KIB, 2.0)):
+        title = f"{size // KIB} KiB, compressible {ratio:.0f} : 1"
+        if only in f"decode {title}":
+            dataset = replace(described("hdf5", size, 32 * MIB), compress=GZIP, compressible=ratio)
+            batch, steps = 32, 1024 * KIB // size
+            taken = against_h5py(ground, dataset, loop_of(batch, steps, decode=True), rounds)
+            pairs = [figure(taken, theirs, "loop") for theirs in ("ds[i]", "read_direct")]
+            each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "loop")]
+            row(title, *pairs, *each)
+
+
+def microseconds(seconds: Sequence[float], samples: int) -> str:
+    return f"{statistics.median(seconds) / samples * 1e6:.2f}"
+
+
+def reads_table(ground: Ground, rounds: int, only: str) -> None:
+    header("reads, by those of as long raw samples", "to reach", "backend", "run loop", "us a sample, run loop", "raw")
+    for form in ("tfrecord", "npz", "hdf5", "tar"):
+        for size, batch, steps in EPOCHS:
+            title = f"{form}, {named(size)}, batch {batch}"
+            if only not in f"reads {title}":
+                continue
+            dataset, loop = described(form, size, 256 * MIB), loop_of(batch, steps)
+            read = size if form == "hdf5" else int(framed(dataset).length(dataset, np.array([size]))[0])
+            raw = described("raw", read, read * dataset.samples)
+            for each in (dataset, raw):
+                ground.write(each)
+            taken = in_rounds(
+                {
+                    "backend": backend(ground, dataset, loop),
+                    "raw backend": backend(ground, raw, loop),
+                    "loop": whole_loop(ground, dataset, loop),
+                    "raw loop": whole_loop(ground, raw, loop),
+                },
+                rounds,
+            )
+            for each in (dataset, raw):
+                ground.remove(each)
+            pairs = [figure(taken, ours, f"raw {ours}") for ours in ("backend", "loop")]
+            each_us = [microseconds(taken[name], batch * steps) for name in ("loop", "raw loop")]
+            row(title, 1.2, *pairs, *each_us)
+
+
+def named(size: int) -> str:
+    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Samples of `size` bytes in `layout`, `total` bytes of them, prepared as each of `forms` by so many ranks."""
+
+    title: str
+    forms: tuple[str, ...]
+    ranks: int
+    size: int
+    layout: Layout
+    total: int
+    fsync: bool = False
+
+
+def writings(total: int) -> Iterator[Writing]:
+    """What is prepared; what has an encoder is a 32nd of the rest, as it takes as long."""
+    few, each = Layout("files", 8), Layout("file per sample", 1)
+    for ranks in (1, 2):
+        for layout, title, size in (
+            (SHARED, "shared file", 64 * KIB),
+            (SHARED, "shared file", MIB),
+            (few, "8 files", 64 * KIB),
+            (few, "8 files", MIB),
+            (each, "file per sample", MIB),
+        ):
+            yield Writing(
+                f"{title} of {named(size)}, {ranks} rank{'s' * (ranks > 1)}", FRAMES, ranks, size, layout, total
+            )
+    yield Writing("shared file of 64 KiB, 1 rank, fsync on", FRAMES, 1, 64 * KIB, SHARED, total, fsync=True)
+    yield Writing("file per sample of 4 KiB, 1 rank", FRAMES, 1, 4 * KIB, each, total // 64)
+    for size in (64 * KIB, MIB):
+        yield Writing(f"file per sample of {named(size)}, 1 rank", ENCODERS, 1, size, each, total // 32)
+
+
+def measure_writing(ground: Ground, case: Writing, rounds: int) -> None:
+    """One case on the ranks of this job; rank 0 prints what each format took, as JSON."""
+    busy: Seconds = {}
+    shares: Seconds = {}
+
+    def timed(form: str) -> float:
+        dataset = described(form, case.size, case.total, case.layout)
+        spent, of_processors, share = ground.write(dataset, case.fsync)
+        busy.setdefault(form, []).append(of_processors)
+        shares.setdefault(form, []).append(share)
+        ground.remove(dataset)
+        return spent
+
+    taken = in_rounds({form: partial(timed, form) for form in ("raw", *case.forms)}, rounds)
+    if ground.comm.rank == 0:
+        print(json.dumps({form: [taken[form], busy[form][1:], statistics.median(shares[form])] for form in taken}))
+
+
+def prepare_table(place: str, rounds: int, total: int, only: str) -> None:
+    cases = list(enumerate(writings(total)))
+    chosen = [(number, case) for number, case in cases if only in f"prepare {case.title} {' '.join(case.forms)}"]
+    header("prepare: speed by raw's, %", "raw, MB/s", "format", "to reach", "measured", "by processor time", "MB/s",
+           "encoder, % of wall")  # fmt: skip
+    work = [(case.title, rounds * case.total * (4e-7 if case.forms == ENCODERS else 4e-9), (number, case))
+            for number, case in chosen]  # fmt: skip
+    for number, case in one_by_one(work):
+        with scratch(place) as directory:
+            options = ["--case", str(number), "--rounds", str(rounds), "--total", str(total), "--place", str(directory)]
+            found = run_ranks(case.ranks, __file__, *options)
+        raw, raw_busy, _ = found["raw"]
+        rate = case.total * 1e-6
+        for form in case.forms:
+            seconds, busy, share = found[form]
+            part = [100 * theirs / ours for theirs, ours in zip(raw, seconds, strict=True)]
+            of_busy = [100 * theirs / ours for theirs, ours in zip(raw_busy, busy, strict=True)]
+            limit = 70 if form in FRAMES and case.size >= 64 * KIB else ""
+            rates = [f"{rate / statistics.median(each):.0f}" for each in (raw, seconds)]
+            figures = (middle(part, 0), middle(of_busy, 0), rates[1], f"{100 * share:.0f}")
+            row(case.title, rates[0], form, limit, *figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="three rounds, 128 MiB prepared instead of 1 GiB")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--place", default="/dev/shm", help="where the data go, on tmpfs for the figures of the docs")
+    parser.add_argument("--only", default="", help="only rows whose table and title have this text")
+    parser.add_argument("--total", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    rounds = 3 if arguments.quick else arguments.rounds
+    total = arguments.total or (128 * MIB if arguments.quick else 1024 * MIB)
+    if arguments.case is not None:
+        case = list(writings(total))[arguments.case]
+        measure_writing(Ground(Path(arguments.place)), case, rounds)
+        return
+    with scratch(arguments.place) as place:
+        ground = Ground(place)
+        for table in (hdf5_table, reads_table, decode_table):
+            if _wanted(table.__name__, arguments.only):
+                table(ground, rounds, arguments.only)
+                print()
+    if _wanted("prepare_table", arguments.only):
+        prepare_table(arguments.place, rounds, total, arguments.only)
+    print(f"\nload {os.getloadavg()[0]:.1f}", file=sys.stderr)
+
+
+def _wanted(table: str, only: str) -> bool:
+    """Whether rows of a table may be meant: `--only reads` names it, `--only npz` may be in any."""
+    tables = ("hdf5", "reads", "decode", "prepare")
+    first = only.split(" ")[0]
+    return first not in tables or table.startswith(first)
+
+
+if __name__ == "__main__":
+    orderly(main)
