@@ -13,6 +13,7 @@ from dliosim.formats.hdf5_filters import TILED, decode
 from dliosim.formats.hdf5_geometry import chunk_of, cut, parts
 from dliosim.formats.hdf5_index import read_index
 from dliosim.formats.hdf5_layout import build, filters_of, lay_out
+from dliosim.formats.refusals import too_many_units
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
@@ -49,9 +50,13 @@ class Hdf5:
             return "size", "a sample needs a byte at least"
         part = parts(dataset)[0]
         chunk = chunk_of(dataset, part, max(1, dataset.samples))
-        if chunk is not None and cut(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
+        if chunk is None:
+            return None
+        if cut(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
             return "chunk", "a chunk of an HDF5 file has less than 4 GiB"
-        return None
+        fullest = -(-dataset.samples // dataset.layout.files)
+        units = cut((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
+        return too_many_units(dataset, units * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing: h5py is there."""

@@ -27,6 +27,7 @@ import numpy as np
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints, LibraryFile
 from dliosim.formats.parquet_footer import MAGIC, Footer, listed, read_footer
+from dliosim.formats.refusals import too_many_units
 from dliosim.model import ELEMENTS, Dataset
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Parquet:
         for name in dataset.names:
             if name not in columns:
                 return "names", f"`{name}` is no column: these are {listed(columns)}"
-        return None
+        fullest = -(-dataset.samples // dataset.layout.files)
+        return too_many_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """The library pyarrow."""

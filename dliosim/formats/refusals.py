@@ -33,3 +33,20 @@ def without_use(dataset: Dataset, form: str, taken: Collection[str] = ()) -> tup
         "names": dataset.names != (),
     }
     return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
+
+
+MOST_UNITS: Final = 1 << 24
+"""Chunks, or columns of row groups, of one file: HDF5 keeps 47 bytes of index for each."""
+
+_MOST_IN_ALL: Final = 1 << 27  # every rank holds the offset and the length of each, 2 GiB then
+
+
+def too_many_units(dataset: Dataset, units: int) -> tuple[str, str] | None:
+    """The setting that makes more chunks than an index holds, and why, where the fullest file has so many; or None."""
+    setting = "compress" if dataset.chunk is None else "chunk"
+    if units > MOST_UNITS:
+        return setting, f"makes {units:_} chunks of a file, over {MOST_UNITS:_}, and each has a place in its index"
+    if units * dataset.layout.files > _MOST_IN_ALL:
+        total = units * dataset.layout.files
+        return setting, f"makes {total:_} chunks in all, over {_MOST_IN_ALL:_}, and every rank knows where each is"
+    return None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dliosim.formats.contract import Encoding, Resolved
 from dliosim.formats.hdf5 import HDF5
 from dliosim.formats.testing import check_damage, check_resolved, contents, write_resolved
-from dliosim.model import Dataset, Distribution
+from dliosim.model import Dataset, Distribution, Layout
 from tests.formats.hdf5_sample import by_application, by_index, by_library, described, row_bytes
 
 WRITTEN = {
@@ -187,6 +187,9 @@ def test_a_forecast_believes_in_compression() -> None:
         (replace(described(shape=(2, 3)), size=Distribution("constant", (7,))), "shape"),
         (described(size=1 << 30, chunk=(4, "samples")), "chunk"),
         (described(size=1 << 32, codec="gzip"), "chunk"),
+        (described(size=1 << 30, chunk=(1, "bytes")), "chunk"),
+        (replace(described(size=10, codec="lzf"), samples=1 << 40), "compress"),
+        (replace(described(size=10, codec="lzf"), samples=1 << 30, layout=Layout("files", 1 << 10)), "compress"),
     ],
 )
 def test_what_the_format_cannot_hold_is_refused(dataset: Dataset, setting: str) -> None:

@@ -240,6 +240,7 @@ def test_a_full_file_system_is_said_as_the_call_says_it() -> None:
         (dataset((1 << 30) + 1), "size"),
         (dataset(1 << 20, samples=5000, chunk=Chunk(4097, "samples")), "chunk"),
         (dataset(names=("column_1",)), "names"),
+        (dataset(samples=1 << 40, chunk=Chunk(1, "samples")), "chunk"),
     ],
 )
 def test_what_a_parquet_file_cannot_hold_is_refused(described: Dataset, setting: str) -> None:
