@@ -27,8 +27,8 @@ class EncodedUnits:
         self._part = (dataset.fixed_size or 0) // max(1, len(index.columns))
         self._dress = dressing(dataset)
 
-    def is_right(self, row: int, data: memoryview) -> bool:
-        """Whether a unit decodes to the contents of its samples; also where its format gives back something else."""
+    def is_right(self, row: int, data: memoryview) -> bool | None:
+        """Whether a unit decodes to the contents of its samples; None where its format gives back something else."""
         rows = self._stored.extents
         file, number = int(rows.file[row]), int(self._stored.column[row])
         try:
@@ -36,7 +36,7 @@ class EncodedUnits:
         except ExecutionError:
             return False
         if decoded is None:
-            return True
+            return None
         column, sample = self._index.columns[number], int(rows.sample[row])
         if int(column.pieces[file]) > 1:
             begin = int(self._stored.piece[row]) * int(column.unit_bytes[file])

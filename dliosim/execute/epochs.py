@@ -151,7 +151,10 @@ def _expected(dataset: Dataset, work: EpochWork) -> _Expected:
 
 
 class EpochSource:
-    """The batches of one epoch as `steps.run_steps` wants them: waited for, and checked against what was prepared."""
+    """The batches of one epoch as `steps.run_steps` wants them: waited for, and checked against what was prepared.
+
+    `unchecked` adds up bytes that were read to be checked whole (`--verify`), and of which nothing was known.
+    """
 
     def __init__(
         self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
@@ -159,6 +162,7 @@ class EpochSource:
         self.meters = Meters([reader.meter for reader in batches.readers])
         self.reading = batches.reading
         self.processed = 0
+        self.unchecked = 0
         self._batches = batches
         self._work = work
         self._kept = kept
@@ -208,6 +212,8 @@ class EpochSource:
                 bad = first_wrong(expected.dress, keys, begin, length, start, self._buffer)
             if bad is not None:
                 raise self._mismatch(int(expected.row[first + bad]))
+        if self._whole:
+            self.unchecked += self._needed[step] - int(expected.length[first:last].sum())
         if self._encoded is not None:
             self._decode(self._encoded, step)
         if self._keeping:
@@ -217,9 +223,11 @@ class EpochSource:
         stored, start = self._work.stored, self._work.calls.sample_start
         for row in range(self._bounds[step], self._bounds[step + 1]):
             if stored.held[row] == 0:
-                begin = int(start[row])
-                if not encoded.is_right(row, self._buffer[begin : begin + int(stored.extents.length[row])]):
+                begin, length = int(start[row]), int(stored.extents.length[row])
+                right = encoded.is_right(row, self._buffer[begin : begin + length])
+                if right is False:
                     raise self._mismatch(row)
+                self.unchecked -= length if right else 0
 
     def _keep(self, step: int) -> None:
         first, last = self._bounds[step], self._bounds[step + 1]

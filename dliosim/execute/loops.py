@@ -360,6 +360,7 @@ def _account(source: EpochSource, record: EpochRecord, series: EpochSeries, befo
     record.opens = after.opens - before.opens
     record.open_ns = after.open_ns - before.open_ns
     record.view_ns = after.view_ns - before.view_ns
+    record.unchecked_bytes = source.unchecked
 
 
 def _offsets(calls: Calls, steps: int) -> NDArray[np.int64]:

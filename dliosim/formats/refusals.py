@@ -48,5 +48,5 @@ def too_many_units(dataset: Dataset, units: int) -> tuple[str, str] | None:
         return setting, f"makes {units:_} chunks of a file, over {MOST_UNITS:_}, and each has a place in its index"
     if units * dataset.layout.files > _MOST_IN_ALL:
         total = units * dataset.layout.files
-        return setting, f"makes {total:_} chunks in all files, over {_MOST_IN_ALL:_}; every rank knows where each is"
+        return setting, f"makes {total:_} chunks in all, over {_MOST_IN_ALL:_}, and every rank knows where each is"
     return None

@@ -84,6 +84,7 @@ class EpochSummary:
     extent_hash: int
     null: bool = False
     null_seconds: float | None = None
+    unchecked_bytes: int = 0
 
     @property
     def bytes_from_storage(self) -> int:
@@ -276,14 +277,28 @@ class RunSummary:
 
     @property
     def verified_bytes(self) -> int:
-        """Bytes that were compared with what was prepared or saved: with `verify`, all that loops and restores read.
+        """Bytes that were compared with what was prepared or saved: with `verify`, those of `verifiable_bytes` of which
+        it is known what they hold.
 
-        What `cache memory` keeps was checked when it was read, and what O_DIRECT reads beside samples is not looked at.
+        That is contents of samples, not what a format puts around them, and nothing of files that were there already.
         """
         if not self.verify:
             return 0
-        loops = sum(epoch.bytes_from_storage for phase in self.phases for epoch in phase.epochs)
-        return loops + sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
+        # What is not known may be counted in whole units, of which samples are a part.
+        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for phase in self.phases for one in phase.epochs)
+        return sum(loops) + self._restored_bytes
+
+    @property
+    def verifiable_bytes(self) -> int:
+        """Bytes that loops and restores read.
+
+        What `cache memory` keeps was checked when it was read, and what O_DIRECT reads beside samples is not looked at.
+        """
+        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._restored_bytes
+
+    @property
+    def _restored_bytes(self) -> int:
+        return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
 
 
 def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:

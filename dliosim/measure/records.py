@@ -60,8 +60,8 @@ class EpochRecord:
     `bytes`). `decode_ns` and `preprocess_ns` are added up over whoever read the batches; `processing_ns` is what of
     both lies in the steps themselves, 0 beside readers. `batch` is the samples of a full step of this rank. `open_ns`
     holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
-    `last_arrival` has one `packed_arrival` a step that ended in a sync: of the same length on every rank. `null` is
-    whether it was run without I/O.
+    `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `packed_arrival` a step
+    that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
     """
 
     phase: int
@@ -72,6 +72,7 @@ class EpochRecord:
     samples: int = 0
     bytes: int = 0
     bytes_moved: int = 0
+    unchecked_bytes: int = 0
     calls: int = 0
     opens: int = 0
     wall_ns: int = 0

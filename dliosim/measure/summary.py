@@ -17,6 +17,7 @@ _COUNTS = (
     "samples",
     "bytes",
     "bytes_moved",
+    "unchecked_bytes",
     "calls",
     "opens",
     "call_ns",
@@ -168,6 +169,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         order_hash=(total["order_low"] + (total["order_high"] << 32)) % 2**64,
         extent_hash=(total["extent_low"] + (total["extent_high"] << 32)) % 2**64,
         null=record.null,
+        unchecked_bytes=total["unchecked_bytes"],
     )
 
 

@@ -17,7 +17,7 @@ def doubt_of_run(run: RunSummary) -> str:
         return "nothing was read (--null)"
     if run.environment.oversubscribed:
         return "there are more ranks than cores"
-    return "every byte was checked within the steps (--verify)" if run.verify else ""
+    return "what was read was checked within the steps (--verify)" if run.verify else ""
 
 
 def doubt_of_utilization(phases: Sequence[PhaseSummary]) -> str:

@@ -48,6 +48,7 @@ _EPOCH_FIGURES = (
     "samples",
     "bytes",
     "bytes_moved",
+    "unchecked_bytes",
     "calls",
     "opens",
     "seconds",

@@ -61,8 +61,8 @@ def _of_options(run: RunSummary) -> Iterator[str]:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
     if run.verify:
         yield (
-            "every byte was checked within the steps (--verify), as tool time: do not quote utilization (marked ?) or "
-            "rates of this run"
+            "what was read was checked within the steps (--verify), as tool time: do not quote utilization (marked ?) "
+            "or rates of this run"
         )
 
 

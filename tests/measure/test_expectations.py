@@ -85,7 +85,7 @@ def reason(figure, phase, **changed):
     [
         ({}, None),
         ({"null": True}, "nothing was read"),
-        ({"verify": True}, "every byte was checked"),
+        ({"verify": True}, "what was read was checked"),
         ({"environment": replace(run().environment, cores_per_node=3)}, "more ranks than cores"),
     ],
 )

@@ -7,6 +7,7 @@ Nothing of ours finds or decodes a sample here: no index, no decoder. Only what 
 from __future__ import annotations
 
 import io
+import json
 import re
 import struct
 import tarfile
@@ -289,3 +290,35 @@ def test_pandas_reads_csv_of_lines_of_one_length(prepared: tuple[Path, dict[str,
     frame = pandas.read_csv(path, header=None)
     rows = [re.sub(r",$", "0", expected(datasets["csv_table"], row)[:-1].decode()).split(",") for row in range(SAMPLES)]
     assert np.allclose(frame.to_numpy(), np.array(rows, float), rtol=0, atol=1e-12)
+
+
+# ---- what --verify may claim ----------------------------------------------------------------------------------------
+
+
+def test_only_bytes_that_were_compared_are_said_to_be_verified(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    text = "dlio 1\nworkload w\n"
+    loops = {
+        "deflated": ("npz", "compress gzip", "through direct"),
+        "members": ("tar", "compress off", "through direct"),
+        "columns": ("parquet", "compress off", "through direct"),
+        "decoded": ("parquet", "compress off", "through library"),
+    }
+    for name, (form, compress, through) in loops.items():
+        text += (
+            f'dataset {name} {{\nsamples 5\nsize 1000 B\nlayout 2 files\nformat {form}\n{compress}\npath "{name}"\n}}\n'
+        )
+        text += f"prepare {name}\ntrain of_{name} {{\nread {name}\n{through}\n}}\n"
+    pattern = tmp_path / "w.dlio"
+    pattern.write_text(text)
+    places = ("--dir", str(tmp_path / "data"), "--output", str(tmp_path / "out"))
+    done = run_ranks(0, "-m", "dliosim.cli", "run", str(pattern), "--verify", *places)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    epochs = {phase["name"]: phase["epochs"][0] for phase in results["phases"] if phase["kind"] == "train"}
+    assert epochs["of_deflated"]["unchecked_bytes"] == 0
+    assert epochs["of_members"]["bytes"] - epochs["of_members"]["unchecked_bytes"] == 5000
+    assert epochs["of_columns"]["unchecked_bytes"] >= epochs["of_columns"]["bytes"]
+    assert epochs["of_decoded"]["unchecked_bytes"] == 0
+    known = sum(epochs[name]["bytes"] for name in ("of_deflated", "of_decoded"))
+    assert results["verified_bytes"] == known + 5000

@@ -224,7 +224,7 @@ def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
     kept = epoch(1, bytes_moved=7)
     text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
     assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
-    assert "warning: every byte was checked within the steps (--verify), as tool time: do not quote" in text
+    assert "warning: what was read was checked within the steps (--verify), as tool time: do not quote" in text
     assert "%? busy" in text
 
 
@@ -257,6 +257,13 @@ def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(
     (found,) = warnings_of(phase_of(epoch(0), epoch(1, amplification=3.456), api=api, cache=cache))
     assert found.startswith("train: 3.46 bytes went through read calls for each byte asked: ")
     assert word in found
+
+
+def test_bytes_of_which_nothing_is_known_are_not_said_to_be_verified():
+    some, units = epoch(0, bytes=5_000, bytes_moved=5_000), epoch(1, bytes=1_000, bytes_moved=16_000)
+    known = (replace(some, unchecked_bytes=700), replace(units, unchecked_bytes=16_000))
+    text = run_report(run(phases=(phase_of(*known),), verify=True))
+    assert re.search(r"^verified +4 300 of 6 000 bytes, as prepared; of the others it is not known", text, re.MULTILINE)
 
 
 def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_else():

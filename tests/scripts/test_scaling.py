@@ -214,7 +214,7 @@ def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scal
     ("doubtful", "why"),
     [
         (run_of(8, 0.5, cores=4), "there are more ranks than cores"),
-        (replace(run_of(8, 0.5), verify=True), "every byte was checked within the steps (--verify)"),
+        (replace(run_of(8, 0.5), verify=True), "what was read was checked within the steps (--verify)"),
         (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
     ],
 )

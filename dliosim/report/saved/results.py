@@ -160,6 +160,7 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         extent_hash=_hash(found, "extent_hash"),
         null=null,
         null_seconds=found.number_or_none("null_seconds"),
+        unchecked_bytes=found.whole("unchecked_bytes") if found.has("unchecked_bytes") else 0,
     )
 
 
