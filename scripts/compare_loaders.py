@@ -2,7 +2,7 @@
 
     python scripts/compare_loaders.py trace --python LOADERS_PYTHON [--cases torch-raw npz] [--calls 40]
     python scripts/compare_loaders.py alike --python LOADERS_PYTHON [--added 0.001]
-    python scripts/compare_loaders.py time --python LOADERS_PYTHON [--cases torch-raw] [--compute 0.005]
+    python scripts/compare_loaders.py time --python LOADERS_PYTHON [--cases torch-raw] [--compute 0.005] [--calibrate]
     python scripts/compare_loaders.py costs --python LOADERS_PYTHON
 
 LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader, and where scripts/fidelity/patterns/ has a
@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fidelity.compare import batches, begun, profile
-from fidelity.costs import dataloader
+from fidelity.compare import batches, begun, bursts, profile
+from fidelity.costs import Costs, dataloader
 from fidelity.latency import LATENCIES, built, slowed
 from fidelity.tables import BESIDE, alone, in_a_row, sequence, side_by_side
 from fidelity.tracing import READS, Record, parse, strace
@@ -92,6 +92,8 @@ class Steps:
     batch: int
     compute: float
     epochs: int
+    given: tuple[tuple[str, str], ...] = ()
+    """Parameters of dliosim's patterns beside these."""
 
 
 class Real:
@@ -128,6 +130,7 @@ class Tool:
             "batch": steps.batch,
             "compute": f"{round(steps.compute * 1e6)} us",
             "epochs": steps.epochs,
+            **dict(steps.given),
         }
         overrides = [word for name, value in wanted.items() for word in ("-D", f"{name}={value}")]
         program = [sys.executable, "-m", "dliosim.cli", "run", str(self._case.pattern)]
@@ -179,6 +182,9 @@ def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, call
         print(f"\nbatches of each thread: {list(batches(records, steps.batch).values())}")
         if steps.compute:
             print(f"batches begun at the start, and in each step after: {begun(records, steps.batch, steps.compute)}")
+    elif steps.compute:
+        starts = [record.start for record in records if record.call in READS]
+        print(f"\nreads begun at the start, and in each step after: {bursts(starts, steps.compute / 2)}")
 
 
 def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float, calls: int) -> None:
@@ -242,12 +248,25 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
         row(*cells)
 
 
-def print_costs(python: str, batch: int) -> None:
-    """Print what a DataLoader costs beside reading, for the sizes of samples that cases have."""
+def measured_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, Costs]:
+    """Measure and print what a DataLoader costs beside reading, for each size of the samples that such cases have."""
     header("bytes of a sample", "start ms", "end ms", "a batch in a worker ms", "a step in the main process ms")
-    for size in sorted({case.size for case in CASES if case.loader.startswith("torch")}):
-        found = dataloader(python, batch, size)
+    measured: dict[int, Costs] = {}
+    for size in sorted({case.size for case in cases if case.loader.startswith("torch")}):
+        found = measured[size] = dataloader(python, batch, size)
         row(size, *(f"{seconds * 1e3:.2f}" for seconds in (found.start, found.end, found.batch, found.step)))
+    return measured
+
+
+def parameters(case: Case, batch: int, costs: Costs) -> tuple[tuple[str, str], ...]:
+    """The parameters of the profile of a DataLoader that `costs` gives."""
+    lasting = "persistent" in case.loader
+    seconds = {
+        "collate": costs.batch / batch,
+        "hand_over": costs.step,
+        "workers": 0.0 if lasting else costs.start + costs.end,
+    }
+    return tuple((name, f"{round(max(0.0, value) * 1e6)} us") for name, value in seconds.items())
 
 
 def main() -> None:
@@ -258,6 +277,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--compute", type=float, default=0.0, help="seconds of a step")
     parser.add_argument("--epochs", type=int, default=4, help="`time`: epochs of each process, the first not counted")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="`time`: `costs` first, and patterns with what it finds"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="`time`: processes of each of the two, in turn")
     parser.add_argument("--samples", type=int, help="other than the case's own")
     parser.add_argument("--added", type=float, default=0.0, help="`trace`, `alike`: seconds added to each read")
@@ -267,8 +289,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.what in ("trace", "alike") and shutil.which("strace") is None:
         sys.exit("no strace on the path: Debian's package is called strace")
+    chosen = [case for case in CASES if case.name in options.cases]
+    costs: dict[int, Costs] = {}
+    if options.what == "costs" or options.calibrate:
+        costs = measured_costs(options.python, options.batch, chosen)
     if options.what == "costs":
-        print_costs(options.python, options.batch)
         return
     if options.what == "alike":
         header("case", *BESIDE, "reads of the main thread beside")
@@ -282,7 +307,7 @@ def main() -> None:
             "tool epoch ms",
             "tool - real",
         )
-    for case in (case for case in CASES if case.name in options.cases):
+    for case in chosen:
         if options.samples:
             case = replace(case, samples=options.samples)
         elif options.what == "time":
@@ -290,6 +315,8 @@ def main() -> None:
         with scratch(options.place) as place:
             once, steps = (Steps(options.batch, options.compute, epochs) for epochs in (1, options.epochs))
             if options.what == "time":
+                if case.loader.startswith("torch") and costs:
+                    steps = replace(steps, given=parameters(case, options.batch, costs[case.size]))
                 time_case(case, options.python, place.resolve(), steps, options.at_end, options.rounds)
             elif options.what == "alike":
                 alike_case(case, options.python, place.resolve(), once, options.added)

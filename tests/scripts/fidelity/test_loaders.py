@@ -101,6 +101,20 @@ def test_samples_in_memory_cost_a_loader_its_own_time_alone(monkeypatch: pytest.
     assert [command[command.index("--workers") + 1] for command in asked] == ["1", "2"]
 
 
+def test_measured_costs_become_parameters_of_the_pattern() -> None:
+    costs = script("fidelity.costs").Costs(start=0.015, end=0.005, batch=0.0008, step=0.0005)
+    (plain,) = (case for case in compare_loaders.CASES if case.name == "torch-raw")
+    (lasting,) = (case for case in compare_loaders.CASES if case.name == "torch-raw-persistent")
+    given = dict(compare_loaders.parameters(plain, 4, costs))
+    assert given == {"collate": "200 us", "hand_over": "500 us", "workers": "20000 us"}
+    assert dict(compare_loaders.parameters(lasting, 4, costs))["workers"] == "0 us"
+    workload, _ = compile_pattern(plain.pattern, list(given.items()), Job(1))
+    (loop,) = (verb for verb in workload.verbs if isinstance(verb, Loop))
+    assert loop.preprocess is not None
+    assert loop.preprocess.time == constant(0.0002)
+    assert loop.compute.time == constant(0.0005 + 0.02 * 4 / 64)
+
+
 def test_a_run_prints_its_epochs_and_nothing_else(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPTS / "fidelity" / "loaders.py"), "raw", str(made("raw", tmp_path))]
     options = ["--batch", "2", "--compute", "0.01", "--epochs", "2"]
