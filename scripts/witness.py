@@ -186,8 +186,8 @@ def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
 def length_and_offset(call: Call) -> tuple[int, int]:
     """Bytes asked and offset of a positioned read."""
     if call.name == "pread64":
-        length, offset = call.arguments.rsplit(", ", 2)[1:]
-        return int(length), int(offset)
+        asked, offset = call.arguments.rsplit(", ", 2)[1:]
+        return int(asked), int(offset)
     length = sum(int(part) for part in re.findall(r"iov_len=(\d+)", call.arguments))
     tail = call.arguments.rsplit("], ", 1)[1].split(", ")
     return length, int(tail[1])

@@ -50,7 +50,7 @@ class Npy(Bare):
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
         """By `numpy.load`, which knows no MPI."""
-        return ArrayFile(path, self.index(path, dataset), ())
+        return ArrayFile(path, dataset)
 
     def header(self, dataset: Dataset) -> int:
         """The length of an array's header, whatever it counts."""

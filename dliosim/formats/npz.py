@@ -30,7 +30,7 @@ from dliosim.formats.arrays import (
     rows_of,
     split,
 )
-from dliosim.formats.arrays_library import ArrayFile
+from dliosim.formats.arrays_library import MEMBER, ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
 from dliosim.formats.zipfiles import (
@@ -47,7 +47,6 @@ from dliosim.formats.zipfiles import (
 )
 from dliosim.model import Dataset
 
-MEMBER: Final = "x"
 _FILE: Final = f"{MEMBER}.npy"
 _BATCH: Final = 4 << 20
 #: Deflate takes at least a bit for 258 bytes and a block has a beginning, https://zlib.net/zlib_tech.html.
@@ -136,12 +135,7 @@ class Npz:
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
         """By `numpy.load`, which knows no MPI."""
-        names = dataset.names or (MEMBER,)
-        if dataset.source and not dataset.names:
-            with path.open("rb", buffering=0) as stream:
-                directory = read_directory(stream.fileno(), path)
-            names = tuple(member.name.removesuffix(".npy") for member in _chosen(directory, (), path))
-        return ArrayFile(path, self.index(path, dataset), names)
+        return ArrayFile(path, dataset)
 
 
 class StoredNpz(Npz, Bare):

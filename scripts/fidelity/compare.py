@@ -27,7 +27,8 @@ class Profile:
     `extents` are all reads that returned bytes in the order in which they began, `workers` the same for each thread
     that read, by its first read. `asked` are the bytes asked for by all reads, `empty` those that returned none,
     `unique` the bytes of files that were read at least once. `most` is the greatest number of reads at a time, `mean`
-    their number on average while there was any.
+    their number on average while there was any, `at_a_time` the share of the time from the first to the last with 0, 1,
+    2, ... of them.
     """
 
     extents: tuple[Extent, ...]
@@ -38,6 +39,7 @@ class Profile:
     unique: int
     most: int
     mean: float
+    at_a_time: tuple[float, ...]
 
     @property
     def moved(self) -> int:
@@ -83,6 +85,7 @@ def profile(records: Sequence[Record]) -> Profile:
         unique=_length(_union((names[record.file], record.offset, record.returned) for record in full)),
         most=most,
         mean=mean,
+        at_a_time=at_a_time(reads),
     )
 
 
@@ -98,17 +101,26 @@ def likeness(one: Profile, other: Profile) -> Likeness:
     )
 
 
-def in_flight(records: Sequence[Record]) -> tuple[int, float]:
-    """The greatest number of calls at a time, and their mean while there was any; 0 without calls."""
+def at_a_time(records: Sequence[Record]) -> tuple[float, ...]:
+    """The share of the time from the first call's begin to the last one's end with 0, 1, 2, ... calls in flight."""
     events = sorted([*((r.start, 1) for r in records), *((r.end, -1) for r in records)])
-    running, most, busy, weighted = 0, 0, 0.0, 0.0
+    running = 0
+    times: dict[int, float] = {}
     for (time, change), (until, _) in pairwise(events):
         running += change
-        most = max(most, running)
-        if running:
-            busy += until - time
-            weighted += running * (until - time)
-    return most, weighted / busy if busy else float(most)
+        times[running] = times.get(running, 0.0) + until - time
+    whole = sum(times.values())
+    return tuple(times.get(number, 0.0) / whole for number in range(max(times) + 1)) if whole else ()
+
+
+def in_flight(records: Sequence[Record]) -> tuple[int, float]:
+    """The greatest number of calls at a time, and their mean while there was any; 0 without calls."""
+    shares = at_a_time(records)
+    if not shares:
+        return min(1, len(records)), float(min(1, len(records)))
+    idle = shares[0]
+    mean = sum(number * share for number, share in enumerate(shares))
+    return len(shares) - 1, mean / (1 - idle) if idle < 1 else 0.0
 
 
 def in_order(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:

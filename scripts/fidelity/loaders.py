@@ -2,9 +2,10 @@
 
     python scripts/fidelity/loaders.py LOADER FOLDER --batch 4 --compute 0.05 --workers 2 --epochs 1
 
-Prints one line of JSON and nothing else: for each epoch its `seconds` from asking for an iterator to the end of the
-last step, the seconds until the `first` batch was there, and its `steps`. A step takes a batch and then sleeps for
-`--compute`. Samples come in the order of files and rows: nothing is shuffled, so that two runs can be compared.
+Prints one line of JSON and nothing else: for each epoch its `seconds` from asking for an iterator until this has ended,
+the seconds until the `first` batch was there and until the `last` step was over, and its `steps`. A step takes a batch
+and then sleeps for `--compute`. Samples come in the order of files and rows: nothing is shuffled, so that two runs can
+be compared.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+#: Steps of an epoch in memory.
+_STEPS: Final = 128
+
 #: One epoch of batches each time it is called.
 Epoch = Callable[[], Iterable[Any]]
 
@@ -33,11 +37,20 @@ class Samples(Protocol):
     def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
 
 
+#: What stands beside data: dliosim's description of them, and places of records in tfrecord files.
+_BESIDE: Final = (".json", ".index")
+
+
+def data_files(folder: Path) -> list[Path]:
+    """The files with samples, in the order of names."""
+    return sorted(file for file in folder.iterdir() if file.suffix not in _BESIDE)
+
+
 class RawFiles:
     """A file of bare bytes for each sample, read by open() and read()."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = sorted(folder.iterdir())
+        self._files = data_files(folder)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -51,7 +64,7 @@ class NpzFiles:
     """An npz for each sample, of which the array `x` is used."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = sorted(folder.iterdir())
+        self._files = data_files(folder)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -63,23 +76,37 @@ class NpzFiles:
 
 
 class Hdf5Rows:
-    """The rows of `x` of one HDF5 file, which each process opens when it first reads."""
+    """The rows of `records` of one HDF5 file, which each process opens when it first reads."""
 
     def __init__(self, folder: Path) -> None:
         self._h5py: Any = import_module("h5py")
-        (self._path,) = folder.iterdir()
+        (self._path,) = data_files(folder)
         self._rows: Any = None
         with self._h5py.File(self._path, "r") as file:
-            self._count = len(file["x"])
+            self._count = len(file["records"])
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         if self._rows is None:
-            self._rows = self._h5py.File(self._path, "r")["x"]
+            self._rows = self._h5py.File(self._path, "r")["records"]
         row: NDArray[np.uint8] = self._rows[index]
         return row
+
+
+class InMemory:
+    """Samples of which none is read: what is left is what a loader costs beside reading."""
+
+    def __init__(self, size: int, samples: int) -> None:
+        self._samples = samples
+        self._sample = np.zeros(size, np.uint8)
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        return self._sample
 
 
 def in_process(samples: Samples, batch: int) -> Epoch:
@@ -108,10 +135,10 @@ def by_tensorflow(folder: Path, batch: int, prefetch: int) -> Epoch:
     """tf.data.TFRecordDataset over all files in their order, parsed, batched and prefetched."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     tf: Any = import_module("tensorflow")
-    features = {"x": tf.io.FixedLenFeature([], tf.string)}
-    files = [str(file) for file in sorted(folder.iterdir())]
+    features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
+    files = [str(file) for file in data_files(folder)]
     records = tf.data.TFRecordDataset(files).map(
-        lambda record: tf.io.decode_raw(tf.io.parse_single_example(record, features)["x"], tf.uint8)
+        lambda record: tf.io.decode_raw(tf.io.parse_single_example(record, features)["image/encoded"], tf.uint8)
     )
     batches = records.batch(batch, drop_remainder=True).prefetch(prefetch)
     return lambda: batches
@@ -122,7 +149,9 @@ def _tensorflow(folder: Path, batch: int, workers: int) -> Epoch:
 
 
 #: From folder, samples of a batch and workers; workers have no meaning where there are none.
-LOADERS: Final[dict[str, Callable[[Path, int, int], Epoch]]] = {
+Make = Callable[[Path, int, int], Epoch]
+
+LOADERS: Final[dict[str, Make]] = {
     "raw": lambda folder, batch, workers: in_process(RawFiles(folder), batch),
     "npz": lambda folder, batch, workers: in_process(NpzFiles(folder), batch),
     "hdf5": lambda folder, batch, workers: in_process(Hdf5Rows(folder), batch),
@@ -136,7 +165,7 @@ LOADERS: Final[dict[str, Callable[[Path, int, int], Epoch]]] = {
 
 def timed(epoch: Epoch, compute: float) -> dict[str, float]:
     """Run an epoch with steps of `compute` seconds."""
-    steps, first = 0, 0.0
+    steps, first, last = 0, 0.0, 0.0
     began = perf_counter()
     for _ in epoch():
         if not steps:
@@ -144,19 +173,25 @@ def timed(epoch: Epoch, compute: float) -> dict[str, float]:
         steps += 1
         if compute:
             sleep(compute)
-    return {"seconds": perf_counter() - began, "first": first, "steps": steps}
+        last = perf_counter() - began
+    return {"seconds": perf_counter() - began, "first": first, "last": last, "steps": steps}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("loader", choices=list(LOADERS))
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("loader", choices=[*LOADERS, "torch-memory"])
+    parser.add_argument("folder", type=Path, help="of no meaning to torch-memory")
     parser.add_argument("--batch", type=int, default=4, help="samples of a step")
     parser.add_argument("--compute", type=float, default=0.0, help="seconds slept in each step")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of torch")
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--size", type=int, default=262144, help="bytes of a sample of torch-memory")
     options = parser.parse_args()
-    epoch = LOADERS[options.loader](options.folder, options.batch, options.workers)
+    if options.loader == "torch-memory":
+        in_memory = InMemory(options.size, _STEPS * options.batch)
+        epoch = by_torch(in_memory, options.batch, options.workers, False)
+    else:
+        epoch = LOADERS[options.loader](options.folder, options.batch, options.workers)
     print(json.dumps([timed(epoch, options.compute) for _ in range(options.epochs)]))
 
 

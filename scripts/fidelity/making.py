@@ -38,7 +38,7 @@ def npz(folder: Path, samples: int, size: int, files: int) -> None:
 
 
 def hdf5(folder: Path, samples: int, size: int, files: int) -> None:
-    """One HDF5 file with a contiguous data set `x` of shape (samples, size); `files` has no meaning."""
+    """One HDF5 file with a contiguous data set `records` of shape (samples, size); `files` has no meaning."""
     _hdf5(folder, samples, size, None)
 
 
@@ -50,19 +50,19 @@ def hdf5_chunked(folder: Path, samples: int, size: int, files: int) -> None:
 def _hdf5(folder: Path, samples: int, size: int, chunks: tuple[int, int] | None) -> None:
     h5py: Any = import_module("h5py")
     with h5py.File(folder / "data.h5", "w") as file:
-        rows = file.create_dataset("x", (samples, size), np.uint8, chunks=chunks)
+        rows = file.create_dataset("records", (samples, size), np.uint8, chunks=chunks)
         for number in range(samples):
             rows[number] = _sample(number, size)
 
 
 def tfrecord(folder: Path, samples: int, size: int, files: int) -> None:
-    """`files` TFRecord files; a record is an Example with the bytes as feature `x`."""
+    """`files` TFRecord files; a record is an Example with the bytes as feature `image/encoded`."""
     tf: Any = import_module("tensorflow")
     for file in range(files):
         with tf.io.TFRecordWriter(str(folder / f"{file:06}.tfrecord")) as writer:
             for number in range(file * samples // files, (file + 1) * samples // files):
                 value = tf.train.BytesList(value=[_sample(number, size).tobytes()])
-                features = tf.train.Features(feature={"x": tf.train.Feature(bytes_list=value)})
+                features = tf.train.Features(feature={"image/encoded": tf.train.Feature(bytes_list=value)})
                 writer.write(tf.train.Example(features=features).SerializeToString())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from fidelity.compare import Likeness, Profile, likeness, sizes
 from fidelity.tracing import READS, UNKNOWN, Record
@@ -33,6 +34,31 @@ def side_by_side(real: Profile, tool: Profile) -> Iterator[str]:
     yield from (row(name, f"{value:.3f}") for name, value in _alike(likeness(real, tool)))
 
 
+#: What `in_a_row` has, each but the measures as `real / tool`.
+BESIDE: Final = (
+    "threads",
+    "opens",
+    "reads",
+    "reads that return none",
+    "bytes",
+    "0, 1, 2, ... in flight, % of the time",
+    "same order",
+    "same order, each thread",
+    "in both",
+    "sizes by count",
+    "sizes by bytes",
+)
+
+
+def in_a_row(real: Profile, tool: Profile) -> Iterator[str]:
+    """The same as cells of one row, of which BESIDE is the head."""
+    for one, other in zip(_short(real), _short(tool), strict=True):
+        yield one if one == other else f"{one} / {other}"
+    found = likeness(real, tool)
+    for value in (found.order, found.per_worker, found.calls, found.sizes, found.sizes_by_bytes):
+        yield f"{value:.3f}"
+
+
 def head(*cells: str) -> Iterator[str]:
     """The head of a table."""
     yield row(*cells)
@@ -53,6 +79,7 @@ _NAMES = (
     "read twice or more, %",
     "reads at a time, most",
     "reads at a time, mean",
+    "0, 1, 2, ... reads at a time, % of the time",
     "opens",
     "closes",
     "stats",
@@ -72,12 +99,26 @@ def _figures(seen: Profile) -> Iterable[object]:
     yield f"{100 * (seen.moved / seen.unique - 1):.1f}" if seen.unique else "-"
     yield seen.most
     yield f"{seen.mean:.2f}"
+    yield _shares(seen)
     yield calls["openat"]
     yield calls["close"]
     yield calls["fstat"] + calls["newfstatat"] + calls["statx"]
     yield calls["lseek"]
     yield calls["mmap"]
     yield ", ".join(f"2^{size}: {count}" for size, count in sorted(sizes(seen.extents, False).items()))
+
+
+def _short(seen: Profile) -> Iterator[str]:
+    yield str(len(seen.workers))
+    yield str(seen.calls["openat"])
+    yield str(len(seen.extents))
+    yield str(seen.empty)
+    yield str(seen.moved)
+    yield _shares(seen)
+
+
+def _shares(seen: Profile) -> str:
+    return ", ".join(f"{100 * share:.0f}" for share in seen.at_a_time)
 
 
 def _alike(found: Likeness) -> Iterator[tuple[str, float]]:

@@ -108,6 +108,19 @@ def test_calls_in_flight_are_those_that_overlap() -> None:
     assert compare.in_flight([]) == (0, 0)
 
 
+def test_the_time_between_first_and_last_is_told_by_calls_in_flight() -> None:
+    calls = [read(0, "a", 0, 1, duration=2), read(1, "b", 0, 1, duration=2), read(9, "c", 0, 1, duration=1)]
+    assert compare.at_a_time(calls) == pytest.approx((0.6, 0.3, 0.1))
+    assert compare.at_a_time([]) == ()
+
+
+def test_a_row_says_once_what_is_the_same_in_both() -> None:
+    one, other = compare.profile(whole_files("ab")), compare.profile(whole_files("abc"))
+    cells = dict(zip(tables.BESIDE, tables.in_a_row(one, other), strict=True))
+    assert (cells["threads"], cells["reads"], cells["bytes"]) == ("1", "2 / 3", "200 / 300")
+    assert cells["same order"] == "0.800"
+
+
 def test_a_call_that_begins_when_another_ends_is_not_beside_it() -> None:
     assert compare.in_flight([read(0, "a", 0, 1, duration=1), read(1, "b", 0, 1, duration=1)])[0] == 1
 
