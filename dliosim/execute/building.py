@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim import readable
 from dliosim.errors import ExecutionError
+from dliosim.execute.alike import LaidOut, laid_out, make_alike
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
 from dliosim.execute.faults import failed
@@ -20,7 +22,8 @@ from dliosim.execute.opening import refuse_link
 from dliosim.execute.prepared import damaged
 from dliosim.execute.resolving import resolve
 from dliosim.execute.session import Session
-from dliosim.formats.contract import Encoding, Resolved
+from dliosim.formats.contract import Encoding, FileIndex, Resolved
+from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.framing import framed
@@ -28,31 +31,50 @@ from dliosim.plan.layout import first_samples
 from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import sample_sizes
 
+T = TypeVar("T")
+
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path) -> None:
-    """Make all files with room for their samples, each by one rank, and learn where these lie. Collective."""
-    world = session.world
+    """Make all files with room for their samples, each by one rank, and learn where these lie. Collective.
+
+    Files of as many samples are alike until these are written, so that a rank has the library make one of each number.
+    """
+    patterns: dict[int, LaidOut] = {}
 
     def own() -> None:
         for file, first, last in _own_files(session, dataset):
-            path = directory / dataset.file_name(file)
+            path, known = directory / dataset.file_name(file), patterns.get(last - first)
             anew(path)
-            by_library(path, partial(form.lay_out, dataset, path, last - first))
+            if known is None:
+                by_library(path, partial(form.lay_out, dataset, path, last - first))
+                patterns[last - first] = by_library(path, partial(laid_out, path, form, dataset))
+            else:
+                by_library(path, partial(make_alike, known, path, partial(form.lay_out, dataset, path, last - first)))
 
-    world.together(own)
-    session.places[dataset.name] = resolve_prepared(session, dataset, directory)
+    session.world.together(own)
+
+    def index_of(file: int) -> FileIndex:
+        first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+        return patterns[last - first].index
+
+    session.places[dataset.name] = _resolved(session, dataset, directory, index_of)
 
 
 def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
     """Where the samples of a prepared data set lie, from its files. Collective."""
+    form = format_for(dataset)
+    return _resolved(session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset))
+
+
+def _resolved(session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]) -> DataIndex:
     files = dataset.layout.files
     # What was known before is of other files now: each lot of windows takes memory, and of the few that MPI has.
     session.places[dataset.name] = None
     for window in session.windows.pop(dataset.name, ()):
         window.Free()
-    found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file))
+    found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
     touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
     session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
@@ -154,10 +176,10 @@ def anew(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def by_library(path: Path, action: Callable[[], None]) -> None:
+def by_library(path: Path, action: Callable[[], T]) -> T:
     """Run something of a format's library; what the operating system refuses is said with the file."""
     try:
-        action()
+        return action()
     except ExecutionError:
         raise
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import cast
@@ -19,7 +20,6 @@ from dliosim.execute.opening import require_file
 from dliosim.execute.session import Session
 from dliosim.execute.world import World
 from dliosim.formats.contract import Column, FileIndex, Filter
-from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex, IndexColumn, first_of_units
 
@@ -40,12 +40,18 @@ class Resolved:
     windows: tuple[MPI.Win, ...]
 
 
-def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int], Path]) -> Resolved:
-    """Read the indexes of `files` files, each by one rank, and share them. Collective.
+def resolve(
+    session: Session,
+    dataset: Dataset,
+    files: int,
+    path: Callable[[int], Path],
+    index_of: Callable[[int], FileIndex],
+) -> Resolved:
+    """Get the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
 
     The arrays lie in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
     """
-    world, form = session.world, format_for(dataset)
+    world = session.world
     begun = perf_counter_ns()
     own = range(world.rank, files, world.size)
 
@@ -53,7 +59,7 @@ def resolve(session: Session, dataset: Dataset, files: int, path: Callable[[int]
         found = []
         with session.progress.during(f"index {dataset.name}", lambda: 0):
             for file in own:
-                found.append(_indexed(lambda file=file: form.index(path(file), dataset), path(file)))  # type: ignore[misc]
+                found.append(_indexed(partial(index_of, file), path(file)))
                 session.progress.tick(perf_counter_ns(), 0, sum(one.touched for one in found[-1:]))
         return found
 
