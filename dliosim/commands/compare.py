@@ -159,7 +159,8 @@ def _measured(one: Running) -> Measured:
         asked,
         granted,
         _striping(one),
-        last.notes if last is not None else (),
+        # What reading an index took differs from variant to variant, and is in none of the passes.
+        tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
         tuple(one.passes),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from dliosim.execute.content import edges_match, sample_keys
 from dliosim.execute.contents import Dress, dressing, expected_edges, first_wrong
 from dliosim.execute.encoded import EncodedUnits
 from dliosim.execute.kept import KeptSamples
+from dliosim.execute.processing import Processing
 from dliosim.execute.readahead import Batches
 from dliosim.execute.session import Session
 from dliosim.measure.meter import Meters
@@ -77,6 +78,22 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     if loop.arrivals is not None:
         gaps = _in_ns(draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters))
     return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
+
+
+def processing_of(session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int) -> Processing | None:
+    """What becomes of each batch once it is read, or None."""
+    if not loop.decode and loop.preprocess is None:
+        return None
+    directory, name = session.files(dataset)
+    processing = Processing(
+        replace(loop, decode=loop.decode and not session.options.null),
+        dataset,
+        session.places[dataset.name],
+        work.stored,
+        work.calls,
+        lambda file: directory / name(file),
+    )
+    return processing.expect(loop, session.workload.seed, epoch, work.extents)
 
 
 def _one_after_the_other(passes: Sequence[Extents]) -> Extents:

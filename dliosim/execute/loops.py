@@ -18,12 +18,11 @@ from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io
 from dliosim.execute.checkpointing import save
 from dliosim.execute.epochcalls import EpochCalls
-from dliosim.execute.epochs import EpochSource, EpochWork, plan_work
+from dliosim.execute.epochs import EpochSource, EpochWork, plan_work, processing_of
 from dliosim.execute.groups import free_group, group_of, who_reads
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.libraryreading import who_counts
 from dliosim.execute.preparing import check_prepared
-from dliosim.execute.processing import Processing
 from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
 from dliosim.execute.scattering import make_scattered
@@ -32,6 +31,7 @@ from dliosim.execute.space import require_memory
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.execute.verbs import asked_and_granted, verb_phase
+from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.figures import EpochSummary, PhaseSummary
 from dliosim.measure.records import EpochRecord, VerbRecord
 from dliosim.measure.series import EpochSeries, thinned
@@ -118,6 +118,8 @@ def _salt(ordinal: int, number: int) -> int:
 def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
+    if loop.decode or access.through == "library":
+        import_libraries(format_for(dataset))
     directory, file_name = session.files(dataset)
     if not dataset.source:
         check_prepared(session, dataset)
@@ -200,7 +202,7 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
-    processing = _processing(session, running, work, epoch)
+    processing = processing_of(session, loop, running.dataset, work, epoch)
     world.together(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
     io_before = process_io()
     if running.deadline is None and loop.seconds is not None:
@@ -250,22 +252,6 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     if summary is not None:
         running.epochs.append(summary)
     return stop
-
-
-def _processing(session: Session, running: _Running, work: EpochWork, epoch: int) -> Processing | None:
-    """What becomes of each batch once it is read, or None."""
-    loop, dataset, files = running.loop, running.dataset, running.files
-    if not loop.decode and loop.preprocess is None:
-        return None
-    processing = Processing(
-        replace(loop, decode=loop.decode and not session.options.null),
-        dataset,
-        session.places[dataset.name],
-        work.stored,
-        work.calls,
-        lambda file: files.directory / files.name(file),
-    )
-    return processing.expect(loop, session.workload.seed, epoch, work.extents)
 
 
 def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
@@ -380,6 +366,7 @@ def _phase(session: Session, running: _Running) -> Phase:
     counts = "" if session.options.null else who_counts(access, counted)
     wall = np.array([sum(int(row[_WALL]) for row in running.rows)], np.int64)
     session.world.allreduce(wall, "max")
+    index_note = session.index_notes.get(running.dataset.name)
     summary = PhaseSummary(
         loop.name,
         loop.kind,
@@ -394,8 +381,15 @@ def _phase(session: Session, running: _Running) -> Phase:
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
-        notes=tuple(filter(None, (how, who_reads(access), counts, session.index_notes.get(running.dataset.name)))),
+        notes=tuple(filter(None, (how, who_reads(access), counts, _stored_note(running.dataset), index_note))),
     )
     world, series = session.world, running.series
     rows = gather_ranks(running.rows, world) if running.rows else None
     return Phase(summary, rows, gather_timeline(series, world.rank, world.size, world) if series else None)
+
+
+def _stored_note(dataset: Dataset) -> str:
+    """What bytes and rates count where samples are stored in fewer than they are."""
+    if dataset.compress is None:
+        return ""
+    return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"

@@ -15,6 +15,7 @@ from dliosim.execute.world import World
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import block_count, block_totals, needs_totals
+from dliosim.readable import count
 
 
 def share_totals(sessions: Sequence[Session]) -> None:
@@ -31,6 +32,10 @@ def share_totals(sessions: Sequence[Session]) -> None:
                 if digest not in found:
                     found[digest] = share_source(session.world, session.sources.get(dataset.found))
                 session.names[dataset.name], session.places[dataset.name] = found[digest]
+                samples, files = count(dataset.samples, "sample"), count(dataset.layout.files, "file")
+                session.index_notes[dataset.name] = (
+                    f"found: {samples} in {files} of {dataset.source} ({dataset.format})"
+                )
                 continue
             if digest not in known:
                 known[digest] = shared_totals(dataset, session.world)

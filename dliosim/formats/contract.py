@@ -235,6 +235,16 @@ class BuiltInGroups(Resolved, Protocol):
         ...
 
 
+@runtime_checkable
+class Imports(Format, Protocol):
+    """A format that reads or decodes by modules which take long to import: that is not to fall into a measured step."""
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Names of these modules."""
+        ...
+
+
 class LibraryFile(Protocol):
     """A file that the format's library has open; used by one thread."""
 

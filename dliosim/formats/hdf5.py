@@ -28,6 +28,7 @@ class Hdf5:
     """See `contract.Resolved`."""
 
     name: Final = "hdf5"
+    libraries: Final = ("dliosim.formats.hdf5_library",)
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Varying sizes, what raw files have, codecs that HDF5 has no filter of its own for, chunks beyond 4 GiB."""

@@ -43,6 +43,8 @@ SMALLEST: Final = 1024
 MOST_PIXELS: Final = 1 << 26
 """Pixels of the largest image that is made or decoded, below the 89 million of which Pillow warns."""
 
+_BEHIND: Final = 1 << 16  # bytes at the end of a file in which its image must end
+
 _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
@@ -51,6 +53,8 @@ class _Images(Simple):
     """What both formats have in common; see `contract.Framed`."""
 
     name: str
+
+    libraries: tuple[str, ...] = ("PIL.JpegImagePlugin", "PIL.PngImagePlugin")
 
     #: As Pillow calls the format, its first bytes, its last, and where in a file the contents begin.
     plugin: str
@@ -97,14 +101,14 @@ class _Images(Simple):
             size = os.fstat(stream.fileno()).st_size
             head = os.pread(stream.fileno(), len(self.magic), 0)
             tail = os.pread(stream.fileno(), len(self.end), max(0, size - len(self.end)))
+            if tail != self.end:  # cameras, and those who edit, leave bytes behind the end
+                tail = os.pread(stream.fileno(), _BEHIND, max(0, size - _BEHIND))
         if head != self.magic:
             raise ExecutionError(
                 f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}", "R401"
             )
-        if tail != self.end or size < len(self.magic) + len(self.end):
-            text = (
-                f"{path} is cut short, or has bytes after its end: byte {size} is not where a {self.plugin} file ends"
-            )
+        if self.end not in tail or size < len(self.magic) + len(self.end):
+            text = f"{path} is cut short: a {self.plugin} file does not end in its last {len(tail)} bytes, up to {size}"
             raise ExecutionError(text, "R401")
         unit = Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64))
         return FileIndex(1, size, (unit,), len(head) + len(tail))

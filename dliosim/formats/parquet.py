@@ -49,6 +49,7 @@ class Parquet:
     """See `contract.Resolved`."""
 
     name: Final = "parquet"
+    libraries: Final = ("dliosim.formats.parquet_library", "pyarrow.parquet")
 
     def variant(self, dataset: Dataset) -> Parquet:
         """Itself."""

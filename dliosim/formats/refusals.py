@@ -12,7 +12,7 @@ _WHY: Final = {
     "align": "samples of format {} lie where the format puts them; only those of raw files can be aligned",
     "shape": "samples of format {} have no shape",
     "chunk": "files of format {} have no chunks",
-    "compress": "files of format {} are never compressed",
+    "compress": "files of format {} are written without compression",
     "parts": "files of format {} hold one array and no more, so a record cannot have several data sets",
     "names": "there is nothing in files of format {} that has a name",
 }

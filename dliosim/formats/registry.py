@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.contract import Format
+from dliosim.formats.contract import Format, Imports
 from dliosim.model import Dataset
 
 GROUP: Final = "dliosim.formats"
@@ -56,6 +57,13 @@ def format_of(name: str) -> Format:
     if not isinstance(found, Format):
         raise UsageError(f"format `{name}`: {found!r} is no format, see docs/extending.md", "R403")
     return found
+
+
+def import_libraries(form: Format) -> None:
+    """Import what a format reads and decodes by, as far as it is installed, before any clock runs."""
+    for module in form.libraries if isinstance(form, Imports) else ():
+        with suppress(ImportError):
+            import_module(module)
 
 
 def format_for(dataset: Dataset) -> Format:

@@ -59,6 +59,7 @@ _FOOT: Final = 4
 _LABEL: Final = b"\x0a\x1b\x0a\x11image/class/label\x12\x06\x1a\x04\x0a\x02"
 _KEY: Final = b"\x0a\x0dimage/encoded"
 _LABEL_BYTES: Final = len(_LABEL) + 2
+_GZIP: Final = b"\x1f\x8b"
 _HEADER: Final = struct.Struct("<QI")
 _LINES: Final = 16_384
 
@@ -321,6 +322,8 @@ def _scan(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
         length, check = _HEADER.unpack(head)
         if _masked(crc32c(head[:8])) != check:
             text = f"{path}: record {len(offsets)}, at {offset}, is no tfrecord: its length does not have its CRC"
+            if bytes(head[:2]) == _GZIP:
+                text += " (the file begins as gzip does: compressed records are not read)"
             raise ExecutionError(text, "R401")
         if length > size - offset - _HEAD - _FOOT:
             text = f"{path}: record {len(offsets)}, at {offset}, has {length} bytes and ends outside the file of {size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -53,7 +54,12 @@ def described(settings: Settings, seed: int) -> Dataset | None:
     if settings.block.broken:
         return None
     source = settings.read("from files", _pattern, "")
-    form = stored.format_name(settings, _BY_SUFFIX.get(PurePosixPath(source).suffix.lower(), "raw"))
+    suffix = PurePosixPath(source).suffix.lower()
+    if source and settings.given("format") is None and not re.search("[a-z]", suffix):
+        message, place = "these names do not say of which format the files are", settings.place("from files")
+        hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
+        context.report(mistake("E215", message, place, "no ending", hint=hint))
+    form = stored.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
     refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _SAID_BY_FILES
     for head, reason in refused.items():
         if settings.given(head) is not None:

@@ -109,7 +109,9 @@ def chunk(settings: Settings) -> Chunk | None:
     return settings.read("chunk", lambda node: _chunk(settings, node), None)
 
 
-def _chunk(settings: Settings, node: Node) -> Chunk:
+def _chunk(settings: Settings, node: Node) -> Chunk | None:
+    if node.kind == "off":
+        return None
     scope = settings.context.scope
     if node.kind == "samples":
         return Chunk(scope.count(node.only), "samples")

@@ -42,7 +42,7 @@ def mostly_processing(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> st
         return ""
     what = _processing_named(epochs)
     if phase.readers:
-        return f"readers spent {percent(share, 2)} of their time {what}, not reading"
+        return f"readers spent {percent(share, 2)} of their busy time {what}, not reading"
     return f"of the time it took to have a batch {percent(share, 2)} was {what}, not reading"
 
 

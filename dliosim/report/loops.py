@@ -108,7 +108,8 @@ def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
 
 def _not_storage(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """That what looks like waiting for storage is waiting for decoding, beside readers."""
-    processing = mostly_processing(phase, epochs[1:] or epochs) if phase.readers else ""
+    waited = time_shares(epochs).get("data wait", 0.0) > _WAIT_WORTH_A_WORD
+    processing = mostly_processing(phase, epochs[1:] or epochs) if phase.readers and waited else ""
     text = f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
     return textwrap.fill(text, WIDTH) if processing else ""
 

@@ -268,3 +268,13 @@ def test_pillow_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch
     assert JPEG.needs(dataset()) is None
     monkeypatch.setattr("dliosim.formats.images.find_spec", lambda name: None)
     assert JPEG.needs(dataset()) == ("Pillow", "images")
+
+
+@BOTH
+def test_bytes_behind_the_end_of_an_image_are_its_files_too(form: Framed, tmp_path: Path) -> None:
+    write_framed(form, dataset(), tmp_path / "x", np.array([5000]))
+    with (tmp_path / "x").open("ab") as stream:
+        stream.write(b"left by a camera" * 100)
+    index = form.index(tmp_path / "x", dataset())
+    assert (index.samples, index.size) == (1, 6600)
+    assert form.decode(dataset(), None, memoryview((tmp_path / "x").read_bytes())) is None

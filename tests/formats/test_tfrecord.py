@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import subprocess
 import sys
@@ -308,3 +309,9 @@ def test_tensorflow_reads_every_sample(tmp_path: Path) -> None:
         for row, size in enumerate(MIXED.tolist())
     }
     assert {found.name: found.read_bytes() for found in out.iterdir()} == expected
+
+
+def test_records_in_a_gzip_file_are_said_to_be_that(tmp_path: Path) -> None:
+    (tmp_path / "x.tfrecord").write_bytes(gzip.compress(bytes(1000)))
+    with pytest.raises(ExecutionError, match="begins as gzip does"):
+        TFRECORD.index(tmp_path / "x.tfrecord", dataset("tfrecord"))

@@ -47,14 +47,20 @@ def test_the_files_say_how_many_samples_there_are_and_how_they_lie(
     [
         ("*.h5", "hdf5"), ("*.HDF5", "hdf5"), ("*.he5", "hdf5"), ("x.nc4", "hdf5"), ("*.tfrecord", "tfrecord"),
         ("*.tfrecords", "tfrecord"), ("*.npy", "npy"), ("*.npz", "npz"), ("*.csv", "csv"), ("*.bin", "indexed"),
-        ("*.jpg", "jpeg"), ("*.jpeg", "jpeg"), ("*.png", "png"), ("*.tar", "tar"), ("*", "raw"), ("*.dat", "raw"),
-        ("train-[0-9]?-of-*", "raw"), ("a.h5/*", "raw"),
+        ("*.jpg", "jpeg"), ("*.jpeg", "jpeg"), ("*.png", "png"), ("*.tar", "tar"), ("*.dat", "raw"),
     ],
 )  # fmt: skip
 def test_the_format_is_that_of_the_names_unless_given(name: str, form: str, patterns: Patterns) -> None:
     patterns.finder = finder
     assert read(patterns, f'from files "data/{name}"').format == form
     assert read(patterns, f'from files "data/{name}"', "format csv").format == "csv"
+
+
+@pytest.mark.parametrize("name", ["*", "*.*", "train-[0-9]?-of-*", "a.h5/*"])
+def test_names_that_say_no_format_need_one(name: str, patterns: Patterns) -> None:
+    patterns.finder = finder
+    assert patterns.codes(text(f'from files "data/{name}"')) == ["E215"]
+    assert read(patterns, f'from files "data/{name}"', "format raw").format == "raw"
 
 
 @pytest.mark.parametrize("form", ["raw", "npy", "indexed"])
@@ -161,7 +167,7 @@ def test_what_the_format_refuses_of_them_is_what_the_block_says_only(patterns: P
     patterns.finder = finder
     assert read(patterns, 'from files "*.csv"').format == "csv"
     with pretended():
-        assert patterns.codes(text('from files "*"', 'datasets "image"')) == ["E212"]
+        assert patterns.codes(text('from files "*.dat"', 'datasets "image"')) == ["E212"]
 
 
 def test_files_are_looked_at_once_and_only_where_a_loop_reads_them(patterns: Patterns) -> None:

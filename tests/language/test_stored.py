@@ -63,9 +63,10 @@ def test_of_several_data_sets_the_shape_is_that_of_each_and_the_size_that_of_all
 
 @pytest.mark.parametrize(
     ("line", "chunk"), [("chunk 4 samples", Chunk(4, "samples")), ("chunk 1 sample", Chunk(1, "samples")),
-                        ("chunk 64 KiB", Chunk(65536, "bytes")), ("chunk $n samples", Chunk(2, "samples"))],
+                        ("chunk 64 KiB", Chunk(65536, "bytes")), ("chunk $n samples", Chunk(2, "samples")),
+                        ("chunk off", None)],
 )  # fmt: skip
-def test_a_chunk_is_of_samples_or_of_bytes(line: str, chunk: Chunk, patterns: Patterns) -> None:
+def test_a_chunk_is_of_samples_or_of_bytes(line: str, chunk: Chunk | None, patterns: Patterns) -> None:
     with pretended():
         found = patterns.dataset(f"samples 8\n size 1 MB\n layout 2 files\n format hdf5\n {line}", more="param n = 2")
     assert found.chunk == chunk

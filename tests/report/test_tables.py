@@ -343,7 +343,7 @@ def said_of(first, later, **changed):
 def test_readers_that_mostly_decode_are_blamed_and_not_storage():
     beside = {"readers": 1, "prefetch": 2}
     decoding = said_of(decoded(0, 0.12), decoded(1, 0.12), **beside)
-    spent = "readers spent 57 % of their time decoding, not reading"
+    spent = "readers spent 57 % of their busy time decoding, not reading"
     assert f"it got 1.97 GB/s while it was read from, yet {spent}" in decoding
     assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
     assert "reading did not keep ahead" not in decoding
@@ -351,14 +351,14 @@ def test_readers_that_mostly_decode_are_blamed_and_not_storage():
     assert "yet steps waited: reading did not keep ahead of them" in reading
     assert "not reading" not in reading
     both = said_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **beside)
-    assert "57 % of their time decoding and preprocessing, not reading" in both
+    assert "57 % of their busy time decoding and preprocessing, not reading" in both
 
 
 def test_reading_of_several_readers_counts_for_as_many_as_read_at_a_time():
     several = decoded(1, 0.12, depth=3.5)
     assert "not reading" not in said_of(several, several, readers=4, prefetch=4)
     # A queue of calls keeps one reader no longer than it takes.
-    assert "57 % of their time decoding" in said_of(several, several, readers=1, prefetch=4)
+    assert "57 % of their busy time decoding" in said_of(several, several, readers=1, prefetch=4)
 
 
 def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():

@@ -1,0 +1,30 @@
+"""Formats by name, and what they read and decode by: imported before any clock runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dliosim.formats.registry import format_of, known_formats
+
+
+@pytest.mark.parametrize("name", known_formats())
+def test_every_known_format_can_be_had_by_its_name(name: str) -> None:
+    assert format_of(name).name == name
+
+
+@pytest.mark.parametrize(("name", "module"), [("jpeg", "PIL.JpegImagePlugin"), ("parquet", "pyarrow.parquet")])
+def test_decoders_are_imported_when_asked_for_and_not_before(name: str, module: str) -> None:
+    pytest.importorskip(module)
+    program = f"""
+import sys
+from dliosim.formats.registry import format_of, import_libraries
+form = format_of("{name}")
+before = "{module}" in sys.modules
+import_libraries(form)
+print(before, "{module}" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
