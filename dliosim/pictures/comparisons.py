@@ -157,4 +157,13 @@ def _cell(one: Variant, found: Comparison) -> str:
     elif one.verdict not in (FASTER, SLOWER):
         ratio = f"({ratio})"
     rate = one.bytes_per_second
-    return f"{ratio}\n{size(rate, 3)}/s" if rate else f"{ratio}\n{number(one.samples_per_second, 3)} samples/s"
+    if rate and _of_one_size(found):
+        return f"{ratio}\n{size(rate, 3)}/s"
+    return f"{ratio}\n{number(one.samples_per_second, 4)} samples/s"
+
+
+def _of_one_size(found: Comparison) -> bool:
+    """Whether samples are as many bytes in all variants: compressed ones are fewer, and their bytes say nothing."""
+    rates = [(one.bytes_per_second, one.samples_per_second) for one in found.variants]
+    sizes = [of_bytes / of_samples for of_bytes, of_samples in rates if of_bytes and of_samples]
+    return bool(sizes) and max(sizes) <= 1.01 * min(sizes)

@@ -130,13 +130,16 @@ def _names(outcome: Outcome) -> list[str]:
 
 def _legend(outcome: Outcome, names: list[str]) -> str:
     lines = []
+    # What holds for all of them is said once.
+    common = [note for note in outcome.measured[0].notes if all(note in one.notes for one in outcome.measured)]
     for name, one in zip(names, outcome.measured, strict=True):
         added = f" (added: {one.added})" if one.added else ""
         label = "" if name == one.label else f" {one.label}"
         alone = "" if not _no_aggregation(one) else ": independent reads in a collective call, no aggregation"
-        notes = "".join(f"; {note}" for note in one.notes)
+        notes = "".join(f"; {note}" for note in one.notes if note not in common)
         if label or added or alone or notes:
             lines.append(f"{name}{label}{added}{alone}{notes}")
+    lines += [textwrap.fill(f"all variants: {note}", WIDTH, subsequent_indent=" " * 4) for note in common]
     return "\n".join(lines)
 
 
