@@ -45,6 +45,8 @@ WAYS = {
 
 def pattern(source: str, settings: dict[str, object]) -> str:
     said = [f'from files "{source}"']
+    if source.endswith("/*"):  # names without an ending do not say what they are
+        said.append("format raw")
     for head, value in settings.items():
         said.append(f"{head} " + (", ".join(f'"{one}"' for one in value) if isinstance(value, tuple) else str(value)))
     loop = "read d\nbatch 2 per rank\nlast batch keep\nepochs 2"
