@@ -95,16 +95,18 @@ def build(
     session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
     """Let the format's library write this rank's files, whole, from batches of contents. Local."""
+    done = 0
     for file, first, last in _own_files(session, dataset):
         path, encoding = directory / dataset.file_name(file), Encoding()
         anew(path)
         made = record.content_ns
-        batches = contents_of(session, dataset, form.batch(dataset), first, last, record)
+        batches = contents_of(session, dataset, form.batch(dataset), first, last, record, done)
         begun = perf_counter_ns()
         by_library(path, partial(form.build, dataset, path, last - first, batches, encoding))
         record.call_ns += perf_counter_ns() - begun - encoding.encode_ns - (record.content_ns - made)
         record.encode_ns += encoding.encode_ns
         account_built(path, verb, record)
+        done += last - first
 
 
 def account_built(path: Path, verb: Prepare, record: VerbRecord) -> None:
@@ -153,9 +155,12 @@ def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, i
 
 
 def contents_of(
-    session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord
+    session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord, before: int
 ) -> Iterator[NDArray[np.uint8]]:
-    """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites."""
+    """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites.
+
+    `before` is how many samples this rank has made already, for whoever looks on.
+    """
     size, dress = dataset.fixed_size or 0, dressing(dataset)
     most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
@@ -167,7 +172,7 @@ def contents_of(
         fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
         record.content_ns += perf_counter_ns() - begun
         yield rows
-        session.progress.tick(perf_counter_ns(), 0, (begin + count - first) * size)
+        session.progress.tick(perf_counter_ns(), 0, (before + begin + count - first) * size)
 
 
 def anew(path: Path) -> None:

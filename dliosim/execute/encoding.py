@@ -17,7 +17,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.layout import first_samples
 
-_TAG = 79
+_READY, _DATA = 79, 80  # tags
 
 
 def build_together(
@@ -69,7 +69,9 @@ class _SharedFile:
         size = self.form.group(self.dataset, count)
         begin = self.first + number * size
         end = min(begin + size, self.last)
-        (rows,) = contents_of(self.session, self.dataset, size, begin, end, self.record)
+        # Every R-th group is this rank's, and of the files before this one as large a part.
+        before = (self.first + number * size) // self.session.world.size
+        (rows,) = contents_of(self.session, self.dataset, size, begin, end, self.record, before)
         begun = perf_counter_ns()
         units = self.form.encode_group(self.dataset, count, rows)
         self.record.encode_ns += perf_counter_ns() - begun
@@ -81,8 +83,10 @@ class _SharedFile:
         for number in range(world.rank, self.groups, world.size):
             units = self.encoded(number)
             begun = perf_counter_ns()
-            world.wait_for_turn(self.owner, _TAG)
-            world.comm.ssend(units, self.owner, _TAG)
+            # Both wait politely: the owner until this is encoded, and this rank until it is wanted.
+            world.give_turn(self.owner, _READY)
+            world.wait_for_turn(self.owner, _READY)
+            world.comm.ssend(units, self.owner, _DATA)
             self.record.send_ns += perf_counter_ns() - begun
 
     def in_order(self) -> Iterator[list[bytes]]:
@@ -94,8 +98,9 @@ class _SharedFile:
                 yield self.encoded(number)
                 continue
             begun = perf_counter_ns()
-            world.give_turn(source, _TAG)
+            world.wait_for_turn(source, _READY)
+            world.give_turn(source, _READY)
             # What is unpickled was made by this very program.
-            units: list[bytes] = world.comm.recv(source=source, tag=_TAG)
+            units: list[bytes] = world.comm.recv(source=source, tag=_DATA)
             self.record.send_ns += perf_counter_ns() - begun
             yield units

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.bare import Simple
+from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset, Distribution
 
@@ -49,7 +49,7 @@ _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
 
-class _Images(Simple):
+class _Images(Bare):
     """What both formats have in common; see `contract.Framed`."""
 
     name: str
@@ -132,18 +132,6 @@ class _Images(Simple):
     def header(self, dataset: Dataset) -> int:
         """None: what stands before the contents belongs to the sample."""
         return 0
-
-    def align(self, dataset: Dataset) -> int:
-        """None."""
-        return 1
-
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The file."""
-        return sizes
-
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The file."""
-        return sizes
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
         """The first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
