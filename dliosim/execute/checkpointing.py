@@ -59,7 +59,7 @@ def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record
-    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(world.size))
+    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(world.size)))
 
     def prepare() -> tuple[int, Path]:
         base.mkdir(parents=True, exist_ok=True)

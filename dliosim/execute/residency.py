@@ -151,11 +151,10 @@ def _complete_datasets(session: Session) -> list[Dataset]:
 def _checkpoint_files(session: Session) -> list[Path]:
     """Files of all checkpoints that this job writes, or restores whoever wrote them; listed by rank 0 alone."""
     workload, ranks = session.workload, session.world.size
-    writers = {(checkpoint.name, ranks) for checkpoint in workload.checkpoints}
+    described = [(checkpoint, checkpoint.split(ranks)) for checkpoint in workload.checkpoints]
     restores = (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore))
-    writers |= {(verb.checkpoint, verb.written_by or ranks) for verb in restores}
-    described = [(workload.checkpoint(name), by) for name, by in sorted(writers)]
-    bases = [session.directory(found.root, found.path, found.digest(by)) for found, by in described]
+    described += [(workload.checkpoint(verb.checkpoint), verb.written_by) for verb in restores if verb.written_by]
+    bases = list(dict.fromkeys(session.directory(found.root, found.path, found.digest(by)) for found, by in described))
     if not bases:
         return []
     return session.world.on_rank_0("list checkpoints", lambda: [path for base in bases for path in saved_files(base)])

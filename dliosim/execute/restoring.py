@@ -18,7 +18,7 @@ from dliosim.execute.residency import resident_before_reading
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_memory
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Access, Checkpoint
+from dliosim.model import Access, Checkpoint, Split
 from dliosim.plan.extents import Calls, Extents, calls
 from dliosim.plan.writing import checkpoint_file_count, checkpoint_file_size, restore_slices
 
@@ -34,7 +34,7 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record, ()
-    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(written_by))
+    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(Split(1, 1, written_by)))
     number, directory, passed_over = world.on_rank_0(
         f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base, written_by)
     )
@@ -91,7 +91,7 @@ def _newest(checkpoint: Checkpoint, base: Path, written_by: int) -> tuple[int, P
         return versions.newest_complete(base, checkpoint.name, written_by)
     except ExecutionError as error:
         found = list(versions.writers_beside(base, checkpoint.name))
-        ranks = next((ranks for digest, ranks in found if digest == checkpoint.digest(ranks)), None)
+        ranks = next((ranks for digest, ranks in found if digest == checkpoint.digest(Split(1, 1, ranks))), None)
         if ranks is not None:
             there = f"one written by {ranks} ranks is there: say `restore {checkpoint.name} written by {ranks} ranks`"
         elif found:

@@ -65,7 +65,7 @@ def _datasets(session: Session) -> Iterator[_Need]:
 def _checkpoints(session: Session) -> Iterator[_Need]:
     for name, saves in certain_saves(session.workload).items():
         checkpoint, ranks = session.workload.checkpoint(name), session.world.size
-        base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(ranks))
+        base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(ranks)))
         copies = _copies(checkpoint, saves, len(numbers(base)))
         what = f"checkpoint `{name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
         size = copies * int(checkpoint_files(checkpoint, ranks).sum())

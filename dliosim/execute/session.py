@@ -88,7 +88,7 @@ class Session:
             if not dataset.source:
                 self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
-            self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(self.world.size))
+            self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(self.world.size)))
 
     def make_roots(self) -> None:
         """Make the directories under which the workload's data lie.

@@ -254,7 +254,7 @@ def _short(verb: Save | Restore | Pause | Barrier | DropCaches) -> str:
         return f"save {verb.checkpoint}"
     if isinstance(verb, Restore):
         return f"restore {verb.checkpoint}" + (
-            f" written by {count(verb.written_by, 'rank')}" if verb.written_by else ""
+            f" written by {count(verb.written_by.ranks, 'rank')}" if verb.written_by else ""
         )
     if isinstance(verb, Pause):
         return f"pause {_distribution(verb.time, format_seconds)}"

@@ -32,6 +32,7 @@ from dliosim.model import (
     Restore,
     Save,
     Shuffle,
+    Split,
     Sync,
     Verb,
     constant,
@@ -126,14 +127,14 @@ class Verbs:
         self.nouns.used.add(name.text)
         return name.text
 
-    def _written_by(self, name: str, ranks: Node | None) -> int | None:
+    def _written_by(self, name: str, ranks: Node | None) -> Split | None:
         if ranks is None:
             return None
         count = self.context.scope.count(ranks, 1, MAX_RANKS)
         saved = self.nouns.checkpoints.get(name)
         if saved is not None:
             check_saved(saved, count, ranks.span)
-        return count
+        return Split(1, 1, count)
 
     def _prepare(self, block: Block) -> Verb | None:
         dataset = self._dataset(block.header["NAME"])

@@ -13,10 +13,12 @@ from dliosim.model.access import (
     Through,
     ranks_together,
 )
-from dliosim.model.checkpoint import Checkpoint, Part, Writers
+from dliosim.model.checkpoint import Background, Checkpoint, Commit, Pace, Replicas, Writers
 from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Finder, Found, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
+from dliosim.model.split import Split
+from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Transformer
 from dliosim.model.verbs import (
     Arrivals,
     Barrier,
@@ -39,15 +41,19 @@ from dliosim.model.workload import Expectation, Workload
 __all__ = [
     "ELEMENTS",
     "MPI_APIS",
+    "OPTIMIZERS",
     "PAGE",
+    "TYPES",
     "Access",
     "Api",
     "Arrivals",
+    "Background",
     "Barrier",
     "By",
     "Cadence",
     "Checkpoint",
     "Chunk",
+    "Commit",
     "Communicator",
     "Compression",
     "Compute",
@@ -64,17 +70,22 @@ __all__ = [
     "Layout",
     "Loop",
     "Order",
+    "Pace",
     "Part",
     "Pause",
     "Prepare",
     "Repeat",
+    "Replicas",
     "Restore",
     "Save",
+    "Scope",
     "Shape",
     "Shuffle",
+    "Split",
     "Stripe",
     "Sync",
     "Through",
+    "Transformer",
     "Verb",
     "Workload",
     "Writers",

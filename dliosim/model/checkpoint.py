@@ -1,35 +1,69 @@
-"""A checkpoint: the parts that are saved, and the ranks that write them."""
+"""A checkpoint: the parts that are saved, who holds what of them, who writes it and how it becomes complete."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dliosim.model.access import Access
+from dliosim.model.dataset import Stripe
+from dliosim.model.split import Split
+from dliosim.model.transformer import Part, Transformer, parts_of
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """`size` bytes in total, split over the ranks, or of every rank."""
-
-    name: str
-    size: int
-    scope: Literal["total", "per rank"]
+Commit = Literal["rename", "metadata", "none"]
+Replicas = Literal["once", "dealt", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Who writes: every rank a file, all ranks one file, one rank of each `number`, or the rank `number` alone."""
+    """Who writes: every rank its own files, all ranks one file, one rank of each `number`, or rank `number` alone."""
 
     kind: Literal["file per rank", "shared file", "one per", "rank"]
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How long something takes: `seconds` in all, or at a rate of `bytes_per_second`; one of them is None."""
+
+    seconds: float | None = None
+    bytes_per_second: float | None = None
+
+    def of(self, size: int) -> float:
+        """Seconds for so many bytes."""
+        if self.seconds is not None:
+            return self.seconds
+        return size / self.bytes_per_second if self.bytes_per_second else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """`async on`: a save copies to buffers, which are flushed while steps go on.
+
+    `staging` is the pace of that copy (None: as fast as memory is). Where it is `simulated` there are no such buffers:
+    the copy only takes its time, and contents are made again when they are flushed. At most `in_flight` saves are not
+    complete; the next one waits.
+    """
+
+    staging: Pace | None = None
+    simulated: bool = False
+    in_flight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint with nothing left to default; `keep` is how many complete ones stay, None all."""
+    """A checkpoint with nothing left to default; `keep` is how many complete ones stay, None all.
+
+    `parts` are those the pattern names; those of `model` come before them (`parts_for`). `parallel` is how the job's
+    ranks hold them (None: only data parallel). `replicas` is which of the data-parallel ranks that hold the same write
+    it: the first, by turns (`dealt`), or all. `pieces` is whether a call ends with a tensor. `folder` is how many
+    ranks' files share a folder, 0 without any. With `metadata` rank 0 gathers plans first, and a file of them is
+    written last. `drain` names a root to which a complete checkpoint is copied in the background, `partner` a distance:
+    rank r keeps a copy of what rank r - `partner` saved. `serialize` is time the CPU takes before writing.
+    """
 
     name: str
     seed: int
@@ -40,14 +74,43 @@ class Checkpoint:
     root: str = "data"
     fsync: bool = True
     keep: int | None = None
+    model: Transformer | None = None
+    parallel: Split | None = None
+    pieces: Literal["by tensor", "whole"] = "by tensor"
+    replicas: Replicas = "once"
+    metadata: bool = False
+    folder: int = 0
+    stripe: Stripe | None = None
+    commit: Commit = "rename"
+    background: Background | None = None
+    serialize: Pace | None = None
+    drain: str | None = None
+    partner: int | None = None
 
-    def digest(self, ranks: int) -> str:
-        """16 hexadecimal digits of what decides the bytes when `ranks` ranks write it."""
+    def split(self, ranks: int) -> Split:
+        """How the state lies on the ranks of a job that has so many."""
+        return self.parallel or Split(1, 1, ranks)
+
+    def parts_for(self, split: Split) -> tuple[Part, ...]:
+        """All parts, in the order in which they are saved: their number and sizes are the same for every split."""
+        return _parts_for(self.model, self.parts, split)
+
+    def digest(self, split: Split) -> str:
+        """16 hexadecimal digits of what decides the bytes and files when ranks split so write it."""
         described = {
             "name": self.name,
             "seed": self.seed,
             "parts": [asdict(part) for part in self.parts],
+            "model": asdict(self.model) if self.model else None,
             "writers": asdict(self.writers),
-            "ranks": ranks,
+            "split": asdict(split),
+            "replicas": self.replicas,
+            "folder": self.folder,
+            "metadata": self.metadata,
         }
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=64)
+def _parts_for(model: Transformer | None, parts: tuple[Part, ...], split: Split) -> tuple[Part, ...]:
+    return (*(parts_of(model, split) if model else ()), *parts)

@@ -7,6 +7,7 @@ from typing import Literal, Union
 
 from dliosim.model.access import Access
 from dliosim.model.distributions import Distribution
+from dliosim.model.split import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,15 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """When a training loop saves a checkpoint: every `every` steps or epochs, or at its end."""
+    """When a training loop saves a checkpoint: every `every` steps or epochs, every `seconds`, or at its end.
+
+    With `seconds` at the first step boundary after so much time since the last save of this line, or the loop's start.
+    """
 
     checkpoint: str
-    unit: Literal["steps", "epochs", "end"]
+    unit: Literal["steps", "epochs", "seconds", "end"]
     every: int = 1
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,19 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Read the newest complete checkpoint that `written_by` ranks wrote (None: as many as this job has)."""
+    """Read the newest complete checkpoint that ranks split as `written_by` wrote (None: as this job's are).
+
+    `parallel` is how this job's ranks shall hold it (None: as the checkpoint says). Rank r reads what rank
+    (r + `shift`) mod ranks would. Each rank reads what it will hold, or `everything`; with `once` what several ranks
+    need is read by the first of them, who broadcasts it to the others.
+    """
 
     checkpoint: str
-    written_by: int | None = None
+    written_by: Split | None = None
+    parallel: Split | None = None
+    shift: int = 0
+    everything: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

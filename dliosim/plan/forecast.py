@@ -131,7 +131,11 @@ def _phases(
         made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
     elif isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        made = [forecast_restore(checkpoint, verb.written_by or workload.job.ranks, workload.job.ranks, times)]
+        made = [
+            forecast_restore(
+                checkpoint, (verb.written_by or checkpoint.split(workload.job.ranks)).ranks, workload.job.ranks, times
+            )
+        ]
     else:
         made = []
     return made, max((phase.memory.total for phase in made), default=0)

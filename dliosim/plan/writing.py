@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.checkpoint import Checkpoint, Part
+from dliosim.model import Checkpoint, Part
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.plan.extents import file_sizes, locate

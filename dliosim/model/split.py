@@ -1,0 +1,44 @@
+"""How a model lies on ranks: tensor, data and pipeline parallel, and how many of those ranks take part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`tensor` x `pipeline` x `data` ranks; tensor-parallel ranks are neighbours, then data, then pipeline.
+
+    That is the order of Megatron and DeepSpeed. `played` is how many of them there are in fact (`subset`), from rank 0
+    on; 0 for all.
+    """
+
+    tensor: int
+    pipeline: int
+    data: int
+    played: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that the model is split over."""
+        return self.tensor * self.pipeline * self.data
+
+    @property
+    def present(self) -> int:
+        """Ranks that take part, 0 to this."""
+        return self.played or self.ranks
+
+    def place(self, rank: int) -> tuple[int, int, int]:
+        """The tensor, pipeline and data rank of a rank."""
+        rest, tensor = divmod(rank, self.tensor)
+        pipeline, data = divmod(rest, self.data)
+        return tensor, pipeline, data
+
+    def rank(self, tensor: int, pipeline: int, data: int) -> int:
+        """The rank at a place."""
+        return tensor + self.tensor * (data + self.data * pipeline)
+
+    def __str__(self) -> str:
+        """As a pattern would say it."""
+        text = f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}"
+        return f"{text}, {self.played} of {self.ranks} ranks" if self.played else text
