@@ -95,7 +95,7 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
         return verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access)
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        record, notes = restore(session, checkpoint, (verb.written_by or checkpoint.split(world.size)).ranks)
+        record, notes = restore(session, checkpoint, verb)
         return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
     if isinstance(verb, DropCaches):
         return verb_phase(session, "", "drop caches", drop_caches(session), None)

@@ -14,13 +14,13 @@ from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.building import build, lay_out, resolve_prepared, write_sidecars
-from dliosim.execute.checkpointing import finish
 from dliosim.execute.encoding import build_together
 from dliosim.execute.makers import maker_of
 from dliosim.execute.manifest import remove_manifest, sync_directory
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
+from dliosim.execute.statewriting import finish
 from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
 from dliosim.formats.contract import BuiltInGroups, Encoding, Resolved
 from dliosim.formats.registry import format_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -10,66 +9,81 @@ import numpy as np
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute import versions
+from dliosim.execute.backend import Reader
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
-from dliosim.execute.checkpointing import Piece, account, part_keys, pieces
-from dliosim.execute.content import first_mismatch
 from dliosim.execute.residency import resident_before_reading
 from dliosim.execute.session import Session
+from dliosim.execute.shardcontent import first_wrong, part_keys
 from dliosim.execute.space import require_memory
+from dliosim.execute.statewriting import account
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Access, Checkpoint, Split
+from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.extents import Calls, Extents, calls
-from dliosim.plan.writing import checkpoint_file_count, checkpoint_file_size, restore_slices
-
-#: Bytes looked at on either end of what a call read, unless all are checked.
-_EDGE = 8
+from dliosim.plan.reassembly import Step, fetches, steps
+from dliosim.plan.statefiles import StateFiles, state_files
 
 
-def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Read a checkpoint that `written_by` ranks wrote; the record, and notes on newer ones that do not count.
+def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
+    """Read a checkpoint as `verb` says; the record, and notes on newer ones that do not count.
 
     Collective. Raises ExecutionError on every rank, [R404] if there is no complete checkpoint.
     """
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record, ()
-    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(Split(1, 1, written_by)))
+    written = verb.written_by or checkpoint.split(world.size)
+    files = state_files(checkpoint, written)
+    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(written))
     number, directory, passed_over = world.on_rank_0(
-        f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base, written_by)
+        f"find checkpoint `{checkpoint.name}`", lambda: _newest(checkpoint, base, written)
     )
-    count = checkpoint_file_count(checkpoint, written_by)
+    names = world.on_rank_0("list its files", lambda: [name for name, _ in files.files()])
     record.resident_bytes, record.examined_bytes = world.together(
-        lambda: resident_before_reading(session, count, lambda file: directory / versions.file_name(file))
+        lambda: resident_before_reading(session, len(names), lambda file: directory / names[file])
     )
-    access = checkpoint.access
-    shared = checkpoint.writers.kind in ("shared file", "rank")
-    size = partial(checkpoint_file_size, checkpoint, written_by)
-    files = Files(directory, versions.file_name, size, shared, world.comm)
-    own = list(pieces(restore_slices(checkpoint, written_by, world.size, world.rank), access.transfer))
-    plan = _one_call_a_step(own, access)
+    holder = verb.parallel or checkpoint.split(world.size)
+    found = fetches(files, holder, (world.rank + verb.shift) % world.size, verb.everything)
+    started = perf_counter_ns()
+    _read(session, files, directory, list(steps(found, checkpoint.access.transfer)), number, record)
+    record.wall_ns = perf_counter_ns() - started
+    return record, tuple(f"passed over {text}" for text in passed_over)
+
+
+def _read(
+    session: Session, files: StateFiles, directory: Path, own: list[Step], number: int, record: VerbRecord
+) -> None:
+    world, access = session.world, files.checkpoint.access
+    makers = {step.file: step.maker for step in own}
+    names = list(makers)
+    shared = files.regions
+    if shared:
+        names = [files.name_of_shared()]
+
+    def size(file: int) -> int:
+        return files.size(names[file], makers.get(names[file], 0))
+
+    readable = Files(directory, lambda file: names[file], size, shared, world.comm)
     rounds = np.array([len(own)], np.int64)
-    record.files = len({piece.file for piece in own if piece.offset == 0})
     if access.collective:
         world.allreduce(rounds, "max")
-    buffer = world.together(lambda: _buffer(session, plan.buffer_size))
-    started = perf_counter_ns()
+    numbers = {name: place for place, name in enumerate(names)}
+    plans = [_calls(numbers[step.file], step, access.page) for step in own]
+    largest = max((plan.buffer_size for plan in plans), default=0)
+    buffer = world.together(lambda: _buffer(session, largest))
     error: DliosimError | None = None
-    reader = open_readers(access, files)[0]
-    progress = session.progress
+    reader = open_readers(access, readable)[0]
+    keys = part_keys(files.checkpoint, files.parts, number)
     try:
-        with progress.during(f"restore {checkpoint.name}", lambda: sum(piece.length for piece in own)):
+        with session.progress.during(
+            f"restore {files.checkpoint.name}", lambda: sum(step.segment.length for step in own)
+        ):
             reader.begin_epoch()
-            keys = part_keys(checkpoint, number)
-            for step in range(int(rounds[0])):
-                if step >= len(own):
-                    reader.read(_nothing(plan), buffer)
+            for place in range(int(rounds[0])):
+                if place >= len(own):
+                    reader.read(_nothing(), buffer)
                     continue
-                reader.read(plan.step(step), buffer)
-                at = int(plan.sample_start[step])
-                _check(session, directory, own[step], keys, buffer[at : at + own[step].length], record)
-                record.bytes += own[step].length
-                progress.tick(perf_counter_ns(), 0, record.bytes)
+                _step(session, files, reader, plans[place], own[place], keys, directory, buffer, record)
             reader.end_epoch()
     except DliosimError as failure:
         if access.collective and not failure.shared:
@@ -81,14 +95,46 @@ def restore(session: Session, checkpoint: Checkpoint, written_by: int) -> tuple[
         reader.close()
         account(reader.meter, record)
     world.agree(error)
-    record.wall_ns = perf_counter_ns() - started
-    return record, tuple(f"passed over {text}" for text in passed_over)
+    record.files = len(names)
 
 
-def _newest(checkpoint: Checkpoint, base: Path, written_by: int) -> tuple[int, Path, list[str]]:
+def _step(
+    session: Session,
+    files: StateFiles,
+    reader: Reader,
+    plan: Calls,
+    step: Step,
+    keys: list[int],
+    directory: Path,
+    buffer: memoryview,
+    record: VerbRecord,
+) -> None:
+    reader.read(plan, buffer)
+    begun = perf_counter_ns()
+    segment = step.segment
+    row, at = files.parts[segment.part].row_bytes, 0
+    for begin, length in zip(plan.sample_start.tolist(), step.length.tolist(), strict=True):
+        part = segment._replace(begin=segment.begin + at, length=length)
+        wrong = first_wrong(keys[segment.part], row, part, buffer[begin : begin + length])
+        if wrong is not None:
+            raise ExecutionError(f"{directory / step.file} differs from what was saved", "R401")
+        at += length
+    record.content_ns += perf_counter_ns() - begun
+    record.bytes += segment.length
+    session.progress.tick(perf_counter_ns(), 0, record.bytes)
+
+
+def _calls(file: int, step: Step, page: int) -> Calls:
+    count = len(step.offset)
+    rows = np.arange(count)
+    extents = Extents(rows, np.full(count, file), step.offset, step.length, np.array([0, count]))
+    return calls(extents, None, page)
+
+
+def _newest(checkpoint: Checkpoint, base: Path, written: Split) -> tuple[int, Path, list[str]]:
     """As `versions.newest_complete`, whose error also says what other jobs have saved."""
     try:
-        return versions.newest_complete(base, checkpoint.name, written_by)
+        return versions.newest_complete(base, checkpoint.name, written.present)
     except ExecutionError as error:
         found = list(versions.writers_beside(base, checkpoint.name))
         ranks = next((ranks for digest, ranks in found if digest == checkpoint.digest(Split(1, 1, ranks))), None)
@@ -106,37 +152,8 @@ def _buffer(session: Session, size: int) -> memoryview:
     return allocate(size)
 
 
-def _one_call_a_step(own: list[Piece], access: Access) -> Calls:
-    """Pieces as calls, each a step of its own, widened to pages where reads go past the cache."""
-    columns = np.array([(piece.file, piece.offset, piece.length) for piece in own], np.int64).reshape(-1, 3)
-    rows = np.arange(len(own) + 1)
-    extents = Extents(rows[:-1], columns[:, 0], columns[:, 1], columns[:, 2], rows)
-    return calls(extents, None, access.page)
-
-
-def _nothing(plan: Calls) -> Calls:
+def _nothing() -> Calls:
     """What a rank brings to a collective round for which it has no more."""
-    none = plan.length[:0]
+    none = np.empty(0, np.int64)
     edge = np.zeros(2, np.int64)
     return Calls(none, none, none, none, edge, edge[:1], none, edge)
-
-
-def _check(
-    session: Session, directory: Path, piece: Piece, keys: list[int], data: memoryview, record: VerbRecord
-) -> None:
-    """Compare what was read with what was saved: all of it with --verify, else its first and last bytes."""
-    begun = perf_counter_ns()
-    content = keys[piece.part]
-    wrong = None
-    if session.options.verify or len(data) <= 2 * _EDGE:
-        wrong = first_mismatch(content, piece.part_offset, data)
-    else:
-        wrong = first_mismatch(content, piece.part_offset, data[:_EDGE])
-        if wrong is None:
-            last = len(data) - _EDGE
-            found = first_mismatch(content, piece.part_offset + last, data[last:])
-            wrong = None if found is None else last + found
-    record.content_ns += perf_counter_ns() - begun
-    if wrong is not None:
-        path, place = directory / versions.file_name(piece.file), piece.offset + wrong
-        raise ExecutionError(f"{path} differs from what was saved, at byte {place}", "R401")

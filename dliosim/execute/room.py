@@ -16,7 +16,7 @@ from dliosim.execute.space import require_space
 from dliosim.execute.versions import numbers, unfinished_bytes
 from dliosim.model import Checkpoint, Prepare
 from dliosim.plan.saves import certain_saves, flat
-from dliosim.plan.writing import checkpoint_files
+from dliosim.plan.statefiles import state_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _checkpoints(session: Session) -> Iterator[_Need]:
         base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(ranks)))
         copies = _copies(checkpoint, saves, len(numbers(base)))
         what = f"checkpoint `{name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
-        size = copies * int(checkpoint_files(checkpoint, ranks).sum())
+        size = copies * state_files(checkpoint, checkpoint.split(ranks)).total()
         yield _Need(session.roots[checkpoint.root], base, what, size, partial(unfinished_bytes, base))
 
 

@@ -60,6 +60,11 @@ def commit(aside: Path, name: str, sizes: Iterable[int], ranks: int) -> Path:
     return final
 
 
+def abandon(directory: Path) -> None:
+    """Remove what was written of a checkpoint that will not be completed."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 def delete_old(base: Path, keep: int) -> None:
     """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
 

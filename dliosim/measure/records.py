@@ -141,6 +141,12 @@ class VerbRecord:
     another rank, `rename_ns` moving complete files into place, `delete_ns` waiting for old checkpoints to be deleted,
     after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page cache when it was last looked at.
     `hints` are those granted for the first file, None where this rank opened none.
+
+    Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
+    `plan_ns` the gathering of all ranks' plans and the file of them. `stall_ns` is how long the caller was held: of a
+    save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
+    is then the time from there until it is complete, `drain_ns` that of its copying to another root, `partner_ns` that
+    of the copy to a partner, both after `flush_ns`.
     """
 
     wall_ns: int = 0
@@ -158,6 +164,14 @@ class VerbRecord:
     file_sync_ns: int = 0
     rename_ns: int = 0
     delete_ns: int = 0
+    serialize_ns: int = 0
+    plan_ns: int = 0
+    stall_ns: int = 0
+    wait_ns: int = 0
+    stage_ns: int = 0
+    flush_ns: int = 0
+    drain_ns: int = 0
+    partner_ns: int = 0
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)

@@ -15,13 +15,14 @@ from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
 from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage, time_to_read
 from dliosim.plan.framing import is_framed
-from dliosim.plan.movement import forecast_prepare, forecast_restore, forecast_save
+from dliosim.plan.movement import forecast_prepare
 from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.saves import flat, saves_of
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
-from dliosim.plan.writing import checkpoint_files
+from dliosim.plan.statefiles import state_files
+from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
 __all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
 
@@ -131,11 +132,7 @@ def _phases(
         made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
     elif isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        made = [
-            forecast_restore(
-                checkpoint, (verb.written_by or checkpoint.split(workload.job.ranks)).ranks, workload.job.ranks, times
-            )
-        ]
+        made = [forecast_restore(checkpoint, verb, workload.job.ranks, times)]
     else:
         made = []
     return made, max((phase.memory.total for phase in made), default=0)
@@ -240,7 +237,7 @@ def _storage(workload: Workload, phases: list[PhaseForecast]) -> tuple[Storage, 
         if saves:
             # The newest is complete before the oldest is deleted.
             copies = saves if checkpoint.keep is None else min(saves, checkpoint.keep + 1)
-            sizes = checkpoint_files(checkpoint, workload.job.ranks)
-            total = float(sizes.sum())
-            made.append(Storage("checkpoint", checkpoint.name, checkpoint.root, total, len(sizes), copies, False))
+            files = state_files(checkpoint, checkpoint.split(workload.job.ranks))
+            total, count = float(files.total()), sum(1 for _ in files.files())
+            made.append(Storage("checkpoint", checkpoint.name, checkpoint.root, total, count, copies, False))
     return tuple(made)

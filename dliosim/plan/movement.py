@@ -1,15 +1,12 @@
-"""Forecasts of what writes, and of what restores: preparing a data set, saving and restoring a checkpoint."""
+"""Forecasts of preparing a data set."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model import Checkpoint, Part, Writers
-from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.extents import file_sizes
@@ -19,14 +16,7 @@ from dliosim.plan.layout import files_of, first_samples
 from dliosim.plan.placement import AFFORDABLE, Placement, expected
 from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
-from dliosim.plan.writing import (
-    SAMPLES_AT_ONCE,
-    CheckpointSlice,
-    checkpoint_files,
-    checkpoint_slices,
-    checkpoint_writers,
-    restore_slices,
-)
+from dliosim.plan.writing import SAMPLES_AT_ONCE
 
 _SAMPLED_RANKS = 256
 _SAMPLED_FILES = 65_536
@@ -167,58 +157,3 @@ def _largest_sample(dataset: Dataset) -> float:
     if dataset.fixed_size is not None:
         return dataset.fixed_size
     return dataset.size.high if dataset.size.high is not None else 4 * expected(dataset.size)
-
-
-def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
-    """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
-    sizes, writers = checkpoint_files(checkpoint, ranks), checkpoint_writers(checkpoint, ranks)
-    if checkpoint.writers.kind == "shared file":
-        sizes = checkpoint_files(replace(checkpoint, writers=Writers("file per rank")), ranks)
-        writers = np.arange(ranks)
-    written, files = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
-    written[writers], files[writers] = sizes, 1
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
-    owned = [checkpoint_slices(checkpoint, ranks, rank) for rank in some]
-    pieces = [_pieces(slices, checkpoint.access) for slices in owned]
-    if len(owned) == ranks:
-        calls: NDArray[Any] = np.zeros(ranks)
-        np.add.at(calls, [slices[0].writer for slices in owned if slices], [count for count in pieces if count])
-    else:  # a writer's calls are as many as its bytes take on the whole
-        calls = written * (float(np.mean(pieces)) * ranks / max(1, int(written.sum())))
-    made = over(calls, ranks, len(owned) < ranks)
-    if checkpoint.access.collective and checkpoint.writers.kind == "shared file":
-        made = same(made.maximum, ranks, made.estimated)
-    opens, memory = over(files, ranks, False), _largest_piece(owned, checkpoint.access)
-    if len(writers) < ranks:  # a writer has what it sends itself beside what it receives
-        memory = Memory(buffers=2 * memory.buffers)
-    return PhaseForecast(
-        "save", checkpoint.name, times, 1, same(0, ranks), over(written, ranks, False), opens, opens, made, memory
-    )
-
-
-def forecast_restore(checkpoint: Checkpoint, written_by: int, ranks: int, times: int) -> PhaseForecast:
-    """Reading a checkpoint that `written_by` ranks wrote."""
-    streams = tuple(
-        Part(part.name, part.size * (1 if part.scope == "total" else written_by), "total") for part in checkpoint.parts
-    )
-    sizes = checkpoint_files(replace(checkpoint, parts=streams, writers=Writers("file per rank")), ranks)
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
-    owned = [restore_slices(checkpoint, written_by, ranks, rank) for rank in some]
-    estimated = len(owned) < ranks
-    calls = over([_pieces(slices, checkpoint.access) for slices in owned], ranks, estimated)
-    if checkpoint.access.collective:
-        calls = same(calls.maximum, ranks, estimated)
-    files = over([len({piece.file for piece in slices}) for slices in owned], ranks, estimated)
-    memory = _largest_piece(owned, checkpoint.access)
-    return PhaseForecast(
-        "restore", checkpoint.name, times, 1, same(0, ranks), over(sizes, ranks, False), files, files, calls, memory
-    )
-
-
-def _pieces(slices: tuple[CheckpointSlice, ...], access: Access) -> int:
-    return sum(-(-piece.length // (access.transfer or piece.length)) for piece in slices)
-
-
-def _largest_piece(owned: list[tuple[CheckpointSlice, ...]], access: Access) -> Memory:
-    lengths = (piece.length for slices in owned for piece in slices)
-    return Memory(buffers=max((min(length, access.transfer or length) for length in lengths), default=0))

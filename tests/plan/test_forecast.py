@@ -30,6 +30,7 @@ from dliosim.model import (
     Restore,
     Save,
     Shuffle,
+    Split,
     Sync,
     Workload,
     Writers,
@@ -38,9 +39,10 @@ from dliosim.model import (
 from dliosim.plan.extents import calls, file_sizes
 from dliosim.plan.figures import Spread
 from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
-from dliosim.plan.movement import forecast_save
+from dliosim.plan.statefiles import state_files
+from dliosim.plan.stateforecast import forecast_save
 from dliosim.plan.stored import buffer_bytes
-from dliosim.plan.writing import checkpoint_files, checkpoint_slices, prepare_parts
+from dliosim.plan.writing import prepare_parts
 from tests.plan.helpers import plans, prefix_of
 from tests.strategies import checkpoints, datasets, jobs, loops
 
@@ -102,10 +104,11 @@ def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer)
 def test_saving_is_forecast_exactly_where_it_is_small(checkpoint, job, transfer):
     checkpoint = replace(checkpoint, access=Access(transfer=transfer))
     written, called = np.zeros(job.ranks), np.zeros(job.ranks)
+    files = state_files(checkpoint, checkpoint.split(job.ranks))
     for rank in range(job.ranks):
-        for piece in checkpoint_slices(checkpoint, job.ranks, rank):
-            written[piece.writer] += piece.length
-            called[piece.writer] += -(-piece.length // (transfer or piece.length))
+        for shard in files.shards(rank):
+            written[files.writer(rank)] += shard.block.length
+            called[files.writer(rank)] += -(-shard.block.length // (transfer or shard.block.length))
     phase = only(Save("c"), checkpoint=checkpoint, job=job)
     assert is_of(phase.bytes, written)
     assert is_of(phase.calls, called)
@@ -113,8 +116,9 @@ def test_saving_is_forecast_exactly_where_it_is_small(checkpoint, job, transfer)
 
 @given(checkpoints, jobs, st.none() | st.integers(1, 9))
 def test_restoring_reads_all_that_was_written(checkpoint, job, written_by):
-    phase = only(Restore("c", written_by), checkpoint=checkpoint, job=job)
-    assert phase.bytes.total == checkpoint_files(checkpoint, written_by or job.ranks).sum()
+    split = Split(1, 1, written_by or job.ranks)
+    phase = only(Restore("c", split), checkpoint=checkpoint, job=job)
+    assert phase.bytes.total == state_files(checkpoint, split).total()
     assert not phase.calls.estimated
 
 

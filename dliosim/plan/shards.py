@@ -1,0 +1,139 @@
+"""What each rank holds of a checkpoint's parts, and which of the ranks that hold the same save it.
+
+A part is rows of bytes; what a rank holds of it is blocks: rows [row0, row1) by bytes [col0, col1) of each. That is
+one for a tensor that is split by rows or by columns, and up to three for a range of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dliosim.model import Part, Replicas, Split
+
+
+class Block(NamedTuple):
+    """Bytes [col0, col1) of each of the rows [row0, row1) of a part, in the order of the rows."""
+
+    row0: int
+    row1: int
+    col0: int
+    col1: int
+
+    @property
+    def length(self) -> int:
+        """Bytes."""
+        return (self.row1 - self.row0) * (self.col1 - self.col0)
+
+    @property
+    def width(self) -> int:
+        """Bytes of each row."""
+        return self.col1 - self.col0
+
+    def overlap(self, other: Block) -> Block | None:
+        """What two blocks of one part have in common, or None."""
+        found = Block(
+            max(self.row0, other.row0),
+            min(self.row1, other.row1),
+            max(self.col0, other.col0),
+            min(self.col1, other.col1),
+        )
+        return found if found.row0 < found.row1 and found.col0 < found.col1 else None
+
+
+def stream_bytes(part: Part, split: Split) -> int:
+    """Bytes of a part on all ranks that take part, one of each that several hold."""
+    if part.scope == "per rank":
+        return part.size * split.present
+    return part.size * split.present // split.ranks if part.scope == "total" else part.size
+
+
+def held_blocks(part: Part, split: Split, rank: int) -> list[Block]:
+    """What a rank holds of a part, in the order of its bytes; blocks of no bytes are left out."""
+    if part.scope == "total":
+        ranks = split.ranks
+        return range_blocks(rank * part.size // ranks, (rank + 1) * part.size // ranks, part.row_bytes)
+    if part.scope == "per rank":
+        return [Block(rank, rank + 1, 0, part.size)] if part.size else []
+    tensor, stage, _ = split.place(rank)
+    if stage != part.stage:
+        return []
+    row, rows = part.row_bytes, part.rows
+    if part.scope == "rows":
+        held = Block(tensor * rows // split.tensor, (tensor + 1) * rows // split.tensor, 0, row)
+    elif part.scope == "columns":
+        columns, element = row // part.element, part.element
+        first, last = tensor * columns // split.tensor, (tensor + 1) * columns // split.tensor
+        held = Block(0, rows, first * element, last * element)
+    else:
+        held = Block(0, rows, 0, row)
+    return [held] if held.length else []
+
+
+def saved_blocks(part: Part, split: Split) -> list[Block]:
+    """All of a part that the ranks which take part hold, each byte once."""
+    if part.scope in ("total", "per rank"):
+        return range_blocks(0, stream_bytes(part, split), part.row_bytes)
+    held = [held_blocks(part, split, rank) for rank in owners(part, 0, split, "once")]
+    return held[0] if held and part.scope == "whole" else [block for blocks in held for block in blocks]
+
+
+def range_blocks(begin: int, end: int, row: int) -> list[Block]:
+    """Bytes [begin, end) of a part whose rows have `row` bytes: part of a row, whole rows, part of a row."""
+    blocks = []
+    while begin < end:
+        first, column = divmod(begin, row)
+        whole = (end - begin) // row
+        if column or not whole:
+            until = min(end, (first + 1) * row)
+            blocks.append(Block(first, first + 1, column, column + until - begin))
+        else:
+            until = begin + whole * row
+            blocks.append(Block(first, first + whole, 0, row))
+        begin = until
+    return blocks
+
+
+def saves(part: Part, number: int, split: Split, replicas: Replicas, rank: int) -> bool:
+    """Whether a rank saves what it holds of part `number`, rather than another one that holds the same."""
+    if part.scope in ("total", "per rank") or replicas == "all":
+        return True
+    data = split.place(rank)[2]
+    return data == _copy(number, split, replicas, data)
+
+
+def owners(part: Part, number: int, split: Split, replicas: Replicas) -> Iterator[int]:
+    """The ranks that save something of part `number`, in ascending order."""
+    if part.scope in ("total", "per rank"):
+        yield from range(split.present)
+        return
+    for data in range(split.data) if replicas == "all" else (_copy(number, split, replicas, 0),):
+        for tensor in range(split.tensor):
+            rank = split.rank(tensor, part.stage, data)
+            if rank < split.present:
+                yield rank
+
+
+def sources(part: Part, number: int, split: Split, replicas: Replicas, block: Block, data: int) -> Iterator[int]:
+    """Of the owners of a part those that together have saved `block`, for a rank whose data rank is `data`.
+
+    Of copies it is that of the same data rank, if there is one; of what tensor ranks hold whole, that of the first.
+    """
+    if part.scope == "per rank":
+        yield from range(block.row0, block.row1)
+    elif part.scope == "total":
+        row, size, ranks = part.row_bytes, part.size, split.ranks
+        begin, end = block.row0 * row + block.col0, (block.row1 - 1) * row + block.col1
+        # The last rank whose range starts at or before a byte.
+        yield from range(((begin + 1) * ranks - 1) // size, (end * ranks - 1) // size + 1)
+    else:
+        copy = _copy(number, split, replicas, data % split.data)
+        for tensor in range(1 if part.scope == "whole" else split.tensor):
+            yield split.rank(tensor, part.stage, copy)
+
+
+def _copy(number: int, split: Split, replicas: Replicas, data: int) -> int:
+    """The data rank whose copy of part `number` counts for those of data rank `data`."""
+    if replicas == "all":
+        return data
+    return number % split.data if replicas == "dealt" else 0
