@@ -78,7 +78,7 @@ class Scope:
             listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
             near = did_you_mean(name, known).replace("`", "`$", 1)
             if name in OF_SPLIT:
-                near = f"`{reference.text}` means something in a checkpoint only, behind its `parallel`;"
+                near = f"`{reference.text}` means something in the other lines of a checkpoint with `parallel`;"
             raise mistake(
                 "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed)
             )

@@ -36,11 +36,11 @@ def fitted(split: Split, node: Node, ranks: int) -> Split:
         return replace(split, played=ranks)
     each = split.tensor * split.pipeline
     fewer = ranks // each
-    near = [data for data in (fewer, fewer + (ranks % each > 0)) if data]
-    hint = "use " + " or ".join(
-        f"`data {data}`" + (f" ({count(each * data, 'rank')})" if each * data != ranks else "")
-        for data in dict.fromkeys(near)
-    )
+    if ranks % each == 0:
+        hint = f"use `data {fewer}`"
+    else:
+        near = (data for data in (fewer, fewer + 1) if data)
+        hint = ", ".join(f"`data {data}` is for {count(each * data, 'rank')}" for data in near)
     if split.ranks > ranks and not subset:
         hint += f"; or end the line with `subset`: then the first {ranks} of the {split.ranks:_} take part"
     raise mistake(
