@@ -38,6 +38,12 @@ _INNER: Final = {
     "collective_buffer",
     "distribution",
     "clip",
+    "held",
+    "stage",
+    "tensor",
+    "pipeline",
+    "data",
+    "broadcast",
 }
 
 

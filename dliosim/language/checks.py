@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dliosim.language import others
+from dliosim.language import others, saving
 from dliosim.language.accesses import APIS
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
+from dliosim.language.source import Span
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
 from dliosim.model.counting import order_decides_shares, shard_bounds, steps_of_epoch
 from dliosim.readable import count
@@ -36,6 +37,7 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
     _driver_can(settings, built.access)
     _hints(settings, built.access)
     settings.context.found.extend(others.backend(settings, built.access))
+    settings.context.found.extend(saving.contradictions(settings, built))
 
 
 def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -151,7 +153,18 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
     """E211: settings of which each is right, and that cannot be kept together."""
     found = []
     cadences = zip(settings.all("checkpoint"), loop.checkpoints, strict=True)
-    in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
+    in_step: list[Span] = []
+    timed: list[Span] = []
+    for line, cadence in cadences:
+        if cadence.unit in ("steps", "seconds"):
+            (in_step if cadence.unit == "steps" else timed).append(line.phrase)
+    if timed and loop.sync.kind == "off":
+        labels = [
+            *(Label(phrase, "each rank looks at its own clock") for phrase in timed),
+            *settings.labels("sync", "nothing lets ranks agree on the step"),
+        ]
+        message = f"ranks of `{loop.name}` cannot agree on the step at which they save"
+        found.append(find("E211", message, labels, "use `sync barrier`, or `every N steps` in place of a time"))
     together = loop.access.api == "mpi-collective" or loop.access.scatter
     if loop.seconds is not None and loop.sync.kind == "off" and (together or in_step):
         others = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
@@ -375,7 +388,7 @@ def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnost
     found = []
     for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
         last = total if cadence.unit == "steps" else loop.epochs
-        if cadence.unit != "end" and cadence.every > last:
+        if cadence.unit in ("steps", "epochs") and cadence.every > last:
             message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
             label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
             found.append(

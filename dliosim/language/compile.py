@@ -10,17 +10,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, cast
 
-from dliosim.language import accesses, checkpoints, checks, datasets, overrides
+from dliosim.language import accesses, checkpoints, checks, datasets, overrides, saving, transformers
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
 from dliosim.language.document import Block
 from dliosim.language.existing import nobody_looks
+from dliosim.language.layers import inherited
 from dliosim.language.loader import Loader
 from dliosim.language.scope import MAX_SIZE, Scope
 from dliosim.language.settings import Context, Settings
 from dliosim.language.source import Span
 from dliosim.language.values import Value, as_float, literal
 from dliosim.language.verbs import Nouns, Verbs
-from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Workload
+from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 
 
@@ -77,6 +78,7 @@ def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job:
     known = _nouns(context, seed, job)
     verbs = Verbs(context, known, finder)
     body = verbs.all(document.verbs)
+    loader.found.extend(saving.flushed_beside(body, known, verbs.settings))
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"
@@ -117,22 +119,26 @@ def _seed(context: Context) -> int:
 
 def _nouns(context: Context, seed: int, job: Job) -> Nouns:
     data: dict[str, Dataset | None] = {}
+    models: dict[str, Transformer | None] = {}
     kept: dict[str, Checkpoint | None] = {}
     settings: dict[str, Settings] = {}
-    for name, block in context.document.nouns.items():
+    blocks = context.document.nouns
+    for name, block in sorted(blocks.items(), key=lambda item: item[1].kind == "checkpoint"):  # these name models
         if block.kind == "access":
             # Read for its mistakes; what it means depends on the loop that uses it.
             accesses.access(Settings(context, block, block.settings), None)
             continue
         found = _guarded_settings(context, block)
         if found is None:
-            (data if block.kind == "dataset" else kept)[name] = None
+            (data if block.kind == "dataset" else models if block.kind == "model" else kept)[name] = None
             continue
         settings[name] = found
         if block.kind == "dataset":
             data[name] = datasets.dataset(found, seed, job.ranks)
+        elif block.kind == "model":
+            models[name] = transformers.transformer(found)
         else:
-            kept[name] = built = checkpoints.checkpoint(found, seed, job.ranks)
+            kept[name] = built = checkpoints.checkpoint(found, seed, models)
             if built is not None:
                 checks.checkpoint(found, built)
     return Nouns(data, kept, settings)
@@ -140,7 +146,7 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
 
 def _guarded_settings(context: Context, block: Block) -> Settings | None:
     """The settings of a noun, or None where a name in its head is wrong, which is reported."""
-    made = datasets.dataset_settings if block.kind == "dataset" else checkpoints.checkpoint_settings
+    made = checkpoints.checkpoint_settings if block.kind == "checkpoint" else inherited
     try:
         return made(context, block)
     except Mistake as error:

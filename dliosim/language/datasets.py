@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 from dliosim.language import existing, stored
 from dliosim.language.diagnostics import Label, mistake
-from dliosim.language.document import Block
-from dliosim.language.layers import overlay
 from dliosim.language.parser import Node
 from dliosim.language.paths import path_below_root
-from dliosim.language.settings import Context, Settings
-from dliosim.model import Dataset, Layout, Stripe
+from dliosim.language.settings import Settings
+from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL
-
-MAX_CHAIN: Final = 32  # data sets made from each other
-
-
-def dataset_settings(context: Context, block: Block, chain: tuple[str, ...] = ()) -> Settings:
-    """The lines of a data set over those of the one it is made `from`."""
-    lines = list(block.settings)
-    if "from" in block.header:
-        name = block.header["from"].only
-        if name.text == block.name or name.text in chain:
-            raise mistake("E105", f"data set `{name.text}` is made from itself", name.span, "goes round in a circle")
-        if len(chain) >= MAX_CHAIN:
-            raise mistake(
-                "E105", f"more than {MAX_CHAIN} data sets made from each other", name.span, "too long a chain"
-            )
-        below = dataset_settings(context, context.noun(name, "dataset"), (*chain, block.name))
-        block.broken |= below.block.broken
-        lines = overlay(below.lines, lines)
-    return Settings(context, block, lines)
 
 
 def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
@@ -58,11 +37,7 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
         format=stored.format_name(settings, "raw"),
         header=settings.read("header", lambda node: scope.size(node.only), 0),
         align=settings.read("align", lambda node: scope.size(node.only, 1, 1 << 30), 1),
-        stripe=settings.read(
-            "stripe",
-            lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)),
-            None,
-        ),
+        stripe=stored.stripe(settings),
         shape=shape,
         chunk=stored.chunk(settings),
         compress=stored.compression(settings),

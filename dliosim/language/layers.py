@@ -5,12 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Param, Setting, followed
-from dliosim.language.settings import Context
+from dliosim.language.settings import Context, Settings, called
 from dliosim.language.source import Span
+
+MAX_CHAIN: Final = 32  # nouns made from each other
+
+
+def inherited(context: Context, block: Block, chain: tuple[str, ...] = ()) -> Settings:
+    """The lines of a noun over those of the one of its kind that it is made `from`."""
+    lines = list(block.settings)
+    if "from" in block.header:
+        name, what = block.header["from"].only, called(block.kind)
+        if name.text == block.name or name.text in chain:
+            raise mistake("E105", f"{what} `{name.text}` is made from itself", name.span, "goes round in a circle")
+        if len(chain) >= MAX_CHAIN:
+            raise mistake("E105", f"more than {MAX_CHAIN} {what}s made from each other", name.span, "too long a chain")
+        below = inherited(context, context.noun(name, block.kind), (*chain, block.name))
+        block.broken |= below.block.broken
+        lines = overlay(below.lines, lines)
+    return Settings(context, block, lines)
 
 
 def settle(context: Context) -> None:
@@ -83,7 +101,8 @@ def _sub(head: str, phrase: str) -> tuple[str, ...]:
     if head not in vocabulary.REPEATED or not words:
         return ()
     if head == "checkpoint":
-        return (words[0], words[-1].rstrip("s"))
+        unit = words[-1].rstrip("s")
+        return (words[0], unit if unit in ("step", "epoch", "end") else "time")
     if head == "shuffle":
         return ({"sample": "samples", "file": "files"}.get(words[0], words[0]),)
     return (words[0],)

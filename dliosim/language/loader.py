@@ -18,7 +18,18 @@ from dliosim.language.statements import Statement, split
 
 VERSIONS: Final = ("1",)
 MAX_CHAIN: Final = 16  # files that include each other
-_HEADER_KINDS: Final = {"NAME", "STRING", "from", "with", "AFRESH", "on_ranks", "FIGURE", "at_least", "at_most"}
+_HEADER_KINDS: Final = {
+    "NAME",
+    "STRING",
+    "from",
+    "with",
+    "AFRESH",
+    "on_ranks",
+    "FIGURE",
+    "at_least",
+    "at_most",
+    "ranks",
+}
 
 
 @dataclass(slots=True)
@@ -213,9 +224,8 @@ class _Reading:
     def take(self, statement: Statement) -> None:
         head, place, phrase = _known(statement, vocabulary.STATEMENTS, "")
         if self.included and head not in vocabulary.INCLUDABLE:
-            hint = (
-                "an included file may have param, dataset, checkpoint, access and include; `extends` takes a workload"
-            )
+            nouns = ", ".join(vocabulary.NOUNS)
+            hint = f"an included file may have param, {nouns} and include; `extends` takes a workload"
             raise mistake("E103", f"an included file has a `{head}` line", place, "not a noun", hint=hint)
         _check_block(statement, head, place)
         if head in vocabulary.VERBS:
@@ -323,6 +333,9 @@ class _Reading:
             self.names[head] += 1
             name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
         block = Block(head, name, place, header)
+        if "ranks" in header:  # `restore C written by N ranks` is a line of its block
+            written = header["ranks"].span
+            block.layers[-1].append(Setting("written by", written, written))
         if head == "repeat":
             for inner in statement.body or ():
                 self.loader.guarded(lambda inner=inner: self._repeated(block, inner))  # type: ignore[misc]

@@ -74,9 +74,9 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
 def _blocks(document: Document) -> dict[str, list[Block]]:
     named: dict[str, list[Block]] = {}
     for block in (*document.nouns.values(), *document.walk()):
-        if block.kind == "prepare":
-            named.setdefault("prepare", []).append(block)
-            named.setdefault(f"prepare {block.name}", []).append(block)
+        if block.kind in ("prepare", "restore"):
+            named.setdefault(block.kind, []).append(block)
+            named.setdefault(f"{block.kind} {block.name}", []).append(block)
         elif block.kind in vocabulary.SETTINGS:
             named.setdefault(block.name, []).append(block)
     return named

@@ -235,6 +235,8 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
         if at_end and len(text) <= _QUOTABLE:
             whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _GOES_ON[rule])
             hint = f"write {' or '.join(f'`{form}`' for form in whole)}"
+    if at_end and rule == "model" and len(text) <= _QUOTABLE:
+        hint = f"write `model {'NAME' if text in ('', 'transformer') else text} transformer {{`"
     if at_end:
         here = phrase.after() if text else phrase
         return mistake("E003", "the phrase ends too early", here, _expected(expected), hint=hint)

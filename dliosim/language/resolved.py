@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from dliosim.language import resolved_state
 from dliosim.language.compile import Compiled
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.parser import parse
@@ -16,7 +17,7 @@ from dliosim.language.source import Span
 from dliosim.model import (
     Access,
     Barrier,
-    Checkpoint,
+    Cadence,
     Compute,
     Dataset,
     Distribution,
@@ -57,8 +58,12 @@ def write(compiled: Compiled) -> str:
     ]
     for dataset in workload.datasets:
         lines += [_Line(""), *writer.dataset(dataset)]
-    for checkpoint in workload.checkpoints:
-        lines += [_Line(""), *writer.checkpoint(checkpoint)]
+    models = {kept.model.name: kept.model for kept in workload.checkpoints if kept.model is not None}
+    for name, model in models.items():
+        lines += [_Line(""), *writer.state(f"model {name} transformer", name, resolved_state.model(model))]
+    for kept in workload.checkpoints:
+        phrases = resolved_state.checkpoint(kept, _writing(kept.access))
+        lines += [_Line(""), *writer.state(f"checkpoint {kept.name}", kept.name, phrases)]
     lines.append(_Line(""))
     for verb in workload.verbs:
         lines += writer.verb(verb)
@@ -92,7 +97,7 @@ class _Writer:
             meaning = f" = {text}" if value != text else ""
             yield _Line(f"# param {param.name} = {value}{meaning}", param.value.where)
 
-    def _settings(self, settings: Settings, values: list[tuple[str, str | None]]) -> Iterator[_Line]:
+    def _settings(self, settings: Settings, values: resolved_state.Phrases) -> Iterator[_Line]:
         for head, value in values:
             if value is None:
                 continue
@@ -110,7 +115,6 @@ class _Writer:
             return
         layout = dataset.layout
         placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
-        stripe = dataset.stripe
         yield _Line(f"dataset {dataset.name} {{")
         yield from self._settings(
             self.compiled.nouns[dataset.name],
@@ -125,7 +129,7 @@ class _Writer:
                 ("chunk", _chunk(dataset)),
                 ("compress", _compression(dataset)),
                 ("compressible", _compressible(dataset)),
-                ("stripe", f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None),
+                ("stripe", resolved_state.stripe(dataset.stripe)),
                 ("header", format_bytes(dataset.header)),
                 ("align", format_bytes(dataset.align)),
                 ("path", f'"{dataset.path}"'),
@@ -153,27 +157,9 @@ class _Writer:
         )
         yield _Line("}")
 
-    def checkpoint(self, checkpoint: Checkpoint) -> Iterator[_Line]:
-        number = checkpoint.writers.number
-        writers = {
-            "file per rank": "into file per rank",
-            "shared file": "all ranks into shared file",
-            "one per": f"one per {count(number, 'rank')}",
-            "rank": f"rank {number}",
-        }[checkpoint.writers.kind]
-        yield _Line(f"checkpoint {checkpoint.name} {{")
-        yield from self._settings(
-            self.compiled.nouns[checkpoint.name],
-            [
-                *(("part", f"{part.name} {format_bytes(part.size)} {part.scope}") for part in checkpoint.parts),
-                ("writers", writers),
-                *_writing(checkpoint.access),
-                ("fsync", "on" if checkpoint.fsync else "off"),
-                ("keep", "all" if checkpoint.keep is None else str(checkpoint.keep)),
-                ("path", f'"{checkpoint.path}"'),
-                ("root", checkpoint.root),
-            ],
-        )
+    def state(self, head: str, name: str, phrases: resolved_state.Phrases) -> Iterator[_Line]:
+        yield _Line(f"{head} {{")
+        yield from self._settings(self.compiled.nouns[name], phrases)
         yield _Line("}")
 
     def verb(self, verb: Verb) -> Iterator[_Line]:
@@ -182,8 +168,12 @@ class _Writer:
             yield from self._loop(verb, f"{verb.kind} {verb.name} {{")
         elif isinstance(verb, Prepare):
             yield _Line(f"{indent}prepare {verb.dataset}{' afresh' if verb.afresh else ''} {{")
-            values: list[tuple[str, str | None]] = [*_writing(verb.access), ("fsync", "on" if verb.fsync else "off")]
+            values: resolved_state.Phrases = [*_writing(verb.access), ("fsync", "on" if verb.fsync else "off")]
             yield from self._settings(self.compiled.verbs[id(verb)], values)
+            yield _Line(f"{indent}}}")
+        elif isinstance(verb, Restore):
+            yield _Line(f"{indent}restore {verb.checkpoint} {{")
+            yield from self._settings(self.compiled.verbs[id(verb)], resolved_state.restore(verb))
             yield _Line(f"{indent}}}")
         elif isinstance(verb, Repeat):
             yield _Line(f"{indent}repeat {verb.count} {{")
@@ -234,10 +224,7 @@ class _Writer:
                 ("preprocess", _compute(loop.preprocess) if loop.preprocess is not None else None),
                 ("compute", _compute(loop.compute)),
                 ("sync", _sync(loop.sync)),
-                *(
-                    ("checkpoint", _cadence(cadence.checkpoint, cadence.unit, cadence.every))
-                    for cadence in loop.checkpoints
-                ),
+                *(("checkpoint", _cadence(cadence)) for cadence in loop.checkpoints),
             ],
         )
         self._indent = indent + "    "
@@ -249,24 +236,20 @@ class _Writer:
         yield _Line(f"{indent}}}")
 
 
-def _short(verb: Save | Restore | Pause | Barrier | DropCaches) -> str:
+def _short(verb: Save | Pause | Barrier | DropCaches) -> str:
     if isinstance(verb, Save):
         return f"save {verb.checkpoint}"
-    if isinstance(verb, Restore):
-        return f"restore {verb.checkpoint}" + (
-            f" written by {count(verb.written_by.ranks, 'rank')}" if verb.written_by else ""
-        )
     if isinstance(verb, Pause):
         return f"pause {_distribution(verb.time, format_seconds)}"
     return "barrier" if isinstance(verb, Barrier) else "drop caches"
 
 
-def _writing(access: Access) -> list[tuple[str, str | None]]:
+def _writing(access: Access) -> resolved_state.Phrases:
     transfer = "whole sample" if access.transfer is None else format_bytes(access.transfer)
     return [("api", access.api), ("transfer", transfer), ("cache", access.cache), *_hints(access)]
 
 
-def _hints(access: Access) -> list[tuple[str, str | None]]:
+def _hints(access: Access) -> resolved_state.Phrases:
     return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
 
 
@@ -311,8 +294,11 @@ def _sync(sync: Sync) -> str:
     return f"allreduce {format_bytes(sync.size)}{every}" if sync.kind == "allreduce" else sync.kind + every
 
 
-def _cadence(name: str, unit: str, every: int) -> str:
-    return f"{name} at end" if unit == "end" else f"{name} every {count(every, unit[:-1])}"
+def _cadence(cadence: Cadence) -> str:
+    name, unit = cadence.checkpoint, cadence.unit
+    if unit == "end":
+        return f"{name} at end"
+    return f"{name} every {format_seconds(cadence.seconds) if unit == 'seconds' else count(cadence.every, unit[:-1])}"
 
 
 def _bytes(size: float) -> str:

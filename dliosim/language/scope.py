@@ -14,7 +14,7 @@ from dliosim.language.document import MAX_CHAIN, Param, followed
 from dliosim.language.parser import DISTRIBUTIONS, Node, parse
 from dliosim.language.source import Span
 from dliosim.language.values import Value, as_written, combined, join, log2, show, unit_help, unlike, whole
-from dliosim.model import Distribution, Job, constant
+from dliosim.model import Distribution, Job, Split, constant
 from dliosim.model.distributions import POISSON_MEAN_LIMIT
 from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, number
 
@@ -25,6 +25,8 @@ MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9
+OF_SPLIT: Final = ("tensor", "pipeline", "data")
+"""Names that are built in within a checkpoint."""
 
 
 @dataclass(slots=True)
@@ -35,9 +37,15 @@ class Scope:
     job: Job
     broken: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
+    split: Split | None = None
+    """In a checkpoint: how its ranks hold it, which gives `$tensor`, `$pipeline` and `$data`."""
     _values: dict[str, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
+
+    def within(self, split: Split) -> Scope:
+        """The scope of a checkpoint that is split so; parameters may have other values there."""
+        return Scope(self.params, self.job, self.broken, self.used, split)
 
     # ---- phrases --------------------------------------------------------------------------------------------------
 
@@ -69,6 +77,8 @@ class Scope:
             known = [*self.params, *self._builtins()]
             listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
             near = did_you_mean(name, known).replace("`", "`$", 1)
+            if name in OF_SPLIT:
+                near = f"`{reference.text}` means something in the other lines of a checkpoint with `parallel`;"
             raise mistake(
                 "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed)
             )
@@ -76,7 +86,11 @@ class Scope:
 
     def _builtins(self) -> dict[str, int]:
         job = self.job
-        return {"ranks": job.ranks, "nodes": job.nodes, "ranks_per_node": job.ranks_per_node}
+        known = {"ranks": job.ranks, "nodes": job.nodes, "ranks_per_node": job.ranks_per_node}
+        if self.split is not None:
+            # A parameter of such a name is what its file says: patterns had these names before checkpoints did.
+            known |= {name: getattr(self.split, name) for name in OF_SPLIT if name not in self.params}
+        return known
 
     # ---- values ---------------------------------------------------------------------------------------------------
 

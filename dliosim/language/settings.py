@@ -62,7 +62,7 @@ class Context:
             raise error
         near = did_you_mean(name.text, (noun.name for noun in same))
         raise mistake(
-            "E101", f"unknown {_called(kind)} `{name.text}`", name.span, "not defined", hint=hints(near, listed)
+            "E101", f"unknown {called(kind)} `{name.text}`", name.span, "not defined", hint=hints(near, listed)
         )
 
 
@@ -141,13 +141,14 @@ def find(code: str, message: str, labels: list[Label], hint: str = "") -> Diagno
     return Diagnostic(code, message, tuple(labels), (hint,) if hint else ())
 
 
-def _called(kind: str) -> str:
+def called(kind: str) -> str:
+    """What messages call a kind of noun."""
     return "data set" if kind == "dataset" else "access" if kind == "access" else kind
 
 
 def _a(kind: str) -> str:
-    return f"an {kind}" if kind == "access" else f"a {_called(kind)}"
+    return f"an {kind}" if kind == "access" else f"a {called(kind)}"
 
 
 def _plural(kind: str) -> str:
-    return {"dataset": "data sets", "checkpoint": "checkpoints", "access": "access methods"}[kind]
+    return "access methods" if kind == "access" else f"{called(kind)}s"

@@ -12,7 +12,7 @@ from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
 from dliosim.language.parser import Node
 from dliosim.language.settings import Settings, find, warn_if_not_positive
 from dliosim.language.values import as_float, as_written
-from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, constant
+from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, Stripe, constant
 from dliosim.readable import count
 from dliosim.units import COUNT, SIZE, format_bytes
 
@@ -39,7 +39,7 @@ def shape(settings: Settings) -> Shape | None:
 def _shape(settings: Settings, node: Node) -> Shape:
     scope, element = settings.context.scope, node.children[-1]
     if element.text not in ELEMENTS:
-        raise _unknown("element type", element, ELEMENTS)
+        raise unknown("element type", element, ELEMENTS)
     if len(node.children) - 1 > MAX_DIMENSIONS:
         text = f"a shape of {len(node.children) - 1} dimensions"
         raise mistake("E113", text, node.span, f"at most {MAX_DIMENSIONS}")
@@ -100,7 +100,7 @@ def format_name(settings: Settings, usual: str) -> str:
 def _format_name(node: Node) -> str:
     name = node.only.text
     if name not in known_formats():
-        raise _unknown("format", node.only, known_formats())
+        raise unknown("format", node.only, known_formats())
     return name
 
 
@@ -132,7 +132,7 @@ def _compression(settings: Settings, node: Node) -> Compression | None:
         return None
     name = node.children[0]
     if name.text not in _LEVELS:
-        raise _unknown("codec", name, (*_LEVELS, "off"))
+        raise unknown("codec", name, (*_LEVELS, "off"))
     codec = cast(Literal["gzip", "lzf", "snappy", "zstd"], name.text)
     usual, low, high = _LEVELS[codec]
     if len(node.children) == 1:
@@ -160,6 +160,14 @@ def _compressible(settings: Settings, node: Node) -> float:
         message = f"contents compressible {as_float(ratio):g} : 1"
         raise mistake("E113", message, node.span, f"1 : 1 to {MAX_COMPRESSIBLE} : 1")
     return float(ratio)
+
+
+def stripe(settings: Settings) -> Stripe | None:
+    """The striping that is asked for."""
+    scope = settings.context.scope
+    return settings.read(
+        "stripe", lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)), None
+    )
 
 
 def check_chunk(settings: Settings, built: Dataset) -> None:
@@ -211,10 +219,11 @@ def check_format(settings: Settings, built: Dataset) -> None:
         found.append(find("E212", f"format `{built.format}` does not go with this `{setting}`", labels))
 
 
-def _unknown(what: str, node: Node, known: Iterable[str]) -> Mistake:
+def unknown(what: str, node: Node, known: Iterable[str]) -> Mistake:
+    """E003 for a word that is none of those known."""
     listed = f"{what}s: {', '.join(known)}"
     hint = did_you_mean(node.text.lower(), known) or listed
     return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {_A[what]}", hint=hint)
 
 
-_A: Final = {"element type": "an element type", "format": "a format", "codec": "a codec"}
+_A: Final = {"element type": "an element type", "format": "a format", "codec": "a codec", "optimizer": "an optimizer"}

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from dliosim.language import checks, existing, vocabulary
+from dliosim.language import checks, existing, restores, vocabulary
 from dliosim.language.accesses import access, with_access
-from dliosim.language.checkpoints import check_saved
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Setting
 from dliosim.language.parser import Node
 from dliosim.language.settings import Context, Settings, warn_if_not_positive
+from dliosim.language.values import as_written
 from dliosim.model import (
     Arrivals,
     Barrier,
@@ -32,14 +32,12 @@ from dliosim.model import (
     Restore,
     Save,
     Shuffle,
-    Split,
     Sync,
     Verb,
     constant,
 )
-from dliosim.model.job import MAX_RANKS
 from dliosim.readable import count
-from dliosim.units import TIME
+from dliosim.units import COUNT, TIME
 
 
 @dataclass(slots=True)
@@ -86,9 +84,7 @@ class Verbs:
             return DropCaches()
         if block.kind in ("save", "restore"):
             name = self._checkpoint(block.header["NAME"])
-            if block.kind == "save":
-                return Save(name)
-            return Restore(name, self._written_by(name, block.header.get("value")))
+            return Save(name) if block.kind == "save" else self._restore(block, name)
         phrase = block.header["phrase"].span
         try:
             if block.kind == "repeat":
@@ -127,14 +123,11 @@ class Verbs:
         self.nouns.used.add(name.text)
         return name.text
 
-    def _written_by(self, name: str, ranks: Node | None) -> Split | None:
-        if ranks is None:
-            return None
-        count = self.context.scope.count(ranks, 1, MAX_RANKS)
-        saved = self.nouns.checkpoints.get(name)
-        if saved is not None:
-            check_saved(saved, count, ranks.span)
-        return Split(1, 1, count)
+    def _restore(self, block: Block, name: str) -> Restore:
+        settings = Settings(self.context, block, block.settings)
+        verb = restores.restore(settings, name, self.nouns.checkpoints.get(name))
+        self.settings[id(verb)] = settings
+        return verb
 
     def _prepare(self, block: Block) -> Verb | None:
         dataset = self._dataset(block.header["NAME"])
@@ -300,8 +293,21 @@ class Verbs:
         name = self._checkpoint(node.children[0])
         if node.kind == "at_end":
             return Cadence(name, "end")
+        if node.kind == "every_time":
+            return Cadence(name, "seconds", seconds=self._interval(node.children[0].text, node.children[1]))
         every = self.context.scope.count(node.children[1]) if len(node.children) > 1 else 1
         return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
+
+    def _interval(self, name: str, node: Node) -> float:
+        """The seconds of `every 30 s`; E111 for a number of nobody knows what."""
+        value = self.context.scope.value(node)
+        if value.dimension == COUNT:
+            hint = f"write `checkpoint {name} every {node.text} steps`, or `epochs`, or a time: `every 30 s`"
+            raise mistake("E111", "steps, epochs or a time are needed here", value.span, "this is a count", hint=hint)
+        seconds = self.context.scope.seconds(node)
+        if not seconds:
+            raise mistake("E113", f"{as_written(value)} is out of range", value.span, "must be above 0")
+        return seconds
 
 
 def _requests_alone(settings: Settings) -> None:

@@ -57,17 +57,48 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
         "root": "name",
     },
     "access": ACCESS,
+    "model": {
+        "layers": "count",
+        "hidden": "count",
+        "ffn": "count",
+        "heads": "count",
+        "kv_heads": "count",
+        "vocabulary": "count",
+        "weights": "element",
+        "optimizer": "optimizer",
+        "zero": "count",
+        "scale": "count",
+    },
     "checkpoint": {
+        "model": "name",
         "part": "part",
+        "parallel": "parallel",
         "writers": "writers",
+        "replicas": "replicas",
+        "pieces": "pieces",
+        "folder": "folder",
+        "stripe": "stripe",
+        "metadata": "switch",
+        "commit": "commit",
         "fsync": "switch",
         "keep": "keep",
+        "serialize": "pace",
         "async": "switch",
+        "staging": "staging",
+        "in flight": "count",
+        "drain to": "name",
+        "partner": "ranks",
         "path": "path",
         "root": "name",
         **WRITING,
     },
     "prepare": {"fsync": "switch", **WRITING},
+    "restore": {
+        "written by": "written",
+        "parallel": "parallel",
+        "shifted by": "ranks",
+        "reads": "reads",
+    },
     "train": {**LOOP, "checkpoint": "cadence"},
     "evaluate": LOOP,
     "infer": {**LOOP, "requests": "requests"},
@@ -75,7 +106,7 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
 """The settings of each kind of block, and the rule of each."""
 
 LOOPS: Final = ("train", "evaluate", "infer")
-NOUNS: Final = ("dataset", "checkpoint", "access")
+NOUNS: Final = ("dataset", "model", "checkpoint", "access")
 REPEATED: Final = ("part", "hint", "shuffle", "checkpoint")
 """Settings that may be given several times in one block, told apart by the word that comes first."""
 
@@ -101,6 +132,7 @@ STATEMENTS: Final = {
     "extends": "file",
     "seed": "count",
     "dataset": "dataset",
+    "model": "model",
     "checkpoint": "checkpoint",
     "access": "access",
     "expect": "expect",
@@ -108,9 +140,9 @@ STATEMENTS: Final = {
 }
 """All that may stand in a file, outside of blocks."""
 
-MUST_OPEN: Final = ("dataset", "checkpoint", "access", "train", "infer", "evaluate", "repeat")
-MAY_OPEN: Final = (*MUST_OPEN, "prepare")
-INCLUDABLE: Final = ("dlio", "param", "include", *NOUNS)
+MUST_OPEN: Final = ("dataset", "model", "checkpoint", "access", "train", "infer", "evaluate", "repeat")
+MAY_OPEN: Final = (*MUST_OPEN, "prepare", "restore")
+INCLUDABLE: Final = ("dlio", "param", *NOUNS, "include")
 
 RESERVED: Final = {
     "together": "`together { … }`, which runs verbs at the same time,",
