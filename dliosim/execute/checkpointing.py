@@ -7,16 +7,21 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dliosim.errors import DliosimError
 from dliosim.execute import versions
+from dliosim.execute.savedfiles import SavedFiles
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import part_keys
 from dliosim.execute.space import require_memory, require_space
+from dliosim.execute.statemetadata import agree_on_plan, gather_written, joined, write_metadata
 from dliosim.execute.statewriting import Made, Run, generated, largest_call, write_state
 from dliosim.execute.striping import ask_for_striping
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint
-from dliosim.plan.statefiles import StateFiles, state_files
+from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
 
 class Target(NamedTuple):
@@ -25,6 +30,13 @@ class Target(NamedTuple):
     number: int
     directory: Path
     base: Path
+
+
+class Written(NamedTuple):
+    """What this rank has written of a checkpoint, and on rank 0 all ranks' plans where it has a file of them."""
+
+    runs: list[Run]
+    plan: NDArray[np.int64] | None
 
 
 def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
@@ -51,9 +63,9 @@ def begin(session: Session, files: StateFiles) -> Target:
     base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(files.split))
 
     def make() -> Target:
-        base.mkdir(parents=True, exist_ok=True)
+        hold = session.locks.to_save(base)
         require_space(base, files.total(), f"checkpoint `{checkpoint.name}`")
-        number, directory = versions.begin(base)
+        number, directory = versions.begin(hold, checkpoint.commit)
         if checkpoint.stripe is not None:
             ask_for_striping(directory, checkpoint.stripe)
         return Target(number, directory, base)
@@ -61,7 +73,7 @@ def begin(session: Session, files: StateFiles) -> Target:
     return session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
 
 
-def write_all(session: Session, files: StateFiles, target: Target, made: Made, record: VerbRecord) -> list[Run]:
+def write_all(session: Session, files: StateFiles, target: Target, made: Made, record: VerbRecord) -> Written:
     """Write every rank's share; what this rank has written. Collective. Raises DliosimError on every rank.
 
     If it fails anywhere, nothing is left of the checkpoint. Time spent on contents is no part of `wall_ns`, nor is that
@@ -69,11 +81,14 @@ def write_all(session: Session, files: StateFiles, target: Target, made: Made, r
     """
     world = session.world
     error: DliosimError | None = None
-    written: list[Run] = []
+    runs: list[Run] = []
+    plan: NDArray[np.int64] | None = None
     started, made_before = perf_counter_ns(), record.content_ns
     try:
         try:
-            written = write_state(session, files, target.directory, made, record)
+            if files.checkpoint.metadata:
+                plan = agree_on_plan(world, files, record)
+            runs = write_state(session, files, target.directory, made, record)
         except DliosimError as failure:
             if failure.shared:
                 raise
@@ -84,23 +99,33 @@ def write_all(session: Session, files: StateFiles, target: Target, made: Made, r
         world.agree(error)
     except DliosimError:
         if world.rank == 0:
-            versions.abandon(target.directory)
+            versions.abandon(session.locks.to_save(target.base), target.number)
         raise
-    return written
+    return Written(runs, plan)
 
 
-def complete(session: Session, files: StateFiles, target: Target, written: list[Run], record: VerbRecord) -> None:
+def complete(session: Session, files: StateFiles, target: Target, written: Written, record: VerbRecord) -> None:
     """Make a written checkpoint complete. Collective. Raises DliosimError on every rank."""
     world, checkpoint = session.world, files.checkpoint
     begun = perf_counter_ns()
 
-    def finish() -> None:
-        sizes = [files.size(name, maker) for name, maker in files.files()]
-        versions.commit(target.directory, checkpoint.name, sizes, files.split.present)
+    gathered = gather_written(world, files, written.runs)
+
+    def finish() -> Path:
+        found = joined(files, gathered or [])
+        if written.plan is not None:
+            planned = perf_counter_ns()
+            found[METADATA] = write_metadata(files, written.plan, target.directory)
+            record.plan_ns += perf_counter_ns() - planned
+        digest, ranks = target.base.name, files.split.present
+        saved = SavedFiles(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
+        done = versions.commit(session.locks.to_save(target.base), target.number, saved)
+        record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
+        return done.directory
 
     world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", finish)
-    record.rename_ns = perf_counter_ns() - begun
-    record.wall_ns += record.rename_ns
+    record.commit_ns = perf_counter_ns() - begun
+    record.wall_ns += record.commit_ns
 
 
 def delete_old(session: Session, files: StateFiles, target: Target, record: VerbRecord) -> None:
@@ -110,7 +135,7 @@ def delete_old(session: Session, files: StateFiles, target: Target, record: Verb
         return
     begun = perf_counter_ns()
     doing = f"delete old checkpoints `{checkpoint.name}`"
-    session.world.on_rank_0(doing, lambda: versions.delete_old(target.base, keep))
+    session.world.on_rank_0(doing, lambda: versions.delete_old(session.locks.to_save(target.base), keep))
     record.delete_ns = perf_counter_ns() - begun
 
 

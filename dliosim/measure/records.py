@@ -138,15 +138,16 @@ class VerbRecord:
 
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
     data, `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from
-    another rank, `rename_ns` moving complete files into place, `delete_ns` waiting for old checkpoints to be deleted,
-    after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page cache when it was last looked at.
+    another rank, `rename_ns` moving complete files into place (of a checkpoint on rank 0 alone), `delete_ns` waiting
+    for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page cache when it was last looked at.
     `hints` are those granted for the first file, None where this rank opened none.
 
     Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
     `plan_ns` the gathering of all ranks' plans and the file of them. `stall_ns` is how long the caller was held: of a
     save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
     is then the time from there until it is complete, `drain_ns` that of its copying to another root, `partner_ns` that
-    of the copy to a partner, both after `flush_ns`.
+    of the copy to a partner, both after `flush_ns`. `commit_ns` is making a written checkpoint complete: telling rank
+    0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns` in it.
     """
 
     wall_ns: int = 0
@@ -163,6 +164,9 @@ class VerbRecord:
     view_ns: int = 0
     file_sync_ns: int = 0
     rename_ns: int = 0
+    commit_ns: int = 0
+    manifest_ns: int = 0
+    directory_sync_ns: int = 0
     delete_ns: int = 0
     serialize_ns: int = 0
     plan_ns: int = 0

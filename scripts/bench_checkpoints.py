@@ -1,0 +1,147 @@
+"""Saves beside plain writes of the same bytes, in pairs, as markdown rows.
+
+    python scripts/bench_checkpoints.py --place DIRECTORY [--pairs 9] [--size 256] [--ranks 2] [--only TEXT]
+
+Each case saves a checkpoint of SIZE MiB a rank, in calls of 4 MiB, synced, with a manifest and renamed, and beside each
+save every rank writes as many bytes in the same calls out of one ready buffer with os.pwrite, and syncs (what `dd
+bs=4M conv=fsync` does); the two take turns at going first. Compared is the time of the slowest rank. Of a save its
+contents, which are made anew for each call, are no part. Of an asynchronous save the stall is compared with a blocking
+save of the same bytes. The first pair is dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from bench_run import Silence
+from dliosim.execute.locking import Locks
+from harness import header, middle, orderly, row, run_ranks, scratch
+from mpi4py import MPI
+
+from dliosim.execute.buffers import allocate
+from dliosim.execute.checkpointing import save
+from dliosim.execute.environment import node_cores
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import World, make_world
+from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
+
+MIB = 1 << 20
+TRANSFER = 4 * MIB
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: how a checkpoint is saved, and what is asked of the ratio to plain writes."""
+
+    title: str
+    writers: Writers
+    api: str
+    limit: str = "0.9"
+
+
+CASES = [
+    Case("file per rank, posix", Writers("file per rank"), "posix"),
+    Case("file per rank, mpi-independent", Writers("file per rank"), "mpi-independent", ""),
+    Case("shared file, mpi-collective", Writers("shared file"), "mpi-collective"),
+    Case("shared file, mpi-independent", Writers("shared file"), "mpi-independent", ""),
+    Case("shared file, posix", Writers("shared file"), "posix", ""),
+    Case("rank 0 alone", Writers("rank", 0), "posix", ""),
+]
+
+
+def plain_writes(path: Path, first: int, size: int, buffer: memoryview) -> None:
+    """`size` bytes at `first` of a file, in calls of the buffer's length, and fsync."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        for offset in range(first, first + size, len(buffer)):
+            os.pwrite(descriptor, buffer, offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def plainly(world: World, writers: Writers, place: Path, size: int, buffer: memoryview) -> float:
+    """Seconds of the slowest rank for writing what a save writes, to files of the same sizes, made anew."""
+    shared = writers.kind == "shared file"
+    path = place / ("plain" if shared else f"plain-{world.rank}")
+    if shared and world.rank == 0:
+        path.touch()
+    world.comm.Barrier()
+    begun = perf_counter_ns()
+    if writers.kind != "rank":
+        plain_writes(path, world.rank * size if shared else 0, size, buffer)
+    elif world.rank == writers.number:
+        plain_writes(path, 0, size * world.size, buffer)
+    took = world.comm.allreduce(perf_counter_ns() - begun, MPI.MAX) * 1e-9
+    if world.rank == 0 or not shared:
+        path.unlink(missing_ok=True)
+    return took
+
+
+def session_of(world: World, checkpoint: Checkpoint, place: Path) -> Session:
+    workload = Workload("bench", "", 1, Job(world.size), (), (checkpoint,), ())
+    return Session(workload, world, {"data": place}, Options(), Silence(), locks=Locks())
+
+
+def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
+    """What the two give in turns, one more time than `pairs`; the first time is dropped."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(pairs + 1):
+        for which in (0, 1) if number % 2 else (1, 0):
+            os.sync()
+            found[which].append((first, second)[which]())
+    return found[0][1:], found[1][1:]
+
+
+def measure(case: Case, pairs: int, size: int, place: Path) -> None:
+    """One case on the ranks of this job; rank 0 prints what was measured as JSON."""
+    world = make_world(MPI.COMM_WORLD, node_cores, "bench")
+    access = Access(case.api, TRANSFER)
+    checkpoint = Checkpoint("c", 1, (Part("w", size, "per rank"),), case.writers, access, "bench", keep=1)
+    session = session_of(world, checkpoint, place)
+    buffer = allocate(TRANSFER)
+    np.frombuffer(buffer, np.uint8)[:] = np.random.default_rng(world.rank).integers(0, 256, TRANSFER, np.uint8)
+
+    def ours() -> float:
+        record = save(session, checkpoint)
+        return world.comm.allreduce(record.wall_ns, MPI.MAX) * 1e-9
+
+    saved, plain = in_pairs(pairs, ours, lambda: plainly(world, case.writers, place, size, buffer))
+    if world.rank == 0:
+        session.locks.release()
+        ratios = [theirs / mine for mine, theirs in zip(saved, plain, strict=True)]
+        rate = [size * world.size / each / 1e9 for each in saved]
+        print(json.dumps({"ratios": ratios, "rate": rate, "plain": [size * world.size / each / 1e9 for each in plain]}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--size", type=int, default=256, help="MiB a rank")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--place", required=True, help="where checkpoints go: a directory on the disk to be measured")
+    parser.add_argument("--only", default="", help="only cases whose title has this text")
+    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case is not None:
+        measure(CASES[arguments.case], arguments.pairs, arguments.size * MIB, Path(arguments.place))
+        return
+    header("a save's rate by that of plain writes", "to reach", "ratio", "GB/s", "plain GB/s")
+    for number, case in enumerate(CASES):
+        if arguments.only not in case.title:
+            continue
+        with scratch(arguments.place) as place:
+            options = ["--case", str(number), "--pairs", str(arguments.pairs), "--size", str(arguments.size)]
+            found = run_ranks(arguments.ranks, __file__, *options, "--place", str(place), seconds=600)
+        row(case.title, case.limit, *(middle(found[name]) for name in ("ratios", "rate", "plain")))
+
+
+if __name__ == "__main__":
+    orderly(main)
