@@ -26,6 +26,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends import require_backends
 from dliosim.execute.compute import wake_on_time
 from dliosim.execute.finding import FileFinder
+from dliosim.execute.locking import Locks
 from dliosim.execute.passes import prepare_data
 from dliosim.execute.room import require_room
 from dliosim.execute.session import Options, Phase, Session
@@ -42,10 +43,15 @@ _INTERRUPTED = "interrupted: there is no verdict; rows.csv, if it is there, has 
 
 def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Compare variants of a pattern's loop on all ranks of `comm`; returns the exit status, the same on every rank."""
-    return as_job(comm, lambda world: _compare(world, parsed, arguments), _INTERRUPTED)
+
+    def compare(world: World) -> int:
+        with Locks() as locks:
+            return _compare(world, parsed, arguments, locks)
+
+    return as_job(comm, compare, _INTERRUPTED)
 
 
-def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     progress = Progress(user_terminal() if world.rank == 0 else None)
     job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed), progress)
@@ -54,7 +60,8 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str])
     places = world.on_rank_0("find the directories", lambda: roots(parsed, first))
     options, sources = Options(), finder.sources
     running = [
-        Running(one, Session(one.workload, world, places, options, progress, sources=sources)) for one in found.variants
+        Running(one, Session(one.workload, world, places, options, progress, sources=sources, locks=locks))
+        for one in found.variants
     ]
     for one in running:
         world.on_rank_0("find the directories", one.session.check_directories)
@@ -134,6 +141,8 @@ def _prepared(running: Sequence[Running]) -> list[Phase]:
     sessions[0].world.together(lambda: require_backends([session.workload for session in sessions]))
     share_totals(sessions)
     sessions[0].world.on_rank_0("look for room", lambda: require_room(sessions))
+    for session in sessions:
+        session.world.on_rank_0("lock the checkpoints", session.lock_checkpoints)
     done: set[str] = set()
     return [phase for session in sessions for phase in prepare_data(session, done)]
 

@@ -20,6 +20,7 @@ from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.finding import FileFinder
+from dliosim.execute.locking import Locks
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World
@@ -36,10 +37,15 @@ _INTERRUPTED = "interrupted: no results were written; what was not complete will
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
-    return as_job(comm, lambda world: _run(world, parsed, arguments), _INTERRUPTED)
+
+    def run(world: World) -> int:
+        with Locks() as locks:
+            return _run(world, parsed, arguments, locks)
+
+    return as_job(comm, run, _INTERRUPTED)
 
 
-def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
     job = Job(world.size, world.nodes)
@@ -50,7 +56,7 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str]) -> 
     world.on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Names come from rank 0: other ranks may stand in another directory.
     places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
-    session = Session(workload, world, places, options, progress, sources=finder.sources)
+    session = Session(workload, world, places, options, progress, sources=finder.sources, locks=locks)
     world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     if not options.null:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -19,6 +20,11 @@ LARGEST = 64 * 1024 * 1024
 Kind = Literal["data set", "checkpoint"]
 
 
+def manifest_text(content: Mapping[str, Any]) -> str:
+    """What a manifest of this content is: only its end has a brace at the beginning of a line."""
+    return json.dumps(dict(content), indent=1, sort_keys=True)
+
+
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
@@ -27,7 +33,7 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     aside = directory / f"{NAME}.partial"
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        json.dump(dict(content), stream, indent=1, sort_keys=True)
+        stream.write(manifest_text(content))
         stream.flush()
         os.fsync(stream.fileno())
     aside.rename(directory / NAME)
@@ -43,6 +49,23 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def ends_whole(directory: Path) -> bool:
+    """Whether a directory has a manifest that was written to its end, readable or not.
+
+    What is no file, or cannot be looked at, counts as one: it is not for us to say that nobody finished it.
+    """
+    try:
+        descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    try:
+        return os.pread(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
@@ -67,6 +90,14 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_durably(directory: Path) -> None:
+    """Make a directory and those above it, so that what becomes durable in it is not lost with a name above it."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
 
 
 def inside(root: Path, relative: str) -> Path:

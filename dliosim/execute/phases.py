@@ -44,6 +44,7 @@ def run_workload(session: Session) -> list[Phase]:
     share_totals([session])
     if not session.options.null:
         session.world.on_rank_0("look for room", lambda: require_room([session]))
+        session.world.on_rank_0("lock the checkpoints", session.lock_checkpoints)
     return list(_run(session, session.workload.verbs, _Counters()))
 
 

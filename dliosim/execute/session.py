@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
 from dliosim.execute.finding import Source
+from dliosim.execute.locking import Locks
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.timeline import Timeline
-from dliosim.model import Dataset, Workload
+from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.plan.places import Places
+from dliosim.plan.saves import flat
 
 
 class Progress(Protocol):
@@ -56,7 +58,8 @@ class Session:
 
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
     found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
-    reading the indexes of a data set's files took, and `windows` has the memory of those indexes.
+    reading the indexes of a data set's files took, and `windows` has the memory of those indexes. `locks` has, on
+    rank 0, the directories of checkpoints that the run holds; who made them releases them.
     """
 
     workload: Workload
@@ -69,6 +72,7 @@ class Session:
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
     index_notes: dict[str, str] = field(default_factory=dict)
     windows: dict[str, tuple[MPI.Win, ...]] = field(default_factory=dict)
+    locks: Locks = field(default_factory=Locks)
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
         """Where the files of a data set lie, and the path of each below that."""
@@ -88,7 +92,42 @@ class Session:
             if not dataset.source:
                 self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
-            self.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(self.world.size)))
+            self.saved_at(checkpoint)
+            self.drained_to(checkpoint)
+
+    def saved_at(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
+        """Where the checkpoints lie that ranks split so save (None: as this job's are)."""
+        return self.directory(
+            checkpoint.root, checkpoint.path, checkpoint.digest(split or checkpoint.split(self.world.size))
+        )
+
+    def drained_to(self, checkpoint: Checkpoint, split: Split | None = None) -> Path | None:
+        """Where complete ones are copied to, if they are."""
+        digest = checkpoint.digest(split or checkpoint.split(self.world.size))
+        return self.directory(checkpoint.drain, checkpoint.path, digest) if checkpoint.drain is not None else None
+
+    def lock_checkpoints(self) -> None:
+        """Keep other jobs from the checkpoints that this one will save, and from saving those that it will restore.
+
+        For rank 0. Raises ExecutionError [R405] where another job is there before, OSError as the calls do.
+        """
+        saved, restored = set(), []
+        for verb, _ in flat(self.workload.verbs):
+            if isinstance(verb, Save):
+                saved.add(verb.checkpoint)
+            elif isinstance(verb, Loop):
+                saved |= {cadence.checkpoint for cadence in verb.checkpoints}
+            elif isinstance(verb, Restore):
+                restored.append(verb)
+        for checkpoint in map(self.workload.checkpoint, sorted(saved)):
+            for base in (self.saved_at(checkpoint), self.drained_to(checkpoint)):
+                if base is not None:
+                    self.locks.to_save(base)
+        for verb in restored:
+            checkpoint = self.workload.checkpoint(verb.checkpoint)
+            for base in (self.saved_at(checkpoint, verb.written_by), self.drained_to(checkpoint, verb.written_by)):
+                if base is not None:
+                    self.locks.to_restore(base)
 
     def make_roots(self) -> None:
         """Make the directories under which the workload's data lie.
@@ -98,6 +137,7 @@ class Session:
         """
         used = {dataset.root for dataset in self.workload.datasets}
         used |= {checkpoint.root for checkpoint in self.workload.checkpoints}
+        used |= {checkpoint.drain for checkpoint in self.workload.checkpoints if checkpoint.drain is not None}
         for root in sorted(used):
             place = self.roots[root]
             if not place.parent.is_dir():

@@ -1,20 +1,49 @@
 """The numbered directories of a checkpoint: which are complete, which is the next, which are deleted.
 
-They lie in a directory (`base`) that is named by the digest of what decides their bytes.
+They lie in a directory (`base`) that is named by the digest of what decides their bytes. A checkpoint is `NNNNNN`; what
+is written aside `NNNNNN.partial`, what is being deleted `NNNNNN.old.partial`. Without a manifest none of them counts.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.manifest import manifest_of, read_manifest, sync_directory, write_manifest
+from dliosim.execute.locking import Hold
+from dliosim.execute.manifest import (
+    NAME,
+    ends_whole,
+    make_durably,
+    manifest_of,
+    manifest_text,
+    sync_directory,
+    write_manifest,
+)
+from dliosim.execute.savedfiles import SavedFiles, saved_in
+from dliosim.model.checkpoint import Commit
 
-_COMPLETE = re.compile(r"\d{6,12}")
-_PARTIAL = ".partial"
+_OURS = re.compile(r"([0-9]{6,12})(\.old\.partial|\.partial|)")
+_ASIDE, _DYING = ".partial", ".old.partial"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint that was just completed, and how long each part of that took (ns).
+
+    `sync_ns` is for making directories durable, the manifest's apart from those; `manifest_ns` for writing, syncing
+    and renaming it; `rename_ns` for giving the directory its name.
+    """
+
+    directory: Path
+    sync_ns: int
+    manifest_ns: int
+    rename_ns: int
 
 
 def file_name(file: int) -> str:
@@ -23,84 +52,162 @@ def file_name(file: int) -> str:
 
 
 def numbers(base: Path) -> list[int]:
-    """Numbers of the checkpoints under `base` that were renamed into place, newest first."""
-    if not base.is_dir():
-        return []
-    return sorted((int(entry.name) for entry in base.iterdir() if _COMPLETE.fullmatch(entry.name)), reverse=True)
+    """Numbers of the checkpoints under `base` that have their name, complete or not, newest first."""
+    return sorted((number for number, kind, _ in _entries(base) if not kind), reverse=True)
 
 
 def saved_files(base: Path) -> list[Path]:
-    """All data files of the checkpoints under `base` that were renamed into place."""
-    return [path for number in numbers(base) for path in sorted((base / f"{number:06d}").glob("*.ckpt"))]
+    """All data files of the checkpoints under `base` that have their name."""
+    return [path for number in numbers(base) for path in _files_below(base / f"{number:06d}") if path.name != NAME]
 
 
 def unfinished_bytes(base: Path) -> int:
     """What checkpoints that were never finished, or not wholly deleted, take on storage until the next is begun."""
-    return sum(path.lstat().st_blocks * 512 for path in base.glob(f"*{_PARTIAL}/*"))
+    return sum(
+        path.lstat().st_blocks * 512
+        for _, kind, entry in _entries(base)
+        if kind or _is_unfinished(entry)
+        for path in _files_below(entry)
+    )
 
 
-def begin(base: Path) -> tuple[int, Path]:
-    """Make the directory in which the next checkpoint is written aside; what a crash left there is removed."""
-    base.mkdir(parents=True, exist_ok=True)
-    for entry in base.glob(f"*{_PARTIAL}"):
-        shutil.rmtree(entry)
-    number = max(numbers(base), default=0) + 1
-    aside = base / f"{number:06d}{_PARTIAL}"
-    aside.mkdir()
-    return number, aside
+def begin(hold: Hold, commit: Commit) -> tuple[int, Path]:
+    """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
+
+    Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes.
+    Raises OSError as the calls do.
+    """
+    with hold.mutex:
+        make_durably(hold.base)
+        highest = max((number for number, _, _ in _entries(hold.base)), default=0)
+        sweep(hold)
+        number = max(highest, hold.last) + 1
+        directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
+        directory.mkdir()
+        hold.busy.add(number)
+        hold.last = number
+    return number, directory
 
 
-def commit(aside: Path, name: str, sizes: Iterable[int], ranks: int) -> Path:
-    """Give a written and synced checkpoint its name, durably; from then on it is complete."""
-    described = {"kind": "checkpoint", "name": name, "digest": aside.parent.name, "ranks": ranks}
-    write_manifest(aside, {**described, "sizes": list(sizes)})
-    final = aside.with_name(aside.name.removesuffix(_PARTIAL))
-    aside.rename(final)
-    sync_directory(final.parent)
-    return final
+def begin_copy(hold: Hold, number: int) -> Path:
+    """Make the directory to which a checkpoint of that number is copied, in another root; as `begin` with `rename`.
+
+    A copy of that number that is there already is taken away.
+    """
+    with hold.mutex:
+        make_durably(hold.base)
+        sweep(hold)
+        _remove(hold.base / f"{number:06d}")
+        directory = hold.base / f"{number:06d}{_ASIDE}"
+        directory.mkdir()
+        hold.busy.add(number)
+        hold.last = max(hold.last, number)
+    return directory
 
 
-def abandon(directory: Path) -> None:
-    """Remove what was written of a checkpoint that will not be completed."""
-    shutil.rmtree(directory, ignore_errors=True)
+def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
+    """Make a checkpoint complete whose files are written, and synced if they ever will be; from then on it counts.
+
+    How is `saved.commit`. Raises OSError as the calls do; it is then to be given up (`abandon`).
+    """
+    final = hold.base / f"{number:06d}"
+    directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
+    rename_ns = 0
+    begun = perf_counter_ns()
+    if saved.commit == "none":
+        (directory / NAME).write_text(manifest_text(saved.described()), encoding="utf-8")
+        done = Committed(final, 0, perf_counter_ns() - begun, 0)
+    else:
+        for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
+            sync_directory(directory / folder)
+        if saved.commit == "metadata":
+            # Nothing comes after the manifest, so that all it speaks of must last before it does.
+            sync_directory(directory)
+            sync_directory(hold.base)
+        synced = perf_counter_ns()
+        write_manifest(directory, saved.described())
+        written = perf_counter_ns()
+        sync_ns = synced - begun
+        if saved.commit == "rename":
+            directory.rename(final)
+            renamed = perf_counter_ns()
+            sync_directory(hold.base)
+            rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
+        done = Committed(final, sync_ns, written - synced, rename_ns)
+    with hold.mutex:
+        hold.busy.discard(number)
+        hold.newest = max(hold.newest, number)
+    return done
 
 
-def delete_old(base: Path, keep: int) -> None:
+def abandon(hold: Hold, number: int) -> None:
+    """Remove what was begun and will not be complete. Raises nothing: what stays is removed by the next `begin`."""
+    name = f"{number:06d}"
+    with hold.mutex:
+        for entry in (hold.base / f"{name}{_ASIDE}", hold.base / name):
+            with suppress(OSError):
+                _remove(entry)
+        hold.busy.discard(number)
+
+
+def sweep(hold: Hold) -> None:
+    """Remove what jobs that are no more have left unfinished; for who has the `mutex` of the hold."""
+    # Those that are dying come first: another one may have to take their name.
+    for number, kind, entry in sorted(_entries(hold.base), key=lambda found: found[1], reverse=True):
+        if number not in hold.busy and (kind or _is_unfinished(entry)):
+            _remove(entry)
+
+
+def delete_old(hold: Hold, keep: int) -> None:
     """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
 
-    The newest of all is the one that was just committed. Others wait meanwhile, so it is believed without a look, and
-    of the rest only those are looked at on which it depends what is deleted.
+    The newest of all is believed without a look if this run has completed it, as others wait meanwhile; and of the
+    rest only those are looked at on which it depends what is deleted. What is being written, drained or restored stays.
     """
-    found = numbers(base)
-    complete, at = 1, 1
-    while complete < keep:
-        if len(found) - at <= keep - complete:
-            return  # all of them are kept, complete or not
-        complete += _fault(base / f"{found[at]:06d}") is None
-        at += 1
-    for number in found[at:]:
-        # Aside first, so that a deletion cut short leaves nothing that looks complete.
-        old = base / f"{number:06d}"
-        dying = old.with_name(f"{old.name}.old{_PARTIAL}")
-        old.rename(dying)
-        shutil.rmtree(dying)
+    with hold.mutex:
+        found = [number for number in numbers(hold.base) if number not in hold.busy]
+        complete = at = 0
+        while complete < keep:
+            if len(found) - at <= keep - complete:
+                return  # all of them are kept, complete or not
+            complete += found[at] == hold.newest or _fault(hold.base / f"{found[at]:06d}") is None
+            at += 1
+        dying = {}
+        for number in found[at:]:
+            if number not in hold.used:
+                # Aside first, so that a deletion cut short leaves nothing that looks complete.
+                old = hold.base / f"{number:06d}"
+                dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
+        hold.busy |= dying.keys()
+    try:
+        if dying:
+            sync_directory(hold.base)
+        for old in dying.values():
+            _remove(old)
+    finally:
+        with hold.mutex:
+            hold.busy -= dying.keys()
 
 
-def newest_complete(base: Path, name: str, ranks: int) -> tuple[int, Path, list[str]]:
+def newest_complete(
+    base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
+) -> tuple[int, Path, list[str]]:
     """The newest complete checkpoint: number, directory, and what was found newer and why it does not count.
 
-    Raises ExecutionError [R404] where there is none.
+    With `below` the newest one older than that number, whose content was found to be damaged, say; `passed_over` is
+    what was said of newer ones. Raises ExecutionError [R404] where there is none.
     """
-    passed_over: list[str] = []
+    notes = list(passed_over)
     for number in numbers(base):
+        if below is not None and number >= below:
+            continue
         directory = base / f"{number:06d}"
         fault = _fault(directory)
         if fault is None:
-            return number, directory, passed_over
-        passed_over.append(f"{directory.name}: {fault}")
-    for entry in sorted(base.glob(f"*{_PARTIAL}")) if base.is_dir() else []:
-        passed_over.append(f"{entry.name}: was never finished")
-    found = "; ".join(passed_over) or f"nothing was ever saved there by {ranks} ranks and this description"
+            return number, directory, notes
+        notes.append(f"{directory.name}: {fault}")
+    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_entries(base)) if kind]
+    found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 
@@ -116,18 +223,42 @@ def writers_beside(base: Path, name: str) -> Iterator[tuple[str, int]]:
 
 
 def _fault(directory: Path) -> str | None:
-    manifest = manifest_of(directory, "checkpoint", directory.parent.name)
-    sizes = manifest.get("sizes") if manifest else None
-    if not isinstance(sizes, list):
-        return (
-            "has no manifest of such a checkpoint" if read_manifest(directory) else "has no manifest that can be read"
-        )
-    for file, size in enumerate(sizes):
-        path = directory / file_name(file)
-        try:
-            found = path.lstat().st_size
-        except OSError as error:
-            return f"{path.name}: {error.strerror}"
-        if found != size:
-            return f"{path.name} has {found} bytes, not {size}"
-    return None
+    try:
+        return saved_in(directory).fault(directory)
+    except ValueError as error:
+        return str(error)
+
+
+def _entries(base: Path) -> list[tuple[int, str, Path]]:
+    """What lies under `base` and has a name of ours: number, what stands behind it in the name, and path."""
+    if not base.is_dir():
+        return []
+    found = ((_OURS.fullmatch(entry.name), entry) for entry in base.iterdir())
+    made = ((int(match[1]), match[2], entry) for match, entry in found if match)
+    return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
+
+
+def _files_below(directory: Path) -> list[Path]:
+    """The files of a checkpoint, in order: they lie in its directory or in a folder there."""
+    found = (*directory.glob("*"), *directory.glob("*/*"))
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def _is_unfinished(directory: Path) -> bool:
+    """Whether a directory that has its name was never completed: its manifest is not there, or ends in the middle.
+
+    One that is damaged otherwise stays: somebody may still want what lies beside it.
+    """
+    return directory.is_dir() and not directory.is_symlink() and not ends_whole(directory)
+
+
+def _remove(entry: Path) -> None:
+    """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
+    if entry.is_symlink() or entry.is_file():
+        entry.unlink(missing_ok=True)
+        return
+    dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
+    with suppress(FileNotFoundError):
+        if dying != entry:
+            entry.rename(dying)
+        shutil.rmtree(dying)
