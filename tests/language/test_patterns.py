@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ from dliosim.errors import UsageError
 from dliosim.language import vocabulary
 from dliosim.language.compile import compile_pattern, explain_pattern
 from dliosim.language.explain import catalogue, explain_code
-from dliosim.model import Job
+from dliosim.model import Job, Split
 
 ROOT = Path(__file__).parent.parent.parent
 PATTERNS = sorted((ROOT / "patterns").glob("*.dlio"))
 MANUAL = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
-RECORDS = ("cosmoflow", "cosmoflow_large", "resnet50")  # stored as tfrecord
+RECORDS = ("bert", "cosmoflow", "cosmoflow_large", "resnet50")  # stored as tfrecord
 CATALOGUE = ROOT / "dliosim" / "language" / "errors.md"
 
 
@@ -35,8 +36,28 @@ def test_a_shipped_pattern_compiles_without_a_warning(path: Path, ranks: int) ->
     assert warnings == ()
 
 
-def test_there_are_ten() -> None:
-    assert len(PATTERNS) == 10
+def test_there_are_seventeen() -> None:
+    assert len(PATTERNS) == 17
+
+
+@pytest.mark.parametrize(
+    "name, split, parameters",
+    [
+        ("8b", Split(1, 1, 8), 8_030_261_248),
+        ("70b", Split(8, 1, 8), 69_882_617_856),
+        ("405b", Split(8, 32, 2), 405_853_388_800),
+        ("1t", Split(8, 64, 2), 1_183_035_102_480),
+    ],
+)
+def test_a_llama_has_the_published_parameters_ranks_and_bytes(name: str, split: Split, parameters: int) -> None:
+    path = ROOT / "patterns" / f"llama3_{name}.dlio"
+    whole = compile_pattern(path, [("scale", "1")], Job(split.ranks))[0].checkpoint("state")
+    assert whole.model is not None
+    assert whole.model.parameters == parameters
+    assert whole.parallel == split
+    assert sum(part.size for part in whole.parts_for(split)) == 14 * parameters
+    smaller = compile_pattern(path, [], Job(split.ranks - 1))[0].checkpoint("state")
+    assert smaller.parallel == replace(split, played=split.ranks - 1)
 
 
 @pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
@@ -44,10 +65,11 @@ def test_a_shipped_pattern_is_small_for_four_ranks(path: Path) -> None:
     skip_without_package(path)
     workload, _ = compile_pattern(path, [], Job(4))
     data = sum(dataset.samples * dataset.size.mean for dataset in workload.datasets)
-    kept = sum(
-        sum(part.size * (4 if part.scope == "per rank" else 1) for part in checkpoint.parts) * (checkpoint.keep or 2)
-        for checkpoint in workload.checkpoints
-    )
+    kept = 0
+    for checkpoint in workload.checkpoints:
+        split = checkpoint.split(4)
+        sizes = (part.size * (split.ranks if part.scope == "per rank" else 1) for part in checkpoint.parts_for(split))
+        kept += sum(sizes) * split.present // split.ranks * (checkpoint.keep or 2)
     assert data + kept < 2**30
 
 
