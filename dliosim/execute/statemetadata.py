@@ -61,7 +61,8 @@ def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) 
         "shards": plan.tolist(),
     }
     data = json.dumps(content, separators=(",", ":")).encode()
-    descriptor = os.open(directory / METADATA, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / METADATA, flags, 0o644)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(data)
         stream.flush()

@@ -286,7 +286,10 @@ def test_verbs_in_order(patterns: Patterns) -> None:
     assert verbs[1:4] == (
         Barrier(),
         DropCaches(),
-        Repeat(8, (Pause(Distribution("exponential", (1.0,))), Save("model"), Repeat(2, (Restore("model", Split(1, 1, 8)),)))),
+        Repeat(
+            8,
+            (Pause(Distribution("exponential", (1.0,))), Save("model"), Repeat(2, (Restore("model", Split(1, 1, 8)),))),
+        ),
     )
     assert isinstance(verbs[4], Loop)
     assert verbs[4].arrivals == Arrivals(10, constant(0.002))
