@@ -5,7 +5,10 @@
 #
 # With FILES of 2 a rank CosmoFlow needs 5.7 MB of disk for each rank (3 GB in all). PYTHON names the interpreter of the
 # environment to run in (default: env/bin/python), LIMIT the seconds after which the job is killed (default: 1800).
-# Exit status 0 only if the job ended well, each epoch had every sample once, and nothing was left behind.
+# PATTERN names another pattern of this checkout, DEFINES what to give it: PATTERN=patterns/llama3_405b.dlio DEFINES='-D
+# rounds=2' saves and restores a checkpoint of 1,544 files.
+# Exit status 0 only if the job ended well, each epoch had every sample once, each save and restore every byte in as many
+# files as planned, and nothing was left behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +20,8 @@ python=${PYTHON:-env/bin/python}
 mpiexec=$(dirname "$python")/mpiexec
 [ -x "$mpiexec" ] || mpiexec=mpiexec
 limit=${LIMIT:-1800}
+pattern=${PATTERN:-patterns/cosmoflow.dlio}
+read -r -a defines <<<"${DEFINES:--D files=$files}"
 job=''
 watcher=''
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
@@ -59,8 +64,8 @@ watcher=$!
 
 began=$SECONDS
 status=0
-setsid timeout --kill-after=10 "$limit" "$mpiexec" -n "$ranks" "$python" -m dliosim.cli run patterns/cosmoflow.dlio \
-    -D files="$files" --dir "$place/data" --output "$place/out" >"$place/stdout" 2>"$place/stderr" &
+setsid timeout --kill-after=10 "$limit" "$mpiexec" -n "$ranks" "$python" -m dliosim.cli run "$pattern" \
+    "${defines[@]}" --dir "$place/data" --output "$place/out" >"$place/stdout" 2>"$place/stderr" &
 job=$!
 wait "$job" || status=$?
 took=$((SECONDS - began))
@@ -84,21 +89,36 @@ echo "processes left behind: $left; shared memory files left behind: $leaked"
 checked=1
 if [ "$status" -eq 0 ]; then
     checked=0
-    "$python" - "$place/out/results.json" "$ranks" "$files" <<'EOF' || checked=1
+    "$python" - "$place/out/results.json" "$ranks" "$files" "$pattern" "${defines[@]}" <<'EOF' || checked=1
 import json, sys
+from pathlib import Path
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job
+from dliosim.plan.statefiles import state_files
 
 results, ranks, files = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+given = [tuple(text.split("=", 1)) for text in sys.argv[5:] if text != "-D"]
+workload, _ = compile_pattern(Path(sys.argv[4]), given, Job(ranks))
+states = {saved.name: state_files(saved, saved.split(ranks)) for saved in workload.checkpoints}
+planned = {name: (state.total(), sum(1 for _ in state.files())) for name, state in states.items()}
 print(f"results.json: {results['ranks']} ranks, digest {results['digest']}, order hash {results['order_hash']}")
 good = results["ranks"] == ranks
 for phase in results["phases"]:
     seconds = f"{phase['seconds']:.1f} s"
     epochs = phase.get("epochs") or []
     print(f"{phase['kind']} {phase['name']}: {seconds}" + (f", {len(epochs)} epochs" if epochs else ""))
+    if phase["kind"] in ("save", "restore"):
+        size, count = planned[phase["name"]]
+        found = phase["files"]
+        whole = found["bytes"] == size and (phase["kind"] == "restore" or found["files"] == count)
+        good = good and whole
+        print(f"  {found['files']} files, {found['bytes']} B; planned {count} files, {size} B")
     for epoch in epochs:
         once = epoch["samples"] == files and epoch["steps"] * ranks == files
         good = good and once
         print(f"  epoch {epoch['epoch']}: {epoch['steps']} steps, {epoch['samples']} samples of {files}, {epoch['bytes']} B")
-print("as it should be: all ranks, every sample counted once an epoch" if good else "NOT SO: ranks or samples are missing")
+print("as it should be: all ranks, every sample and every byte counted once" if good else "NOT SO: ranks or samples are missing")
 sys.exit(not good)
 EOF
 fi
