@@ -44,12 +44,19 @@ class Case:
     writers: Writers
     api: str
     limit: str = "0.9"
+    transfer: int | None = TRANSFER
+    hints: tuple[tuple[str, str], ...] = ()
+
+
+NO_AGGREGATION = (("romio_cb_write", "disable"), ("romio_ds_write", "disable"))
 
 
 CASES = [
     Case("file per rank, posix", Writers("file per rank"), "posix"),
     Case("file per rank, mpi-independent", Writers("file per rank"), "mpi-independent", ""),
-    Case("shared file, mpi-collective", Writers("shared file"), "mpi-collective"),
+    Case("shared file, mpi-collective, library's hints", Writers("shared file"), "mpi-collective"),
+    Case("the same, one call a rank", Writers("shared file"), "mpi-collective", "", None),
+    Case("the same, no-aggregation", Writers("shared file"), "mpi-collective", hints=NO_AGGREGATION),
     Case("shared file, mpi-independent", Writers("shared file"), "mpi-independent", ""),
     Case("shared file, posix", Writers("shared file"), "posix", ""),
     Case("rank 0 alone", Writers("rank", 0), "posix", ""),
@@ -103,7 +110,7 @@ def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]
 def measure(case: Case, pairs: int, size: int, place: Path) -> None:
     """One case on the ranks of this job; rank 0 prints what was measured as JSON."""
     world = make_world(MPI.COMM_WORLD, node_cores, "bench")
-    access = Access(case.api, TRANSFER)
+    access = Access(case.api, case.transfer, hints=case.hints)
     checkpoint = Checkpoint("c", 1, (Part("w", size, "per rank"),), case.writers, access, "bench", keep=1)
     session = session_of(world, checkpoint, place)
     buffer = allocate(TRANSFER)
