@@ -21,13 +21,13 @@ from time import perf_counter_ns
 
 import numpy as np
 from bench_run import Silence
-from dliosim.execute.locking import Locks
 from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import save
 from dliosim.execute.environment import node_cores
+from dliosim.execute.locking import Locks
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import World, make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
