@@ -137,3 +137,9 @@ def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
     given.root.append("slow=/y")
     with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
         roots(given, workload)
+
+
+def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: Path) -> None:
+    pattern.write_text(f'{GOOD}checkpoint c {{\n part w 1 MB total\n drain to slow\n path "c"\n}}\nsave c\n')
+    workload, _ = compile_pattern(pattern, [], Job(4))
+    assert roots(argparse.Namespace(dir="there", root=["slow=/y"]), workload)["slow"] == Path("/y")

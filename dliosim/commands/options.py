@@ -34,7 +34,8 @@ def given_roots(parsed: argparse.Namespace) -> dict[str, Path]:
 
 def roots(parsed: argparse.Namespace, workload: Workload) -> dict[str, Path]:
     """As `given_roots`, for a workload; UsageError also for a --root that nothing lies on."""
-    used = {dataset.root for dataset in workload.datasets} | {kept.root for kept in workload.checkpoints}
+    used = {dataset.root for dataset in workload.datasets}
+    used |= {root for kept in workload.checkpoints for root in (kept.root, kept.drain) if root is not None}
     places = given_roots(parsed)
     for text in parsed.root:
         name = text.partition("=")[0]

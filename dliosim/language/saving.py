@@ -25,13 +25,6 @@ def contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
             "name two roots: `root local` beside `drain to data`",
         ),
         (
-            built.commit == "metadata" and not built.metadata,
-            ("commit", "complete once that file is there"),
-            ("metadata", "but there is none", "no such file is written (the default)"),
-            "`commit metadata` without `metadata on`",
-            "add `metadata on`, or use `commit rename`",
-        ),
-        (
             built.replicas == "all" and shared,
             ("replicas", "ranks that hold the same all write it"),
             ("writers", "one file has it once"),

@@ -312,7 +312,7 @@ choices = {
     "parallel": ("tensor 2 pipeline 2", "data 4", "tensor 2 pipeline 2 data 3 subset"),
     "model": ("llama",),
 }
-needed = {"commit": ("metadata",), "staging": ("async",), "in flight": ("async",)}
+needed = {"staging": ("async",), "in flight": ("async",)}
 parts = st.sets(
     st.sampled_from(["a 1 MB total", "b 3 B per rank", "c 3 x 5 x 2 of fp16 whole on stage 0",
                      "d 7 of int64 split by rows on stage 0", "e 7 of fp8 split by columns on stage 0"]),
