@@ -19,6 +19,7 @@ from dliosim.language.transformers import element
 from dliosim.language.values import as_written
 from dliosim.model import TYPES, Background, Checkpoint, Commit, Pace, Part, Replicas, Split, Transformer, Writers
 from dliosim.model import Scope as Held
+from dliosim.model.transformer import parts_of
 from dliosim.units import RATE, TIME
 
 
@@ -73,7 +74,7 @@ def checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | No
     if any(found.is_error for found in context.found[before:]) or (built.model is None and settings.given("model")):
         return None
     try:
-        _distinct(settings, built, split)
+        _distinct(settings, built)
         head = next(head for head in ("parallel", "model", "part") if settings.given(head))
         splits.check_split(built, built.split(job.ranks), settings.place(head))
     except Mistake as error:
@@ -87,11 +88,12 @@ def _model(context: Context, node: Node, models: Mapping[str, Transformer | None
     return models.get(node.only.text)
 
 
-def _distinct(settings: Settings, built: Checkpoint, split: Split) -> None:
+def _distinct(settings: Settings, built: Checkpoint) -> None:
     """E102 for a part that is called as one of the model's: contents and files are found by the name."""
     if built.model is None:
         return
-    names = {part.name for part in replace(built, parts=()).parts_for(split)}
+    # Those of a layer have its number in front, which no part has that a pattern names: one layer is enough.
+    names = {part.name for part in parts_of(replace(built.model, layers=1), Split(1, 1, 1))}
     for line, part in zip(settings.all("part"), built.parts, strict=True):
         if part.name in names:
             more = [Label(settings.place("model"), "the model's own")]

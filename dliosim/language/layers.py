@@ -93,10 +93,11 @@ def _of_overrides(context: Context, lines: Sequence[Setting]) -> list[Setting]:
 
 
 def _named(lines: Iterable[Setting], params: Mapping[str, Param]) -> list[Setting]:
-    return [replace(line, sub=_sub(line.head, followed(params, line.phrase).text)) for line in lines]
+    return [replace(line, sub=names_of(line.head, followed(params, line.phrase).text)) for line in lines]
 
 
-def _sub(head: str, phrase: str) -> tuple[str, ...]:
+def names_of(head: str, phrase: str) -> tuple[str, ...]:
+    """What tells a line of a repeated setting from the others of its block; empty for one that stands alone."""
     words = re.findall(r'"[^"]*"|\S+', phrase)
     if head not in vocabulary.REPEATED or not words:
         return ()

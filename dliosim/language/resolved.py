@@ -10,6 +10,7 @@ from decimal import Decimal
 from dliosim.language import resolved_state
 from dliosim.language.compile import Compiled
 from dliosim.language.diagnostics import Mistake
+from dliosim.language.layers import names_of
 from dliosim.language.parser import parse
 from dliosim.language.scope import Scope
 from dliosim.language.settings import Settings
@@ -101,11 +102,10 @@ class _Writer:
         for head, value in values:
             if value is None:
                 continue
-            sub = next(iter(re.findall(r'^(?:"[^"]*"|\S+)', value)), "")
-            lines = settings.all(head)
+            names, lines = names_of(head, value), settings.all(head)
             # A pair that no `hint` line gives comes from the set of `hints`.
             other = settings.given("hints") if head == "hint" else next(iter(lines), None)
-            line = next((line for line in lines if line.sub[:1] == (sub,)), other)
+            line = next((line for line in lines if line.sub == names), other)
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _Line(f"{self._indent}    {head:<10} {value}", origin)
 

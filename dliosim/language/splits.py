@@ -9,9 +9,10 @@ from dliosim.language.diagnostics import mistake
 from dliosim.language.parser import Node
 from dliosim.language.scope import OF_SPLIT, Scope
 from dliosim.language.source import Span
-from dliosim.model import Checkpoint, Split
+from dliosim.model import Checkpoint, Split, Transformer
 from dliosim.model.dataset import MAX_TOTAL
 from dliosim.model.job import MAX_RANKS
+from dliosim.model.transformer import parts_of
 from dliosim.readable import count
 
 MAX_PARTS: Final = 1 << 17
@@ -64,6 +65,14 @@ def written(scope: Scope, node: Node) -> Split:
     return replace(split, played=played if played < split.ranks else 0)
 
 
+def measured(model: Transformer) -> tuple[int, int]:
+    """How many parts a model has, and their bytes: all layers are alike, so that two of them tell."""
+    one, two = (parts_of(replace(model, layers=layers), Split(1, 1, 1)) for layers in (1, 2))
+    more = model.layers - 1
+    sizes = [sum(part.size for part in parts) for parts in (one, two)]
+    return len(one) + more * (len(two) - len(one)), sizes[0] + more * (sizes[1] - sizes[0])
+
+
 def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
     """E218 at `place` where what is saved cannot be split so, E113 where that is more than any file holds."""
     model = checkpoint.model
@@ -86,12 +95,14 @@ def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
         message = f"part `{stages[0].name}` is on stage {stages[0].stage}"
         label = f"stages here are 0 to {split.pipeline - 1}" if split.pipeline > 1 else "there is stage 0 alone"
         raise mistake("E218", message, place, label, hint="the tensors of a `model` lie on as many stages as there are")
-    parts = checkpoint.parts_for(split)
-    if len(parts) > MAX_PARTS:
-        message = f"checkpoint `{checkpoint.name}` would have {len(parts):_} parts"
+    number, size = measured(model) if model is not None else (0, 0)
+    number += len(checkpoint.parts)
+    if number > MAX_PARTS:
+        message = f"checkpoint `{checkpoint.name}` would have {number:_} parts"
         raise mistake("E113", message, place, f"at most {MAX_PARTS:_}")
     copies = split.data if checkpoint.replicas == "all" else 1
-    total = sum(part.size * (split.present if part.scope == "per rank" else copies) for part in parts)
+    own = (part.size * (split.present if part.scope == "per rank" else copies) for part in checkpoint.parts)
+    total = size * copies + sum(own)
     if total > MAX_TOTAL:
         message = f"checkpoint `{checkpoint.name}` of {split.present:_} ranks would have {total:.3g} B, over 2^62"
         raise mistake("E113", message, place, "too large")

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern, explain_pattern
+from dliosim.language.splits import measured
 from dliosim.model import (
     Background,
     Cadence,
@@ -23,6 +24,7 @@ from dliosim.model import (
     Transformer,
     Writers,
 )
+from dliosim.model.transformer import parts_of
 from tests.language.conftest import DATA, Patterns
 
 MODEL = """
@@ -80,6 +82,28 @@ def test_a_file_that_extends_another_changes_settings_of_its_model(patterns: Pat
     model = workload.checkpoint("c").model
     assert model is not None
     assert (model.layers, model.hidden) == (5, 64)
+
+
+@given(
+    model=st.builds(
+        Transformer,
+        name=st.just("m"),
+        layers=st.integers(1, 9),
+        hidden=st.integers(8, 99),
+        ffn=st.integers(1, 99),
+        heads=st.integers(1, 8),
+        kv_heads=st.integers(1, 8),
+        vocabulary=st.integers(1, 999),
+        weights=st.sampled_from(["bf16", "fp32", "fp8"]),
+        optimizer=st.sampled_from(["adam", "sgd", "none"]),
+        zero=st.integers(0, 3),
+        scale=st.sampled_from([1, 3, 1000]),
+    ),
+    stages=st.integers(1, 9),
+)
+def test_the_parts_of_a_model_are_counted_without_making_them(model: Transformer, stages: int) -> None:
+    parts = parts_of(model, Split(2, min(stages, model.layers), 3))
+    assert measured(model) == (len(parts), sum(part.size for part in parts))
 
 
 # ---- checkpoints --------------------------------------------------------------------------------------------------
@@ -350,3 +374,12 @@ def test_what_is_explained_is_the_same_workload(
     again = tmp_path / "again.dlio"
     again.write_text(explain_pattern(path, [], Job(4, 2)), encoding="utf-8")
     assert compile_pattern(again, [], Job(4, 2))[0].digest() == workload.digest()
+
+
+def test_each_line_about_one_checkpoint_is_explained_by_its_own_place(patterns: Patterns) -> None:
+    text = f'checkpoint c {{\n part w 1 MB total\n path "c"\n}}\n{DATA}prepare universe\ntrain {{\n read universe\n'
+    path = patterns.file("main.dlio", f"workload w\n{text} checkpoint c every 2 steps\n checkpoint c every 2 min\n}}\n")
+    lines = [line.split() for line in explain_pattern(path, [], Job(4)).splitlines() if line.startswith("    check")]
+    places = [int(line[-1].rpartition(":")[2]) for line in lines]
+    assert [line[3:5] for line in lines] == [["2", "steps"], ["120", "s"]]
+    assert places[1] == places[0] + 1
