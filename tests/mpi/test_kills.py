@@ -1,0 +1,42 @@
+"""Jobs killed while they save: what they leave is complete or does not count, and is gone after the next save."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from dliosim.execute import versions
+from tests.mpi.jobs import only_error
+from tests.mpi.killing import SETTINGS, Kill, Place, draws
+
+
+@pytest.mark.parametrize(("settings", "ranks"), SETTINGS)
+def test_five_jobs_that_are_killed_one_after_the_other(tmp_path: Path, settings: str, ranks: int) -> None:
+    place = Place(tmp_path, settings, ranks)
+    for kill in islice(draws(ranks, ranks), 5):
+        place.run(kill)
+    place.run(saves=1)
+    place.expect_no_litter()
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        Kill("write", 1, 10, "full"),
+        Kill("sync", 1, 1, "full"),
+        Kill("sync", 0, 6, "full"),
+        Kill("rename", 0, 2, "full"),
+        Kill("make", 0, 3, "full"),
+    ],
+    ids=str,
+)
+def test_a_disk_that_is_full_ends_the_job_and_leaves_what_was_complete(tmp_path: Path, kill: Kill) -> None:
+    place = Place(tmp_path)
+    assert "No space left on device" in only_error(place.run(kill))
+    (base,) = place.bases()
+    assert versions.numbers(base) == [1]
+    assert place.newest == 1
+    place.run(saves=1)
+    place.expect_no_litter()
