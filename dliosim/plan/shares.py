@@ -49,10 +49,10 @@ class Shares:
         below: Column = np.clip(rank - self._stage * group * split.data, 0, group * split.data)
         once = self._held_below(np.clip(below - self._copy * group, 0, group))
         every: Column = self._held_below(group) * (below // group) + self._held_below(below % group)
-        saved: Column = shared(self._total, rank, split.ranks) + self._each * rank
-        tensors: Column = np.where(self._copy < 0, every, once)
-        result: Column = saved + tensors
-        return result
+        saved = shared(self._total, rank, split.ranks)
+        saved += self._each * rank
+        saved += np.where(self._copy < 0, every, once).astype(np.int64)
+        return saved
 
     def _held_below(self, tensor: int | Column) -> Column:
         """Bytes that the tensor-parallel ranks below one hold of each tensor."""
