@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.errors import PlanError
 from dliosim.model import Split
-from dliosim.plan.saving import Segment
-from dliosim.plan.shards import Block, held_blocks, range_blocks, saved_blocks, sources, stream_bytes
+from dliosim.plan.saving import Segment, count_pieces, pieces
+from dliosim.plan.shards import Block, held_blocks, range_blocks, saved_once, sources, stream_bytes
 from dliosim.plan.statefiles import StateFiles
+
+#: Rows of a strided block that one step reads: a call and some objects each.
+_MOST_ROWS = 1 << 14
 
 
 class Fetch(NamedTuple):
@@ -30,14 +35,19 @@ class Fetch(NamedTuple):
         return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
 
 
-def needs(stored: StateFiles, holder: Split, rank: int, everything: bool) -> Iterator[tuple[int, Block]]:
-    """The blocks of each part that a rank needs whose job holds the state as `holder`."""
+def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, Block]]:
+    """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
+
+    Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved.
+    Raises PlanError where other ranks than those shall hold it.
+    """
     written = stored.split
+    if written.played and holder != written:
+        text = f"{written.played} of {written.ranks} ranks saved checkpoint `{stored.checkpoint.name}`"
+        raise PlanError(f"{text}: only the same ranks can restore it, and not {holder}")
     held = stored.checkpoint.parts_for(holder)
     for number, part in enumerate(stored.parts):
-        if everything:
-            blocks = saved_blocks(part, written)
-        elif part.scope == "per rank" and holder != written:
+        if part.scope == "per rank" and holder != written:
             # Of what each rank kept for itself there is no other way to deal it out than anew.
             size, ranks = stream_bytes(part, written), holder.ranks
             blocks = range_blocks(rank * size // ranks, (rank + 1) * size // ranks, part.row_bytes)
@@ -47,61 +57,145 @@ def needs(stored: StateFiles, holder: Split, rank: int, everything: bool) -> Ite
             yield number, block
 
 
-def fetches(stored: StateFiles, holder: Split, rank: int, everything: bool = False) -> Iterator[Fetch]:
-    """Where a rank finds what it needs, in the order of the parts; together they are what `needs` says, once."""
-    data = holder.place(rank)[2]
+def fetches(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """Where a rank finds what it needs, once: file after file, in each by the offset.
+
+    Of copies it takes those of the ranks whose place is like its own.
+    """
+    written, replicas = stored.split, stored.checkpoint.replicas
+    tensor, _, data = holder.place(rank)
+    near = tensor * written.tensor // holder.tensor, data % written.data
+    wanted = [
+        (number, block, sources(stored.parts[number], number, written, replicas, block, near))
+        for number, block in needs(stored, holder, rank)
+    ]
+    if stored.regions:
+        for number, block, owners in wanted:
+            for owner in owners:
+                yield from _common(stored, owner, number, block)
+        return
+    by_part: dict[int, list[tuple[Block, range]]] = {}
+    for number, block, owners in wanted:
+        by_part.setdefault(number, []).append((block, owners))
+    for owner in sorted({owner for _, _, owners in wanted for owner in owners}):
+        for number in stored.saved_parts(owner):
+            for block, owners in by_part.get(number, ()):
+                if owner in owners:
+                    yield from _common(stored, owner, number, block)
+
+
+def everything(stored: StateFiles) -> Iterator[Fetch]:
+    """Where all that was saved lies, each byte once, in the order of `fetches`."""
     replicas = stored.checkpoint.replicas
-    for number, needed in needs(stored, holder, rank, everything):
-        part = stored.parts[number]
-        for owner in sources(part, number, stored.split, replicas, needed, data):
-            for shard in stored.shards_of(owner, number):
-                if common := shard.block.overlap(needed):
-                    width = shard.block.width
-                    skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
-                    yield Fetch(number, common, shard.file, stored.writer(owner), shard.offset + skipped, width)
+    once = [saved_once(part, number, stored.split, replicas) for number, part in enumerate(stored.parts)]
+    if stored.regions:
+        places = ((owner, number) for number, owners in enumerate(once) for owner in owners)
+    else:
+        ranks = range(stored.split.present)
+        places = ((owner, number) for owner in ranks for number in stored.saved_parts(owner) if owner in once[number])
+    for owner, number in places:
+        yield from _common(stored, owner, number, None)
+
+
+def held_by_others(stored: StateFiles, number: int) -> bool:
+    """Whether ranks that differ in their data rank alone hold the same of a part."""
+    return stored.parts[number].scope in ("rows", "columns", "whole")
+
+
+def own_reads(stored: StateFiles, holder: Split, rank: int, once: bool) -> Iterator[Fetch]:
+    """What a rank reads itself of what it needs: with `once` the first data rank reads for all that hold the same."""
+    for fetch in fetches(stored, holder, rank):
+        if not once or holder.place(rank)[2] == 0 or not held_by_others(stored, fetch.part):
+            yield fetch
+
+
+def _common(stored: StateFiles, owner: int, number: int, needed: Block | None) -> Iterator[Fetch]:
+    """What an owner has stored of a block, or of all that a part has."""
+    for shard in stored.shards_of(owner, number):
+        common = shard.block if needed is None else shard.block.overlap(needed)
+        if common is not None:
+            width = shard.block.width
+            skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
+            yield Fetch(number, common, shard.file, stored.writer(owner), shard.offset + skipped, width)
 
 
 class Step(NamedTuple):
-    """The calls of one step: where each begins, what it reads, and what all of it is, in that order."""
+    """What is read into memory at a time: where each call begins in a file, its bytes, and what all of it is."""
 
     file: str
-    maker: int
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
-    segment: Segment
+    segments: tuple[Segment, ...]
 
 
-def steps(found: Iterable[Fetch], transfer: int | None) -> Iterator[Step]:
-    """Fetches cut into steps of at most `transfer` bytes (None: of any size), a call for each stretch of the file."""
-    for fetch in found:
-        block, width, total = fetch.block, fetch.block.width, fetch.block.length
-        most = transfer or total
-        begin = 0
-        while begin < total:
-            if fetch.contiguous:
-                size = min(most, total - begin)
-                offset, length = np.array([fetch.offset + begin]), np.array([size])
-            else:
-                # Whole rows if one fits, else part of one.
-                row, column = divmod(begin, width)
-                rows = 1 if column or most < width else min(most // width, (total - begin) // width)
-                size = min(most, width - column) if rows == 1 else rows * width
-                offset = fetch.offset + column + fetch.stride * np.arange(row, row + rows)
-                length = np.full(rows, size // rows)
-            yield Step(fetch.file, fetch.maker, offset, length, Segment(fetch.part, block, begin, size))
-            begin += size
+class Reading(NamedTuple):
+    """How many steps and calls there are, their bytes, and those of the largest step."""
+
+    steps: int
+    calls: int
+    bytes: int
+    largest: int
 
 
-def count_steps(found: Iterable[Fetch], transfer: int | None) -> int:
-    """How many steps there are."""
-    count = 0
-    for fetch in found:
-        total, width = fetch.block.length, fetch.block.width
-        most = transfer or total
-        if fetch.contiguous:
-            count += -(-total // most)
-        elif most < width:
-            count += total // width * -(-width // most)
+def steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Iterator[Step]:
+    """Fetches cut into steps of at most `transfer` bytes (None: of any size), a call for each stretch of the file.
+
+    A step of what is contiguous is what one call of `pieces` would write. Of other blocks it has as many whole rows as
+    fit when each call is widened to multiples of `page` bytes, or part of one.
+    """
+    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+        if contiguous:
+            for piece in pieces(some, transfer, whole):
+                yield Step(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
         else:
-            count += -(-(total // width) // (most // width))
-    return count
+            for fetch in some:
+                yield from _strided(fetch, transfer, page)
+
+
+def _strided(fetch: Fetch, transfer: int | None, page: int) -> Iterator[Step]:
+    block, width, begin = fetch.block, fetch.block.width, 0
+    together = _rows_together(width, transfer, page)
+    while begin < block.length:
+        row, column = divmod(begin, width)
+        if together:
+            rows, length = min(together, block.row1 - block.row0 - row), width
+        else:
+            rows, length = 1, min(transfer or width, width - column)
+        offset = fetch.offset + column + fetch.stride * np.arange(row, row + rows)
+        yield Step(fetch.file, offset, np.full(rows, length), (Segment(fetch.part, block, begin, rows * length),))
+        begin += rows * length
+
+
+def _rows_together(width: int, transfer: int | None, page: int) -> int:
+    """Rows of a strided block that a step reads; 0 where one does not fit."""
+    if transfer is None:
+        return _MOST_ROWS
+    if width > transfer:
+        return 0
+    widened = width if page == 1 else -(-width // page) * page + page
+    return min(_MOST_ROWS, max(1, transfer // widened))
+
+
+def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Reading:
+    """Count what `steps` would cut, without doing so."""
+    made = calls = total = largest = 0
+
+    def counted(some: Iterator[Fetch]) -> Iterator[Fetch]:
+        nonlocal total
+        for fetch in some:
+            total += fetch.block.length
+            yield fetch
+
+    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+        if contiguous:
+            count = count_pieces(counted(some), transfer, whole)
+            made, calls, largest = made + count.calls, calls + count.calls, max(largest, count.largest)
+            continue
+        for fetch in counted(some):
+            rows, width = fetch.block.row1 - fetch.block.row0, fetch.block.width
+            together = _rows_together(width, transfer, page)
+            a_row = 1 if together else -(-width // (transfer or width))
+            made += -(-rows // together) if together else rows * a_row
+            calls += rows * a_row
+            largest = max(largest, min(rows, together) * width if together else transfer or width)
+    return Reading(made, calls, total, largest)

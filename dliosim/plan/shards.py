@@ -6,7 +6,6 @@ one for a tensor that is split by rows or by columns, and up to three for a rang
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from dliosim.model import Part, Replicas, Split
@@ -70,14 +69,6 @@ def held_blocks(part: Part, split: Split, rank: int) -> list[Block]:
     return [held] if held.length else []
 
 
-def saved_blocks(part: Part, split: Split) -> list[Block]:
-    """All of a part that the ranks which take part hold, each byte once."""
-    if part.scope in ("total", "per rank"):
-        return range_blocks(0, stream_bytes(part, split), part.row_bytes)
-    held = [held_blocks(part, split, rank) for rank in owners(part, 0, split, "once")]
-    return held[0] if held and part.scope == "whole" else [block for blocks in held for block in blocks]
-
-
 def range_blocks(begin: int, end: int, row: int) -> list[Block]:
     """Bytes [begin, end) of a part whose rows have `row` bytes: part of a row, whole rows, part of a row."""
     blocks = []
@@ -102,34 +93,48 @@ def saves(part: Part, number: int, split: Split, replicas: Replicas, rank: int) 
     return data == _copy(number, split, replicas, data)
 
 
-def owners(part: Part, number: int, split: Split, replicas: Replicas) -> Iterator[int]:
-    """The ranks that save something of part `number`, in ascending order."""
+def saved_once(part: Part, number: int, split: Split, replicas: Replicas) -> range:
+    """The ranks that together have saved all that was saved of part `number`, each byte of it once."""
     if part.scope in ("total", "per rank"):
-        yield from range(split.present)
-        return
-    for data in range(split.data) if replicas == "all" else (_copy(number, split, replicas, 0),):
-        for tensor in range(split.tensor):
-            rank = split.rank(tensor, part.stage, data)
-            if rank < split.present:
-                yield rank
+        return range(split.present)
+    return _ranks(part, number, split, replicas, range(1 if part.scope == "whole" else split.tensor), 0)
 
 
-def sources(part: Part, number: int, split: Split, replicas: Replicas, block: Block, data: int) -> Iterator[int]:
-    """Of the owners of a part those that together have saved `block`, for a rank whose data rank is `data`.
+def sources(part: Part, number: int, split: Split, replicas: Replicas, block: Block, near: tuple[int, int]) -> range:
+    """The ranks that together have saved `block` of part `number`, those that take part, each byte once.
 
-    Of copies it is that of the same data rank, if there is one; of what tensor ranks hold whole, that of the first.
+    `near` is the tensor and the data rank from which is taken what several have.
     """
     if part.scope == "per rank":
-        yield from range(block.row0, block.row1)
-    elif part.scope == "total":
-        row, size, ranks = part.row_bytes, part.size, split.ranks
+        return range(block.row0, min(block.row1, split.present))
+    if part.scope == "total":
+        row = part.row_bytes
         begin, end = block.row0 * row + block.col0, (block.row1 - 1) * row + block.col1
-        # The last rank whose range starts at or before a byte.
-        yield from range(((begin + 1) * ranks - 1) // size, (end * ranks - 1) // size + 1)
+        found = _sharing(begin, end, part.size, split.ranks)
+        return range(found.start, min(found.stop, split.present))
+    if part.scope == "rows":
+        tensors = _sharing(block.row0, block.row1, part.rows, split.tensor)
+    elif part.scope == "columns":
+        element = part.element
+        tensors = _sharing(block.col0 // element, block.col1 // element, part.row_bytes // element, split.tensor)
     else:
-        copy = _copy(number, split, replicas, data % split.data)
-        for tensor in range(1 if part.scope == "whole" else split.tensor):
-            yield split.rank(tensor, part.stage, copy)
+        tensors = range(near[0], near[0] + 1)
+        if not _ranks(part, number, split, replicas, tensors, near[1]):
+            tensors = range(1)
+    return _ranks(part, number, split, replicas, tensors, near[1])
+
+
+def _ranks(part: Part, number: int, split: Split, replicas: Replicas, tensors: range, data: int) -> range:
+    """Of the ranks that hold a tensor those of these tensor ranks that have saved it for data rank `data`."""
+    copy = _copy(number, split, replicas, data)
+    first, last = (split.rank(tensor, part.stage, copy) for tensor in (tensors.start, tensors.stop - 1))
+    return range(first, min(last + 1, split.present))
+
+
+def _sharing(begin: int, end: int, size: int, ranks: int) -> range:
+    """Which of the ranks that share `size` things evenly have those of [begin, end); there is at least one thing."""
+    # The last rank whose share starts at or before a thing: those before it that start there have nothing.
+    return range(((begin + 1) * ranks - 1) // size, (end * ranks - 1) // size + 1)
 
 
 def _copy(number: int, split: Split, replicas: Replicas, data: int) -> int:

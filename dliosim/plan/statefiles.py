@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 
-from dliosim.model import Checkpoint, Part, Split
-from dliosim.plan.shards import Block, held_blocks, owners, saves
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model import Checkpoint, Split
+from dliosim.plan.shards import Block, held_blocks, saves
+from dliosim.plan.shares import Shares
 
 METADATA = "metadata.json"
 """The file of all shards' places, where a checkpoint has one."""
+
+# Ranks of which it is remembered where in their files their shards begin.
+_KEPT = 4096
 
 
 class Shard(NamedTuple):
@@ -25,41 +31,48 @@ class Shard(NamedTuple):
 
 
 class StateFiles:
-    """The files of one checkpoint that ranks split in one way write. Made by `state_files`; what is asked is kept."""
+    """The files of one checkpoint that ranks split in one way write. Made by `state_files`.
+
+    What it keeps is 8 bytes a part of each of the ranks that were asked for last.
+    """
 
     def __init__(self, checkpoint: Checkpoint, split: Split) -> None:
         self.checkpoint = checkpoint
         self.split = split
         self.parts = checkpoint.parts_for(split)
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
-        self._shards: dict[int, tuple[Shard, ...]] = {}
-        self._by_part: dict[int, dict[int, tuple[Shard, ...]]] = {}
-        self._sizes: dict[int, int] = {}
-        self._bases: list[int] | None = None
+        self._shares = Shares(self.parts, split, checkpoint.replicas)
+        # Parts of each name that files have where ranks write files of their own.
+        labels: dict[str, list[int]] = {}
+        for number, part in enumerate(self.parts):
+            labels.setdefault(part.file, []).append(number)
+        self._labels = {label: np.array(numbers) for label, numbers in labels.items()}
+        self._offsets: dict[int, NDArray[np.int64]] = {}
 
     def shards(self, owner: int) -> tuple[Shard, ...]:
         """What a rank saves, in the order of the parts; in files of its own that is the order of the offsets, too."""
-        found = self._shards.get(owner)
-        if found is None:
-            found = self._shards[owner] = tuple(self._in_regions(owner) if self.regions else self._in_files(owner))
+        return tuple(shard for number in self.saved_parts(owner) for shard in self.shards_of(owner, number))
+
+    def saved_parts(self, owner: int) -> list[int]:
+        """Numbers of the parts of which a rank saves anything."""
+        found: list[int] = np.flatnonzero(self._shares.of(owner)).tolist()
         return found
 
-    def shards_of(self, owner: int, part: int) -> tuple[Shard, ...]:
+    def shards_of(self, owner: int, number: int) -> Iterator[Shard]:
         """What a rank saves of one part."""
-        found = self._by_part.get(owner)
-        if found is None:
-            found = {}
-            for shard in self.shards(owner):
-                found[shard.part] = (*found.get(shard.part, ()), shard)
-            self._by_part[owner] = found
-        return found.get(part, ())
+        part = self.parts[number]
+        if not saves(part, number, self.split, self.checkpoint.replicas, owner):
+            return
+        alone = self.checkpoint.writers.kind == "file per rank"
+        name = self._name(part.file if alone else "", self.writer(owner))
+        offset = int(self._offset(owner)[number])
+        for block in held_blocks(part, self.split, owner):
+            yield Shard(number, block, owner, name, offset)
+            offset += block.length
 
     def owned_bytes(self, owner: int) -> int:
         """Bytes that a rank saves."""
-        found = self._sizes.get(owner)
-        if found is None:
-            found = self._sizes[owner] = sum(block.length for _, block in self._owned(owner))
-        return found
+        return int(self._shares.of(owner).sum())
 
     def writer(self, owner: int) -> int:
         """The rank that writes what `owner` saves."""
@@ -78,91 +91,70 @@ class StateFiles:
 
     def made_by(self, rank: int) -> tuple[str, ...]:
         """Names of the files that a rank makes, in the order of writing; rank 0 makes the one of all ranks."""
+        return tuple(self.sizes(rank))
+
+    def sizes(self, rank: int) -> dict[str, int]:
+        """Bytes of each of the files that a rank makes."""
         kind = self.checkpoint.writers.kind
         if kind == "shared file":
-            return (self._name("", 0),) if rank == 0 else ()
+            return {self.name_of_shared(): self.total()} if rank == 0 else {}
         if self.writer(rank) != rank:
-            return ()
-        if kind != "file per rank":
-            return (self._name("", rank),)
-        names = dict.fromkeys(shard.file for shard in self.shards(rank))
+            return {}
+        if kind == "rank":
+            return {self.name_of_shared(): self.total()}
+        if kind == "one per":
+            end = min(rank + self.checkpoint.writers.number, self.split.present)
+            return {self._name("", rank): self._bytes_before(end) - self._bytes_before(rank)}
+        own = self._shares.of(rank)
+        found = {self._name(label, rank): int(own[numbers].sum()) for label, numbers in self._labels.items()}
+        found = {name: size for name, size in found.items() if size}
         if self.checkpoint.model is None:
-            names.setdefault(self._name("", rank), None)  # even if it owns no byte of it
-        return tuple(names)
+            found.setdefault(self._name("", rank), 0)  # even if it owns no byte of it
+        return found
 
     def name_of_shared(self) -> str:
         """The name of the only file, where there is one."""
         return self._name("", 0)
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Name of each file and the rank that makes it, over all ranks; with thousands of ranks that takes seconds."""
+        """Name of each file and the rank that makes it, over all ranks."""
         for rank in range(self.split.present):
             for name in self.made_by(rank):
                 yield name, rank
 
     def size(self, name: str, maker: int) -> int:
         """Bytes of a file that `maker` makes."""
-        if self.regions:
-            return self._region_bases()[-1]
-        if self.checkpoint.writers.kind == "one per":
-            return sum(self.owned_bytes(rank) for rank in chain((maker,), self.senders(maker)))
-        return sum(shard.block.length for shard in self.shards(maker) if shard.file == name)
+        return self.total() if self.regions else self.sizes(maker)[name]
 
     def total(self) -> int:
         """Bytes of all files."""
-        if self.regions:
-            return self._region_bases()[-1]
-        return sum(self.owned_bytes(rank) for rank in range(self.split.present))
+        return self._bytes_before(self.split.present)
 
-    def _owned(self, owner: int) -> Iterator[tuple[int, Block]]:
-        replicas = self.checkpoint.replicas
-        for number, part in enumerate(self.parts):
-            if saves(part, number, self.split, replicas, owner):
-                for block in held_blocks(part, self.split, owner):
-                    yield number, block
+    def _bytes_before(self, rank: int) -> int:
+        return int(self._shares.before(rank).sum())
 
-    def _in_files(self, owner: int) -> Iterator[Shard]:
+    def _offset(self, owner: int) -> NDArray[np.int64]:
+        """Where in their files the shards of an owner begin, for each part."""
+        found = self._offsets.get(owner)
+        if found is None:
+            if len(self._offsets) >= _KEPT:
+                self._offsets.clear()
+            found = self._offsets[owner] = self._in_region(owner) if self.regions else self._in_files(owner)
+        return found
+
+    def _in_files(self, owner: int) -> NDArray[np.int64]:
         """File per rank: of each `Part.file` one of its own; one per N: those of its ranks one after the other."""
-        ends: dict[str, int] = {}
-        alone = self.checkpoint.writers.kind == "file per rank"
-        writer = self.writer(owner)
-        before = 0 if alone else sum(self.owned_bytes(rank) for rank in range(writer, owner))
-        for number, block in self._owned(owner):
-            label = self.parts[number].file if alone else ""
-            offset = ends.get(label, before)
-            ends[label] = offset + block.length
-            yield Shard(number, block, owner, self._name(label, writer), offset)
+        own = self._shares.of(owner)
+        if self.checkpoint.writers.kind == "one per":
+            return _before_each(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
+        offsets = np.zeros(len(own), np.int64)
+        for numbers in self._labels.values():
+            offsets[numbers] = _before_each(own[numbers])
+        return offsets
 
-    def _in_regions(self, owner: int) -> Iterator[Shard]:
+    def _in_region(self, owner: int) -> NDArray[np.int64]:
         """One file: part after part, in each the shards in the order of their owners."""
-        name, bases, last, offset = self._name("", 0), self._region_bases(), -1, 0
-        for number, block in self._owned(owner):
-            if number != last:
-                last, offset = number, bases[number] + self._before(self.parts[number], number, owner)
-            yield Shard(number, block, owner, name, offset)
-            offset += block.length
-
-    def _before(self, part: Part, number: int, owner: int) -> int:
-        """Bytes of a part that the owners before one have saved."""
-        if part.scope == "total":
-            return owner * part.size // self.split.ranks
-        if part.scope == "per rank":
-            return owner * part.size
-        return sum(
-            block.length
-            for other in owners(part, number, self.split, self.checkpoint.replicas)
-            if other < owner
-            for block in held_blocks(part, self.split, other)
-        )
-
-    def _region_bases(self) -> list[int]:
-        """Where the region of each part begins, and where the last one ends."""
-        if self._bases is None:
-            bases = [0]
-            for number, part in enumerate(self.parts):
-                bases.append(bases[-1] + self._before(part, number, self.split.present))
-            self._bases = bases
-        return self._bases
+        return _before_each(self._shares.before(self.split.present)) + self._shares.before(owner)
 
     def _name(self, label: str, maker: int) -> str:
         checkpoint = self.checkpoint
@@ -174,6 +166,10 @@ class StateFiles:
         else:
             name = f"{label}-{maker:06d}.ckpt"
         return f"folder_{maker // checkpoint.folder:06d}/{name}" if checkpoint.folder else name
+
+
+def _before_each(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(sizes) - sizes
 
 
 @lru_cache(maxsize=16)

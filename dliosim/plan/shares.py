@@ -1,0 +1,72 @@
+"""How many bytes of each part a rank saves, and all ranks before it: of all parts at once, for thousands of either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model import Part, Replicas, Split
+
+Column = NDArray[np.int64]
+"""A number for each part, in their order."""
+
+
+class Shares:
+    """Closed forms of what `shards.held_blocks` and `shards.saves` say of one part and rank."""
+
+    def __init__(self, parts: Sequence[Part], split: Split, replicas: Replicas) -> None:
+        self._split = split
+        self._size = _column(part.size for part in parts)
+        # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; one that each has whole, none.
+        rows, columns = (np.array([part.scope == scope for part in parts], np.bool_) for scope in ("rows", "columns"))
+        row, count = _column(part.row_bytes for part in parts), _column(part.rows for part in parts)
+        element = _column(part.element for part in parts)
+        self._pieces: Column = np.where(rows, count, np.where(columns, row // element, 0))
+        self._piece: Column = np.where(rows, row, np.where(columns, count * element, 0))
+        self._whole: Column = np.where([part.scope == "whole" for part in parts], self._size, 0)
+        self._total: Column = np.where([part.scope == "total" for part in parts], self._size, 0)
+        self._each: Column = np.where([part.scope == "per rank" for part in parts], self._size, 0)
+        self._stage = _column(part.stage for part in parts)
+        # Which of the data-parallel ranks saves; -1 where all do.
+        number = np.arange(len(parts))
+        self._copy = {"once": number * 0, "dealt": number % split.data, "all": number * 0 - 1}[replicas]
+
+    def of(self, rank: int) -> Column:
+        """Bytes that a rank saves of each part."""
+        split = self._split
+        tensor, stage, data = split.place(rank)
+        here = (self._stage == stage) & ((self._copy == data) | (self._copy < 0))
+        saved = self._each + shared(self._total, rank + 1, split.ranks) - shared(self._total, rank, split.ranks)
+        saved[here] += (self._held_below(tensor + 1) - self._held_below(tensor))[here]
+        return saved
+
+    def before(self, rank: int) -> Column:
+        """Bytes that all ranks below one save of each part."""
+        split, group = self._split, self._split.tensor
+        # Ranks of the part's stage that are below it.
+        below: Column = np.clip(rank - self._stage * group * split.data, 0, group * split.data)
+        once = self._held_below(np.clip(below - self._copy * group, 0, group))
+        every: Column = self._held_below(group) * (below // group) + self._held_below(below % group)
+        saved = shared(self._total, rank, split.ranks)
+        saved += self._each * rank
+        saved += np.where(self._copy < 0, every, once).astype(np.int64)
+        return saved
+
+    def _held_below(self, tensor: int | Column) -> Column:
+        """Bytes that the tensor-parallel ranks below one hold of each tensor."""
+        held = shared(self._pieces, tensor, self._split.tensor) * self._piece
+        held += self._whole * tensor
+        return held
+
+
+def shared(size: Column, rank: int | Column, ranks: int) -> Column:
+    """`size * rank // ranks`, where that product may be too large for 64 bits."""
+    each, more = np.divmod(size, ranks)
+    result: Column = each * rank + more * rank // ranks
+    return result
+
+
+def _column(values: Iterable[int]) -> Column:
+    return np.fromiter(values, np.int64)

@@ -1,0 +1,332 @@
+"""Checkpoints of tensors: what ranks save covers each file once, and what they restore is what they need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
+from dliosim.plan import reassembly
+from dliosim.plan.reassembly import Step, count_steps, everything, fetches, needs, own_reads, steps
+from dliosim.plan.saving import count_pieces, pieces
+from dliosim.plan.shards import Block, held_blocks, saves
+from dliosim.plan.shares import Shares
+from dliosim.plan.statefiles import StateFiles, state_files
+
+splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> Part:
+    scope = draw(st.sampled_from(["total", "per rank", "rows", "columns", "whole"]))
+    if scope == "per rank" or draw(st.booleans()):
+        size = draw(st.integers(0, 60))
+        return Part("p", size, "total" if scope in ("rows", "columns") else scope)
+    element, columns, rows = draw(st.integers(1, 4)), draw(st.integers(1, 7)), draw(st.integers(1, 7))
+    return Part("p", rows * columns * element, scope, columns * element, element)
+
+
+models = st.builds(
+    Transformer,
+    name=st.just("m"),
+    layers=st.integers(1, 4),
+    hidden=st.just(6),
+    ffn=st.integers(1, 9),
+    heads=st.just(2),
+    kv_heads=st.integers(1, 2),
+    vocabulary=st.integers(1, 9),
+    optimizer=st.sampled_from(["adam", "sgd", "none"]),
+    zero=st.sampled_from([0, 1, 3]),
+    scale=st.sampled_from([1, 1, 5]),
+)
+checkpoints = st.builds(
+    Checkpoint,
+    name=st.just("c"),
+    seed=st.just(1),
+    parts=st.lists(parts(), min_size=1, max_size=4).map(tuple),
+    writers=st.one_of(
+        st.just(Writers("file per rank")),
+        st.just(Writers("shared file")),
+        st.builds(Writers, st.just("one per"), st.integers(1, 6)),
+        st.just(Writers("rank", 0)),
+    ),
+    access=st.just(Access()),
+    path=st.just("c"),
+    model=st.none() | st.none() | models,
+    replicas=st.sampled_from(["once", "dealt", "all"]),
+    folder=st.integers(0, 3),
+)
+transfers = st.none() | st.integers(1, 40)
+
+
+def played(split: Split, ranks: int) -> Split:
+    return replace(split, played=ranks if ranks < split.ranks else 0)
+
+
+def indices(part: Part, block: Block) -> NDArray[np.int64]:
+    """Which bytes of a part a block has, in its order."""
+    rows = np.arange(block.row0, block.row1)[:, None] * part.row_bytes
+    return (rows + np.arange(block.col0, block.col1)).reshape(-1)
+
+
+def written(files: StateFiles) -> dict[str, NDArray[np.int64]]:
+    """What every file holds, each byte as (part, place in it) in one number; a byte that none wrote is -1."""
+    found = {name: np.full(files.size(name, maker), -1, np.int64) for name, maker in files.files()}
+    for rank in range(files.split.present):
+        for shard in files.shards(rank):
+            place = found[shard.file][shard.offset : shard.offset + shard.block.length]
+            assert (place == -1).all()
+            place[:] = shard.part * 1_000_000 + indices(files.parts[shard.part], shard.block)
+    return found
+
+
+def read(found: dict[str, NDArray[np.int64]], step: Step) -> NDArray[np.int64]:
+    calls = zip(step.offset.tolist(), step.length.tolist(), strict=True)
+    return np.concatenate([found[step.file][begin : begin + length] for begin, length in calls])
+
+
+def of_segments(files: StateFiles, step: Step) -> NDArray[np.int64]:
+    """What a step says that it reads."""
+    return np.concatenate(
+        [
+            segment.part * 1_000_000
+            + indices(files.parts[segment.part], segment.block)[segment.begin : segment.begin + segment.length]
+            for segment in step.segments
+        ]
+    )
+
+
+@given(checkpoints, splits, st.integers(1, 40))
+def test_what_all_ranks_save_covers_every_file_once(checkpoint: Checkpoint, split: Split, present: int) -> None:
+    files = state_files(checkpoint, played(split, present))
+    found = written(files)
+    assert len(found) == len(list(files.files()))
+    assert all((content >= 0).all() for content in found.values())
+    assert sum(len(content) for content in found.values()) == files.total()
+    for rank in range(files.split.present):
+        own = files.shards(rank)
+        assert sum(shard.block.length for shard in own) == files.owned_bytes(rank)
+        assert {shard.file for shard in own} <= set(files.made_by(files.writer(rank)) or files.made_by(0))
+        if not files.regions:
+            for name in {shard.file for shard in own}:
+                offsets = [shard.offset for shard in own if shard.file == name]
+                assert offsets == sorted(offsets)
+    makers = {files.writer(rank) for rank in range(files.split.present)}
+    if not files.regions:
+        assert sorted(rank for maker in makers for rank in (maker, *files.senders(maker))) == list(
+            range(files.split.present)
+        )
+
+
+@given(checkpoints, splits)
+def test_what_is_held_is_saved_by_one_rank_or_by_all(checkpoint: Checkpoint, split: Split) -> None:
+    shares = Shares(checkpoint.parts_for(split), split, checkpoint.replicas)
+    held = np.zeros(len(checkpoint.parts_for(split)), np.int64)
+    for rank in range(split.ranks):
+        assert shares.before(rank).tolist() == held.tolist()
+        own = [
+            sum(block.length for block in held_blocks(part, split, rank))
+            * saves(part, number, split, checkpoint.replicas, rank)
+            for number, part in enumerate(checkpoint.parts_for(split))
+        ]
+        assert shares.of(rank).tolist() == own
+        held += own
+    assert shares.before(split.ranks).tolist() == held.tolist()
+    copies = split.data if checkpoint.replicas == "all" else 1
+    for part, total in zip(checkpoint.parts_for(split), held.tolist(), strict=True):
+        times = {"total": 1, "per rank": split.ranks, "whole": split.tensor * copies}.get(part.scope, copies)
+        assert total == part.size * times
+
+
+def test_shares_of_the_largest_parts_do_not_overflow() -> None:
+    split = Split(3, 1, 1000)
+    checkpoint = Checkpoint(
+        "c", 1, (Part("p", 1 << 62, "total"), Part("q", 1 << 61, "rows", 1)), Writers("shared file"), Access(), "c"
+    )
+    files = state_files(checkpoint, split)
+    assert files.total() == (1 << 62) + (1 << 61)
+    assert files.owned_bytes(2999) == (1 << 62) - (2999 << 62) // 3000
+    assert files.shards(2)[-1].block == Block((1 << 62) // 3, 1 << 61, 0, 1)
+
+
+@given(checkpoints, splits, transfers, st.booleans())
+def test_pieces_cover_what_a_rank_saves_in_calls_as_large_as_allowed(
+    checkpoint: Checkpoint, split: Split, transfer: int | None, whole: bool
+) -> None:
+    files = state_files(checkpoint, split)
+    found = written(files)
+    for rank in range(split.ranks):
+        own = list(pieces(files.shards(rank), transfer, whole))
+        assert count_pieces(files.shards(rank), transfer, whole) == (len(own), max((p.length for p in own), default=0))
+        for piece in own:
+            step = Step(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
+            assert (of_segments(files, step) == read(found, step)).all()
+            assert 0 < piece.length <= (transfer or piece.length)
+            assert whole or len({segment.part for segment in piece.segments}) == 1
+        assert sum(piece.length for piece in own) == files.owned_bytes(rank)
+
+
+@settings(deadline=None)
+@given(checkpoints, splits, splits, transfers, st.booleans(), st.sampled_from([1, 8]), st.sampled_from([2, 1 << 14]))
+def test_any_split_restores_what_any_other_saved(
+    checkpoint: Checkpoint, writer: Split, holder: Split, transfer: int | None, whole: bool, page: int, rows: int
+) -> None:
+    files = state_files(checkpoint, writer)
+    found = written(files)
+    with patch.object(reassembly, "_MOST_ROWS", rows):
+        for rank in range(holder.ranks):
+            parts, made = checkpoint.parts_for(holder), list(fetches(files, holder, rank))
+            cut = list(steps(made, transfer, whole, page))
+            _check_steps(files, found, cut, transfer)
+            needed = [
+                number * 1_000_000 + indices(parts[number], block) for number, block in needs(files, holder, rank)
+            ]
+            assert _sorted([of_segments(files, step) for step in cut]) == _sorted(needed)
+            counted = sum(len(step.offset) for step in cut), sum(int(step.length.sum()) for step in cut)
+            largest = max((int(step.length.sum()) for step in cut), default=0)
+            assert count_steps(made, transfer, whole, page) == (len(cut), *counted, largest)
+            # A file is read through before the next one.
+            names = [fetch.file for fetch in made]
+            assert len(dict.fromkeys(names)) == sum(a != b for a, b in zip(["", *names], names, strict=False))
+
+
+@settings(deadline=None)
+@given(checkpoints, splits, st.integers(1, 40), transfers)
+def test_everything_is_what_was_saved_once(
+    checkpoint: Checkpoint, split: Split, present: int, transfer: int | None
+) -> None:
+    files = state_files(checkpoint, played(split, present))
+    found = written(files)
+    cut = list(steps(everything(files), transfer, False))
+    _check_steps(files, found, cut, transfer)
+    saved = np.unique(np.concatenate([np.empty(0, np.int64), *found.values()]))
+    assert _sorted([of_segments(files, step) for step in cut]) == saved.tolist()
+
+
+@settings(deadline=None)
+@given(checkpoints, splits, st.integers(1, 40))
+def test_the_ranks_of_a_subset_restore_what_they_hold_and_have_saved(
+    checkpoint: Checkpoint, split: Split, present: int
+) -> None:
+    split = played(split, present)
+    files = state_files(checkpoint, split)
+    found = written(files)
+    saved = set(np.concatenate([np.empty(0, np.int64), *found.values()]).tolist())
+    for rank in range(split.present):
+        cut = list(steps(fetches(files, split, rank), None, False))
+        _check_steps(files, found, cut, None)
+        needed = _sorted(
+            [number * 1_000_000 + indices(files.parts[number], b) for number, b in needs(files, split, rank)]
+        )
+        assert _sorted([of_segments(files, step) for step in cut]) == [byte for byte in needed if byte in saved]
+
+
+def test_a_subset_is_not_restored_by_other_ranks() -> None:
+    checkpoint = Checkpoint("c", 1, (Part("p", 100, "total"),), Writers("file per rank"), Access(), "c")
+    files = state_files(checkpoint, Split(1, 1, 8, 4))
+    with pytest.raises(PlanError, match="4 of 8 ranks saved checkpoint `c`: only the same ranks can restore it"):
+        list(fetches(files, Split(1, 1, 4), 0))
+
+
+@given(checkpoints, splits, splits)
+def test_of_what_several_ranks_hold_one_reads(checkpoint: Checkpoint, writer: Split, holder: Split) -> None:
+    files = state_files(checkpoint, writer)
+    shared = 0
+    for rank in range(holder.ranks):
+        own, all_of_it = (count_steps(own_reads(files, holder, rank, once), None, False) for once in (True, False))
+        data = holder.place(rank)[2]
+        if data == 0:
+            assert own == all_of_it
+        tensors = [part for part in checkpoint.parts_for(holder) if part.scope not in ("total", "per rank")]
+        held = sum(block.length for part in tensors for block in held_blocks(part, holder, rank))
+        shared += held if data else 0
+        assert own.bytes == all_of_it.bytes - (held if data else 0)
+    assert holder.data > 1 or shared == 0
+
+
+def _check_steps(files: StateFiles, found: dict[str, NDArray[np.int64]], cut: list[Step], transfer: int | None) -> None:
+    for step in cut:
+        content = read(found, step)
+        assert (content == of_segments(files, step)).all()
+        assert 0 < len(content) <= (transfer or len(content))
+
+
+def _sorted(found: list[NDArray[np.int64]]) -> list[int]:
+    values: list[int] = np.sort(np.concatenate([np.empty(0, np.int64), *found])).tolist()
+    return values
+
+
+# --- the published models (MLPerf Storage v2)
+
+GIB = 1 << 30
+LLAMA = {
+    "8b": Transformer("8b", 32, 4096, 14336, 32, 8, 128256, zero=3),
+    "70b": Transformer("70b", 80, 8192, 28672, 128, 8, 128256, zero=3),
+    "405b": Transformer("405b", 126, 16384, 53248, 128, 8, 128256, zero=1),
+    "1t": Transformer("1t", 128, 25872, 98304, 192, 32, 128256, zero=1),
+}
+
+
+def published(name: str) -> Checkpoint:
+    return Checkpoint("c", 1, (), Writers("file per rank"), Access(transfer=4 << 20), "c", model=LLAMA[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "parameters", "files", "gib"),
+    [
+        ("8b", Split(1, 1, 8), 8_030_261_248, (8, 8), (14.96, 89.75)),
+        ("70b", Split(8, 1, 8), 69_882_617_856, (64, 64), (130.18, 781.03)),
+        ("405b", Split(8, 32, 2), 405_853_388_800, (1032, 512), (756.01, 4536.23)),
+        ("1t", Split(8, 64, 2), 1_183_035_102_480, (1048, 1024), (2203.66, 13222.93)),
+    ],
+)
+def test_published_models_have_their_parameters_files_and_bytes(
+    name: str, split: Split, parameters: int, files: tuple[int, int], gib: tuple[float, float]
+) -> None:
+    assert LLAMA[name].parameters == parameters
+    stored = state_files(published(name), split)
+    sizes = {file: size for rank in range(split.ranks) for file, size in stored.sizes(rank).items()}
+    optimizer = [size for file, size in sizes.items() if "optimizer" in file]
+    weights = [size for file, size in sizes.items() if "optimizer" not in file]
+    assert (len(weights), len(optimizer)) == files
+    assert (sum(weights) / GIB, sum(optimizer) / GIB) == pytest.approx(gib, rel=1e-3)
+    assert sum(sizes.values()) == stored.total()
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "optimizer", "more"),
+    [
+        ("8b", Split(1, 1, 8), 13.088, None),
+        ("70b", Split(8, 1, 8), 14.238, None),
+        ("405b", Split(8, 32, 2), 8.860, 2.97),
+        ("1t", Split(8, 64, 2), 12.913, 4.28),
+    ],
+)
+def test_ranks_of_published_models_save_what_was_measured(
+    name: str, split: Split, optimizer: float, more: float | None
+) -> None:
+    stored = state_files(published(name), split)
+    middle = [split.rank(3 % split.tensor, split.pipeline // 2, data) for data in range(split.data)]
+    saved = [stored.owned_bytes(rank) / GIB for rank in middle]
+    assert saved[1:] == pytest.approx([optimizer] * (split.data - 1), rel=1e-3)
+    assert saved[0] == pytest.approx(optimizer + (more or 0), rel=1e-3)
+
+
+def test_a_rank_of_a_thousand_finds_all_that_it_needs() -> None:
+    stored = state_files(published("1t"), Split(8, 64, 2))
+    # The last rank has its weights from the one of data rank 0 that holds the same, and as much of the optimizer.
+    for rank, like in ((0, 0), (517, 517), (1023, 1015)):
+        found = count_steps(fetches(stored, stored.split, rank), 4 << 20, False)
+        assert found.bytes == pytest.approx(stored.owned_bytes(like), rel=1e-6)
+    other = Split(4, 16, 4)
+    found = count_steps(fetches(stored, other, 100), 4 << 20, False)
+    needed = sum(block.length for _, block in needs(stored, other, 100))
+    assert found.bytes == needed > 10 * GIB
+    assert found.largest <= 4 << 20
