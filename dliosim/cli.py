@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import dliosim
 from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.model.job import MAX_RANKS
+from dliosim.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -57,6 +58,9 @@ Pictures show steps and reads by rank, bandwidth and latency over time, the dist
 offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
 matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
+
+#: Seconds, and bytes a second, that no job has.
+_GREATEST = 1e18
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
 -D universe.layout="shared file"); may be given several times"""
@@ -169,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--null", action="store_true", help="no I/O at all: measures the tool itself")
     run.add_argument("--with-null", action="store_true", help="run every loop again without I/O: gives the slowdown")
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
+    _add_failures(run, "as long as the restores of this run, else as its saves")
 
     _add_compare(commands)
 
@@ -195,6 +200,17 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
     plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
+    _add_failures(plan, "as long as reading what was saved, as fast as it was written")
+    plan.add_argument(
+        "--save-time", type=_time, metavar="D", help='with --mtbf: how long a save holds the ranks, as "30 s"'
+    )
+    plan.add_argument(
+        "--bandwidth",
+        type=_rate,
+        metavar="B",
+        help="""with --mtbf: what storage takes from all ranks together, as "100 GB/s", if the save time is not known
+(default: a table of 1, 10, 100 GB/s and 1 TB/s)""",
+    )
 
     report = commands.add_parser(
         "report",
@@ -267,6 +283,12 @@ def _contradiction(parsed: argparse.Namespace) -> str:
         given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
         if given:
             return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    if parsed.command in ("run", "plan") and parsed.mtbf is None:
+        for name in ("restart_time", "save_time", "bandwidth"):
+            if getattr(parsed, name, None) is not None:
+                return f"--{name.replace('_', '-')} goes with --mtbf, the mean time between failures, and there is none"
+    if parsed.command == "plan" and parsed.csv and parsed.mtbf is not None:
+        return "--mtbf has a table of its own, and --csv prints none"
     return ""
 
 
@@ -300,6 +322,40 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
         help=f"ranks of the job{said}",
     )
     parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job, 1 if not given")
+
+
+def _add_failures(parser: argparse.ArgumentParser, restart: str) -> None:
+    parser.add_argument(
+        "--mtbf",
+        type=_time,
+        metavar="D",
+        help="""mean time between failures of the whole job, as "4 h" (of N nodes: that of a node / N): says how often
+it is best to save (Young, Daly), and what failures and saves cost then""",
+    )
+    parser.add_argument(
+        "--restart-time",
+        type=_time,
+        metavar="D",
+        help=f"with --mtbf: from a failure until the job goes on (default: {restart})",
+    )
+
+
+def _time(text: str) -> float:
+    return _quantity(parse_seconds, text)
+
+
+def _rate(text: str) -> float:
+    return _quantity(parse_rate, text)
+
+
+def _quantity(parse: Callable[[str], float], text: str) -> float:
+    try:
+        value = parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 < value < _GREATEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is out of range: above 0, below {_GREATEST:g}")
+    return value
 
 
 def _natural(text: str) -> int:

@@ -59,6 +59,8 @@ UNITS: Final[dict[str, tuple[Fraction, Dimension]]] = {
     "%": (Fraction(1, 100), RATIO),
 }
 
+_EXAMPLES: Final = {SIZE: "4 KiB", TIME: "10 ms", RATE: "10 GB/s"}
+
 MAX_DIGITS: Final = 60
 _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(\S+)\s*", re.ASCII)
 
@@ -74,7 +76,7 @@ def number(text: str) -> Fraction:
 def _parse(text: str, dimension: Dimension) -> Fraction:
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2] not in UNITS or UNITS[found[2]][1] != dimension:
-        raise ValueError(f"{text!r} is not {dimension} such as {'4 KiB' if dimension == SIZE else '10 ms'}")
+        raise ValueError(f"{text!r} is not {dimension} such as {_EXAMPLES[dimension]}")
     return number(found[1]) * UNITS[found[2]][0]
 
 
@@ -89,6 +91,11 @@ def parse_bytes(text: str) -> int:
 def parse_seconds(text: str) -> float:
     """Seconds of `10 ms`, `5 min`; ValueError where the unit is missing or unknown."""
     return float(_parse(text, TIME))
+
+
+def parse_rate(text: str) -> float:
+    """Bytes per second of `10 GB/s`; ValueError where the unit is missing or unknown."""
+    return float(_parse(text, RATE))
 
 
 def format_bytes(size: int) -> str:

@@ -48,9 +48,11 @@ def check_command(parsed: argparse.Namespace) -> int:
 
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
+    from dliosim.plan.failures import Failures, risks
     from dliosim.plan.forecast import csv_rows, forecast
     from dliosim.plan.places import joined
     from dliosim.report.plan_tables import plan_report, write_csv
+    from dliosim.report.state_tables import risk_tables
 
     rank, epoch = parsed.rank or 0, parsed.epoch or 0
     if rank >= parsed.ranks:
@@ -64,7 +66,11 @@ def plan_command(parsed: argparse.Namespace) -> int:
         named = {name: (indexes[name], source.names) for name, source in finder.sources.items()}
         write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
     else:
-        sys.stdout.write(plan_report(workload, forecast(workload, indexes)))
+        found = forecast(workload, indexes)
+        sys.stdout.write(plan_report(workload, found))
+        if parsed.mtbf is not None:
+            failures = Failures(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
+            sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(risks(workload, found, failures)))}\n")
     return 0
 
 

@@ -81,6 +81,8 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str], loc
             arguments=tuple(arguments),
             null=options.null,
             verify=options.verify,
+            mtbf=parsed.mtbf,
+            restart_time=parsed.restart_time,
         )
         run = replace(run, expectations=evaluate(workload.expectations, run))
         status = _report(run, phases, parsed.output, started)

@@ -107,7 +107,8 @@ def run_loop(session: Session, loop: Loop, ordinal: int, timed: bool) -> Iterato
     for each in everyone:
         yield _phase(session, each)
     for name, record in zip(running.saved, running.saves, strict=True):
-        yield verb_phase(session, name, "save", record, session.workload.checkpoint(name).access)
+        phase = verb_phase(session, name, "save", record, session.workload.checkpoint(name).access)
+        yield replace(phase, summary=replace(phase.summary, within=loop.name))
 
 
 def _salt(ordinal: int, number: int) -> int:

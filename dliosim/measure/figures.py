@@ -114,7 +114,11 @@ class EpochSummary:
 
 @dataclass(frozen=True, slots=True)
 class VerbSummary:
-    """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank."""
+    """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
+
+    `stall_seconds` is how long a save held the loop. Of one in the background that is `wait_seconds` for earlier ones
+    and `stage_seconds` for the copy, and `flush_seconds` the time from there until it was complete.
+    """
 
     ranks: int
     bytes: int
@@ -132,14 +136,30 @@ class VerbSummary:
     file_sync_seconds: Spread
     rename_seconds: Spread
     delete_seconds: Spread
+    serialize_seconds: Spread
+    plan_seconds: Spread
+    stall_seconds: Spread
+    wait_seconds: Spread
+    stage_seconds: Spread
+    flush_seconds: Spread
+    drain_seconds: Spread
+    partner_seconds: Spread
     call_latency: Histogram
     resident_bytes: int
     examined_bytes: int
+    drain_bytes: int
+    partner_bytes: int
 
     @property
     def bytes_per_second(self) -> float | None:
         """Bytes of all ranks by the time of the slowest, with making the data, fsync and renaming; None without any."""
         return self.bytes / self.seconds if self.seconds > 0 and self.bytes else None
+
+    @property
+    def held_seconds(self) -> float:
+        """How long a save held the slowest rank: its stall, and deleting old ones where that is not done beside."""
+        beside = self.flush_seconds.max > 0
+        return self.stall_seconds.max + (0.0 if beside else self.delete_seconds.max)
 
     @property
     def resident_share(self) -> float | None:
@@ -152,7 +172,8 @@ class PhaseSummary:
     """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
 
     A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
-    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
+    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `within`
+    is the name of the loop that a save was made in, None for the verb. `cache`
     is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
     keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
@@ -175,6 +196,7 @@ class PhaseSummary:
     hints_granted: tuple[tuple[str, str], ...] = ()
     hint_set: str = "library"
     notes: tuple[str, ...] = ()
+    within: str | None = None
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
@@ -246,7 +268,8 @@ class Environment:
 class RunSummary:
     """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries.
 
-    `null` is a run without I/O, `verify` one in which every byte read was checked.
+    `null` is a run without I/O, `verify` one in which every byte read was checked. `mtbf` and `restart_time` are what
+    was said of failures, in seconds.
     """
 
     name: str
@@ -264,6 +287,8 @@ class RunSummary:
     arguments: tuple[str, ...] = ()
     null: bool = False
     verify: bool = False
+    mtbf: float | None = None
+    restart_time: float | None = None
 
     @property
     def order_hash(self) -> int:

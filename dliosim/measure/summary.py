@@ -44,7 +44,17 @@ _TIMES = (
     "decode_ns",
     "preprocess_ns",
 )
-_VERB_COUNTS = ("bytes", "bytes_moved", "files", "calls", "opens", "resident_bytes", "examined_bytes")
+_VERB_COUNTS = (
+    "bytes",
+    "bytes_moved",
+    "files",
+    "calls",
+    "opens",
+    "resident_bytes",
+    "examined_bytes",
+    "drain_bytes",
+    "partner_bytes",
+)
 _VERB_TIMES = (
     "wall_ns",
     "call_ns",
@@ -56,6 +66,14 @@ _VERB_TIMES = (
     "file_sync_ns",
     "rename_ns",
     "delete_ns",
+    "serialize_ns",
+    "plan_ns",
+    "stall_ns",
+    "wait_ns",
+    "stage_ns",
+    "flush_ns",
+    "drain_ns",
+    "partner_ns",
 )
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
@@ -198,9 +216,19 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         file_sync_seconds=_spread("file_sync_ns", total, most),
         rename_seconds=_spread("rename_ns", total, most),
         delete_seconds=_spread("delete_ns", total, most),
+        serialize_seconds=_spread("serialize_ns", total, most),
+        plan_seconds=_spread("plan_ns", total, most),
+        stall_seconds=_spread("stall_ns", total, most),
+        wait_seconds=_spread("wait_ns", total, most),
+        stage_seconds=_spread("stage_ns", total, most),
+        flush_seconds=_spread("flush_ns", total, most),
+        drain_seconds=_spread("drain_ns", total, most),
+        partner_seconds=_spread("partner_ns", total, most),
         call_latency=call,
         resident_bytes=total["resident_bytes"],
         examined_bytes=total["examined_bytes"],
+        drain_bytes=total["drain_bytes"],
+        partner_bytes=total["partner_bytes"],
     )
 
 

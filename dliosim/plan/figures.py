@@ -74,17 +74,21 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of memory that one rank needs in a phase: batches, the plan's columns, allreduce, `cache memory`."""
+    """Bytes of memory that one rank needs in a phase: batches, the plan's columns, allreduce, `cache memory`.
+
+    `staging` is what saves in the background keep until they are flushed.
+    """
 
     buffers: int = 0
     plan: int = 0
     allreduce: int = 0
     cache: int = 0
+    staging: int = 0
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.buffers + self.plan + self.allreduce + self.cache
+        return self.buffers + self.plan + self.allreduce + self.cache + self.staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,10 @@ class PhaseForecast:
     """One phase, or epochs of it that are alike, done `times` times; figures are of one time, over the ranks.
 
     Epochs count from 1 and are None outside loops; `when` has the passes that requests make. `at_most` where `for`
-    may end a loop sooner. `bytes` are those asked of storage, not those that `cache memory` has. `amplification` is
-    bytes moved for each byte asked by O_DIRECT, None without it. `span_ratio` is the span of the file that a step
-    touches on all ranks of a communicator for each byte that they read there (what a two-phase collective would read),
-    None unless all read one file.
+    may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those asked of storage, not those that
+    `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT, None without it. `span_ratio` is
+    the span of the file that a step touches on all ranks of a communicator for each byte that they read there (what a
+    two-phase collective would read), None unless all read one file.
     """
 
     verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]
@@ -115,6 +119,7 @@ class PhaseForecast:
     span_ratio: float | None = None
     demand: Demand | None = None
     when: str = ""
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,28 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class StateForecast:
+    """What one save of a checkpoint leaves on its root: bytes, files of each kind, and how many ranks write any.
+
+    `contents` has the bytes of the model's weights, of its optimizer and of each other part, `files` how many are
+    called `layer`, `optimizer` and so on ("" where files have no such names), `saves` how often a run saves it.
+    `most` is the bytes of the rank that saves most.
+    """
+
+    checkpoint: str
+    saves: int
+    contents: tuple[tuple[str, int], ...]
+    files: tuple[tuple[str, int], ...]
+    writers: int
+    most: int
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return sum(size for _, size in self.contents)
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """A workload's forecast; memory in bytes: of the rank that needs most, and of the fullest node.
 
@@ -143,6 +170,7 @@ class Forecast:
     nodes: int
     phases: tuple[PhaseForecast, ...]
     storage: tuple[Storage, ...]
+    states: tuple[StateForecast, ...]
     rank_bytes: int
     index_bytes: int
     node_bytes: int

@@ -13,7 +13,17 @@ from dliosim.model.counting import steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
-from dliosim.plan.figures import Demand, Forecast, Listing, Memory, PhaseForecast, Spread, Storage, time_to_read
+from dliosim.plan.figures import (
+    Demand,
+    Forecast,
+    Listing,
+    Memory,
+    PhaseForecast,
+    Spread,
+    StateForecast,
+    Storage,
+    time_to_read,
+)
 from dliosim.plan.framing import is_framed
 from dliosim.plan.movement import forecast_prepare
 from dliosim.plan.placement import Placement, expected, place
@@ -21,7 +31,7 @@ from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.saves import flat, saves_of
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
-from dliosim.plan.statefiles import state_files
+from dliosim.plan.stateamounts import forecast_state, storage_of
 from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
 __all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
@@ -45,13 +55,15 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
     index = sum(8 * (block_count(dataset) + 1) for dataset in used)
     rank_bytes = PROCESS_BYTES + needed
+    states = tuple(_states(workload, phases))
     return Forecast(
         workload.name,
         workload.digest(),
         workload.job.ranks,
         workload.job.nodes,
         tuple(phases),
-        _storage(workload, phases),
+        _storage(workload, phases, states),
+        states,
         rank_bytes,
         index,
         rank_bytes * workload.job.ranks_per_node + index,
@@ -159,8 +171,12 @@ def _loop(
     saving = 0
     for cadence in loop.checkpoints:
         saves = saves_of(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
+        by_clock = cadence.unit == "seconds"
+        if by_clock:
+            saves = max(saves, 1)  # there are more where steps wait for data; without compute nobody knows
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
-        phases.append(replace(phase, at_most=loop.seconds is not None and cadence.unit != "end"))
+        at_most = loop.seconds is not None and cadence.unit not in ("end", "seconds")
+        phases.append(replace(phase, at_most=at_most, at_least=by_clock))
         saving = max(saving, phase.memory.total)
     return phases, needed + saving
 
@@ -225,19 +241,20 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
     return Demand(step_bytes, budget, step_bytes / budget, step_bytes / budget * ranks)
 
 
-def _storage(workload: Workload, phases: list[PhaseForecast]) -> tuple[Storage, ...]:
+def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+    for checkpoint in workload.checkpoints:
+        saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
+        if saves:
+            yield forecast_state(checkpoint, workload.job.ranks, saves)
+
+
+def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]) -> tuple[Storage, ...]:
     """Data sets that are prepared, and checkpoints that are saved."""
     prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
         made.append(Storage("dataset", name, dataset.root, size.total, dataset.layout.files, 1, size.estimated))
-    for checkpoint in workload.checkpoints:
-        saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
-        if saves:
-            # The newest is complete before the oldest is deleted.
-            copies = saves if checkpoint.keep is None else min(saves, checkpoint.keep + 1)
-            files = state_files(checkpoint, checkpoint.split(workload.job.ranks))
-            total, count = float(files.total()), sum(1 for _ in files.files())
-            made.append(Storage("checkpoint", checkpoint.name, checkpoint.root, total, count, copies, False))
+    for state in states:
+        made += storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

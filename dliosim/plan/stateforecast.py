@@ -10,6 +10,7 @@ from dliosim.model import Checkpoint, Restore
 from dliosim.plan.figures import Memory, PhaseForecast, over, same
 from dliosim.plan.reassembly import Fetch, Reading, count_steps, everything, own_reads
 from dliosim.plan.saving import count_pieces
+from dliosim.plan.stateamounts import staged_bytes
 from dliosim.plan.statefiles import state_files
 
 #: Ranks whose calls are counted; those of more are taken from so many, evenly spread.
@@ -40,7 +41,7 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     largest = max(count.largest for count in counted.values())
     # A writer has what it sends itself beside what it receives.
     buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
-    opens, memory = over(made, ranks, False), Memory(buffers=buffers)
+    opens, memory = over(made, ranks, False), Memory(buffers=buffers, staging=staged_bytes(checkpoint, files))
     return PhaseForecast(
         "save", checkpoint.name, times, 1, same(0, ranks), over(written, ranks, False), opens, opens, issued, memory
     )

@@ -10,6 +10,7 @@ from dliosim.model import Workload
 from dliosim.plan.figures import Forecast, Listing, PhaseForecast, Spread
 from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.grid import grid
+from dliosim.report.state_tables import state_tables
 
 #: Stands before figures that do not hold exactly for every rank and epoch.
 _ESTIMATED = "~"
@@ -28,6 +29,7 @@ def plan_report(workload: Workload, forecast: Forecast) -> str:
         _amounts(forecast),
         _of_a_rank(forecast),
         _demands(forecast),
+        state_tables(workload, forecast),
         _storage(forecast),
         _memory(forecast),
     ]
@@ -75,7 +77,7 @@ def _amounts(forecast: Forecast) -> str:
     rows = [
         [
             _name(phase),
-            ("up to " if phase.at_most else "") + str(phase.times),
+            ("up to " if phase.at_most else "at least " if phase.at_least else "") + str(phase.times),
             _count(phase.steps) if phase.steps else ABSENT,
             _marked(phase.samples, phase.samples.total, _count) if phase.samples.total else ABSENT,
             _marked(phase.bytes, phase.bytes.total, size),
@@ -88,14 +90,17 @@ def _amounts(forecast: Forecast) -> str:
 
 
 def _of_a_rank(forecast: Forecast) -> str:
-    rows = []
+    rows, stages = [], any(phase.memory.staging for phase in forecast.phases)
     for phase in forecast.phases:
         row = [_name(phase)]
         for spread, shown in ((phase.bytes, size), (phase.calls, _count), (phase.opens, _count)):
             row += [_marked(spread, value, shown) for value in (spread.minimum, spread.mean, spread.maximum)]
-        rows.append([*row, _marked(phase.files, phase.files.maximum, _count), size(phase.memory.total)])
+        staging = [size(phase.memory.staging) if phase.memory.staging else ABSENT] if stages else []
+        memory = [*staging, size(phase.memory.total)]
+        rows.append([*row, _marked(phase.files, phase.files.maximum, _count), *memory])
     kinds = [f"{kind}\n{figure}" for kind in ("bytes", "calls", "opens") for figure in ("min", "mean", "max")]
-    return grid("one rank, each time", ["", *kinds, "files\nmax", "memory"], rows)
+    headings = ["", *kinds, "files\nmax", *(["of it\nstaging"] if stages else []), "memory"]
+    return grid("one rank, each time", headings, rows, [3, 3, 3, len(headings) - 10])
 
 
 def _demands(forecast: Forecast) -> str:

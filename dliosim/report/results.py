@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 import dliosim
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
+from dliosim.measure.overhead import loop_overheads, whole_overhead
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
+from dliosim.plan.interval import Costs, best, daly, lost, young
+from dliosim.report.checkpoints import Measured, measured
 from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
@@ -82,6 +85,8 @@ _VERB_FIGURES = (
     "resident_bytes",
     "examined_bytes",
     "resident_share",
+    "drain_bytes",
+    "partner_bytes",
 )
 _VERB_SPREADS = (
     "call_seconds",
@@ -93,6 +98,14 @@ _VERB_SPREADS = (
     "file_sync_seconds",
     "rename_seconds",
     "delete_seconds",
+    "serialize_seconds",
+    "plan_seconds",
+    "stall_seconds",
+    "wait_seconds",
+    "stage_seconds",
+    "flush_seconds",
+    "drain_seconds",
+    "partner_seconds",
 )
 
 
@@ -117,6 +130,10 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "started": run.started,
         "seconds": run.seconds,
         "verified_bytes": run.verified_bytes,
+        "checkpoint_overhead": _overhead(run),
+        "mtbf_seconds": run.mtbf,
+        "restart_seconds": run.restart_time,
+        "intervals": [_interval(one) for one in measured(run)],
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
         "expectations": [asdict(result) for result in run.expectations],
@@ -165,6 +182,37 @@ def write_results(
     write_whole(directory / RESULTS, text.encode())
 
 
+def _overhead(run: RunSummary) -> dict[str, Any]:
+    """What saves held of the time of each loop that made some, and of all."""
+    whole = whole_overhead(run)
+    return {
+        "share": whole and whole.share,
+        "held_seconds": whole.held_seconds if whole else 0.0,
+        "loops": [asdict(one) | {"share": one.share} for one in loop_overheads(run)],
+    }
+
+
+def _interval(one: Measured) -> dict[str, Any]:
+    """What a checkpoint's saves and the job's failures cost, and the intervals at which that is least."""
+    costs = one.costs
+    return {
+        "name": one.title,
+        "saves": one.saves,
+        "stall_seconds": costs.stall,
+        "flush_seconds": costs.flush,
+        "restart_seconds": costs.restart,
+        "young_seconds": young(costs.stall, costs.mtbf),
+        "daly_seconds": daly(costs.stall, costs.mtbf),
+        "best": _lost(best(costs), costs),
+        "own": None if one.interval is None else _lost(one.interval, costs),
+    }
+
+
+def _lost(interval: float, costs: Costs) -> dict[str, float]:
+    shares = lost(interval, costs)
+    return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
+
+
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
     return {
         "name": phase.name,
@@ -181,6 +229,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
+        "within": phase.within,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

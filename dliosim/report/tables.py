@@ -9,6 +9,7 @@ from dliosim.measure.figures import ExpectationResult, PhaseSummary, RunSummary
 from dliosim.measure.histogram import merged
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
+from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.grid import grid
 from dliosim.report.header import header, notes_of
 from dliosim.report.loops import latency_cells, loop_tables
@@ -22,10 +23,12 @@ _VERB_TIMES = (
     ("calls", "call_seconds"),
     ("making\ndata", "content_seconds"),
     ("encoding", "encode_seconds"),
+    ("seri-\nalizing", "serialize_seconds"),
     ("sending", "send_seconds"),
     ("open,\nclose", "open_seconds"),
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
+    ("plans", "plan_seconds"),
     ("rename", "rename_seconds"),
     ("delete\nold", "delete_seconds"),
 )
@@ -37,7 +40,7 @@ def run_report(run: RunSummary) -> str:
         loop_tables(group, bool(doubt_of_run(run) or doubt_of_utilization(group)))
         for group in alike([phase for phase in run.phases if phase.epochs])
     ]
-    sections = [header(run), warnings(run), _files(run.phases), *loops, _closing(run)]
+    sections = [header(run), warnings(run), _files(run.phases), checkpoint_tables(run), *loops, _closing(run)]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 

@@ -92,15 +92,38 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
         file_sync_seconds=spread(seconds * 0.1),
         rename_seconds=spread(0.00031),
         delete_seconds=spread(0.0),
+        serialize_seconds=spread(0.0),
+        plan_seconds=spread(0.0),
+        stall_seconds=spread(0.0),
+        wait_seconds=spread(0.0),
+        stage_seconds=spread(0.0),
+        flush_seconds=spread(0.0),
+        drain_seconds=spread(0.0),
+        partner_seconds=spread(0.0),
         call_latency=Histogram([1_500_000 + 1000 * i for i in range(64)]),
         resident_bytes=0,
         examined_bytes=0,
+        drain_bytes=0,
+        partner_bytes=0,
     )
     return replace(summary, **changed)  # type: ignore[arg-type]
 
 
+def saved(seconds: float, **changed: object) -> VerbSummary:
+    """A save of 100 MB that held its slowest rank for so long."""
+    held = Spread(seconds * 0.9, seconds * 0.8, seconds)
+    return replace(verb(seconds, files=1, bytes=100_000_000, stall_seconds=held), **changed)  # type: ignore[arg-type]
+
+
+def flushed(stall: float, flush: float, **changed: object) -> VerbSummary:
+    """A save of 100 MB in the background, whose slowest rank was held for `stall`."""
+    times = {"stall_seconds": Spread(stall, stall, stall), "stage_seconds": Spread(stall, stall, stall)}
+    beside = saved(stall + flush, **times, flush_seconds=Spread(flush * 0.9, flush * 0.8, flush))
+    return replace(beside, **changed)  # type: ignore[arg-type]
+
+
 def run(**changed: object) -> RunSummary:
-    """Prepare, drop caches, train five epochs with two checkpoints beside, and one evaluation."""
+    """Prepare, drop caches, train five epochs with two kinds of checkpoints, and one evaluation."""
     train = PhaseSummary(
         name="train",
         kind="train",
@@ -148,17 +171,19 @@ def run(**changed: object) -> RunSummary:
         seconds=3.21,
         phases=(
             PhaseSummary("universe", "prepare", 0.42, verb=verb(0.42), notes=("made afresh",)),
-            PhaseSummary("model", "save", 0.24, verb=verb(0.24, files=1, bytes=100_000_000)),
-            PhaseSummary("model", "save", 0.26, verb=verb(0.26, files=1, bytes=100_000_000)),
+            PhaseSummary("model", "save", 0.24, verb=saved(0.24), within="train"),
+            PhaseSummary("model", "save", 0.26, verb=saved(0.26), within="train"),
             PhaseSummary(
                 "", "drop caches", 0.011, verb=verb(0.011, bytes=0, call_latency=Histogram()), resident_share=0.003
             ),
             train,
             evaluate,
+            PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train"),
         ),
         expectations=(
             ExpectationResult("utilization of train at least 70 %", 0.689, "ratio", False, "the later 4 epochs"),
             ExpectationResult("p99 at most 40 ms", 0.0051, "s", True, "the later 4 epochs"),
         ),
+        mtbf=4 * 3600.0,
     )
     return replace(whole, **changed)  # type: ignore[arg-type]

@@ -61,6 +61,8 @@ def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ..
         arguments=results.texts("arguments"),
         null=null,
         verify=results.flag("verify"),
+        mtbf=results.number_or_none("mtbf_seconds") if results.has("mtbf_seconds") else None,
+        restart_time=results.number_or_none("restart_seconds") if results.has("restart_seconds") else None,
     )
     return run, tuple(tuple(map(_latencies, one.many("epochs"))) for one in phases)
 
@@ -109,6 +111,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         hints_asked=found.text_pairs("hints_asked"),
         hints_granted=found.text_pairs("hints_granted"),
         notes=found.texts("notes"),
+        within=found.text_or_none("within") if found.has("within") else None,
     )
 
 
@@ -187,9 +190,19 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         file_sync_seconds=_spread(found.one("file_sync_seconds")),
         rename_seconds=_spread(found.one("rename_seconds")),
         delete_seconds=_spread(found.one("delete_seconds")),
+        serialize_seconds=_later_spread(found, "serialize_seconds"),
+        plan_seconds=_later_spread(found, "plan_seconds"),
+        stall_seconds=_later_spread(found, "stall_seconds"),
+        wait_seconds=_later_spread(found, "wait_seconds"),
+        stage_seconds=_later_spread(found, "stage_seconds"),
+        flush_seconds=_later_spread(found, "flush_seconds"),
+        drain_seconds=_later_spread(found, "drain_seconds"),
+        partner_seconds=_later_spread(found, "partner_seconds"),
         call_latency=Histogram(),
         resident_bytes=found.whole("resident_bytes"),
         examined_bytes=found.whole("examined_bytes"),
+        drain_bytes=found.whole("drain_bytes") if found.has("drain_bytes") else 0,
+        partner_bytes=found.whole("partner_bytes") if found.has("partner_bytes") else 0,
     )
 
 
@@ -210,7 +223,7 @@ def _spread(found: Fields) -> Spread:
 
 
 def _later_spread(found: Fields, key: str) -> Spread:
-    """A time that results did not have before there were formats, when nothing took it."""
+    """A time that results of earlier versions do not have, when nothing took it."""
     return _spread(found.one(key)) if found.has(key) else Spread(0.0, 0.0, 0.0)
 
 

@@ -1,0 +1,54 @@
+"""What checkpoints cost loops: the share of the time in which a save held the ranks, contents-making left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.figures import PhaseSummary, RunSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """How long `saves` held a loop of that name (or all, where it is empty), and its steps besides, in seconds.
+
+    Neither has the making of contents, which no job would do: steps are counted without what lies between them.
+    """
+
+    loop: str
+    saves: int
+    held_seconds: float
+    steps_seconds: float
+
+    @property
+    def share(self) -> float | None:
+        """The share of the time that saves held; None where there was none."""
+        whole = self.held_seconds + self.steps_seconds
+        return self.held_seconds / whole if whole > 0 else None
+
+
+def loop_overheads(run: RunSummary) -> list[Overhead]:
+    """One for each loop in which something was saved, all of its runs together."""
+    names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
+    return [_overhead(name, saves_within(run, name), _seconds_of(run, name)) for name in names]
+
+
+def whole_overhead(run: RunSummary) -> Overhead | None:
+    """That of all saves, of loops and of verbs, beside all loops and pauses, which may stand for steps."""
+    saves = [phase for phase in run.phases if phase.kind == "save" and phase.verb is not None]
+    names = dict.fromkeys(phase.name for phase in run.phases if phase.epochs)
+    pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
+    return _overhead("", saves, sum(_seconds_of(run, name) for name in names) + pauses) if saves else None
+
+
+def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
+    """The saves that a loop made."""
+    return [phase for phase in run.phases if phase.within == loop]
+
+
+def _seconds_of(run: RunSummary, loop: str) -> float:
+    return sum(epoch.loop_seconds for phase in run.phases if phase.name == loop for epoch in phase.epochs)
+
+
+def _overhead(loop: str, saves: Sequence[PhaseSummary], steps_seconds: float) -> Overhead:
+    return Overhead(loop, len(saves), sum(one.verb.held_seconds for one in saves if one.verb), steps_seconds)

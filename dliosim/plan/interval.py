@@ -1,0 +1,81 @@
+"""How often to save: the interval between checkpoints at which failures cost least, and what they cost then.
+
+All times are seconds. `interval` is the work between the end of one save and the beginning of the next, `stall` how
+long a save holds the ranks, `mtbf` the mean time between failures of the whole job, which come as a Poisson process.
+
+- J. W. Young, "A first order approximation to the optimum checkpoint interval", Communications of the ACM 17(9), 1974,
+  pp. 530-531.
+- J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation
+  Computer Systems 22(3), 2006, pp. 303-312.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a save and a failure take. `flush` is how long a save goes on after its stall until it is complete.
+
+    0 for one that blocks. The work beside a flush is lost with it, and there is one flush at a time.
+    """
+
+    mtbf: float
+    stall: float
+    restart: float
+    flush: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Shares of the wall time that make no progress: in complete saves, in work done again, and in restarting."""
+
+    saving: float
+    rework: float
+    restart: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.saving + self.rework + self.restart
+
+
+def young(stall: float, mtbf: float) -> float:
+    """Young's interval, sqrt(2 stall mtbf): good while the stall is small beside the MTBF."""
+    return math.sqrt(2 * stall * mtbf)
+
+
+def daly(stall: float, mtbf: float) -> float:
+    """Daly's higher-order estimate of where the complete model of `lost` is least.
+
+    sqrt(2 stall mtbf) (1 + sqrt(x) / 3 + x / 9) - stall with x = stall / (2 mtbf), and the MTBF itself from x = 1 on.
+    """
+    share = stall / (2 * mtbf)
+    if share >= 1:
+        return mtbf
+    return young(stall, mtbf) * (1 + math.sqrt(share) / 3 + share / 9) - stall
+
+
+def best(costs: Costs) -> float:
+    """The interval to save in: Daly's, but no shorter than a flush, since the next save would wait for it."""
+    return max(daly(costs.stall, costs.mtbf), costs.flush)
+
+
+def lost(interval: float, costs: Costs) -> Lost:
+    """What failures and saves take of the wall time, by Daly's complete model.
+
+    An interval of work takes M e^((R + F) / M) (e^((interval + stall) / M) - 1) of wall time on average, M the MTBF and
+    R the restart. Daly has no F: a failure loses the work since the newest *complete* save began, so that of the flush
+    F is done again each time, as if the restart took so much longer. Failures come every M of wall time, and each is in
+    its restart for M (1 - e^(-R / M)) on average, as another may come meanwhile.
+    """
+    going_on = math.exp(-(costs.restart + costs.flush) / costs.mtbf)
+    segment = (interval + costs.stall) / costs.mtbf
+    # segment / (e^segment - 1), which does not overflow.
+    kept = segment * math.exp(-segment) / -math.expm1(-segment) if segment > 0 else 1.0
+    useful_and_saving = going_on * kept
+    saving = useful_and_saving * (costs.stall / (interval + costs.stall)) if costs.stall else 0.0
+    restart = -math.expm1(-costs.restart / costs.mtbf)
+    return Lost(saving, 1.0 - useful_and_saving - restart, restart)

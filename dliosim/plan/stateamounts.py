@@ -1,0 +1,62 @@
+"""What checkpoints take: of memory while they are saved, and of storage then."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from dliosim.model import Checkpoint
+from dliosim.plan.figures import StateForecast, Storage
+from dliosim.plan.statefiles import METADATA, StateFiles, state_files
+
+
+def staged_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
+    """Bytes of memory in which saves in the background wait to be flushed, of the rank that saves most."""
+    background = checkpoint.background
+    if background is None or background.simulated:
+        return 0
+    return background.in_flight * max(files.owned_bytes(rank) for rank in range(files.split.present))
+
+
+def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:
+    """What one of `saves` saves of a checkpoint leaves."""
+    files = state_files(checkpoint, checkpoint.split(ranks))
+    present = range(files.split.present)
+    kinds = Counter(_kind(name) for name, _ in files.files())
+    if checkpoint.metadata:
+        kinds[METADATA] += 1
+    own = len(files.parts) - len(checkpoint.parts)
+    labels = [
+        part.name if number >= own else "optimizer" if part.file == "optimizer" else "weights"
+        for number, part in enumerate(files.parts)
+    ]
+    contents = Counter(dict.fromkeys(labels, 0))
+    for rank in present:
+        for shard in files.shards(rank):
+            contents[labels[shard.part]] += shard.block.length
+    owned = [files.owned_bytes(rank) for rank in present]
+    writers = len({files.writer(rank) for rank in present if owned[rank]})
+    return StateForecast(checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, max(owned))
+
+
+def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:
+    """What its saves leave at most on the root where they are written, and on that to which they are drained."""
+
+    def copies(unfinished: int) -> int:
+        # New ones are complete before the oldest is deleted.
+        return state.saves if checkpoint.keep is None else min(state.saves, checkpoint.keep + unfinished)
+
+    name, count = checkpoint.name, sum(number for _, number in state.files)
+    # A partner's copies lie beside what they are copies of.
+    times = 1 if checkpoint.partner is None else 2
+    flying = checkpoint.background.in_flight if checkpoint.background else 1
+    yield Storage("checkpoint", name, checkpoint.root, times * state.bytes, times * count, copies(flying), False)
+    if checkpoint.drain is not None:
+        yield Storage("checkpoint", name, checkpoint.drain, state.bytes, count, copies(1), False)
+
+
+def _kind(name: str) -> str:
+    """What files of a name are called without their numbers: of `layer_012-000003.ckpt` layer."""
+    found = re.match("[a-z]*", name.rpartition("/")[2])
+    return found[0] if found else ""

@@ -1,0 +1,137 @@
+"""What checkpoints did to a run: how long saves held it and went on beside it, at what cost, and when best to save."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.figures import PhaseSummary, RunSummary, VerbSummary
+from dliosim.measure.overhead import Overhead, loop_overheads, whole_overhead
+from dliosim.plan.interval import Costs
+from dliosim.readable import count, number, percent, seconds
+from dliosim.report.grid import WIDTH, grid
+from dliosim.report.intervals import EXPLAINED, Row, interval_table, long_time
+from dliosim.report.naming import alike, title_of
+
+_BACKGROUND = (
+    ("stall", "stall_seconds"),
+    ("waiting", "wait_seconds"),
+    ("copying", "stage_seconds"),
+    ("flush", "flush_seconds"),
+    ("drain", "drain_seconds"),
+    ("partner", "partner_seconds"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the saves of one checkpoint cost, as measured, and the mean time of steps between two of them in its loop.
+
+    `interval` is None of saves that no loop made.
+    """
+
+    title: str
+    saves: int
+    costs: Costs
+    interval: float | None
+
+
+def checkpoint_tables(run: RunSummary) -> str:
+    """Everything that is to be said of saves beside the table of files."""
+    if run.null:
+        return ""
+    sections = [_background(run.phases), _overheads(run), _intervals(run)]
+    return "\n\n".join(section for section in sections if section)
+
+
+def measured(run: RunSummary) -> Iterator[Measured]:
+    """What failures would cost each checkpoint that was saved, if the MTBF was said; medians over saves.
+
+    The stall is that of the slowest rank, deleting old ones included where it waits for that. A restart takes as long
+    as the restores of the same checkpoint, else as long as its saves took until they were complete.
+    """
+    if run.mtbf is None:
+        return
+    for group in _saves(run.phases):
+        verbs = [phase.verb for phase in group if phase.verb is not None]
+        stall, flush = (statistics.median(times) for times in zip(*map(_held, verbs), strict=True))
+        restart = run.restart_time
+        if restart is None:
+            name = group[0].name
+            restores = [
+                one.verb.seconds for one in run.phases if one.kind == "restore" and one.name == name and one.verb
+            ]
+            restart = statistics.median(restores or [one.seconds for one in verbs])
+        yield Measured(title_of(group[0]), len(verbs), Costs(run.mtbf, stall, restart, flush), _interval(run, group))
+
+
+def _held(verb: VerbSummary) -> tuple[float, float]:
+    return verb.held_seconds, verb.flush_seconds.max
+
+
+def _interval(run: RunSummary, group: Sequence[PhaseSummary]) -> float | None:
+    """Mean time of steps between saves of one checkpoint, over the loops that made them."""
+    made = [phase for phase in group if phase.within is not None]
+    steps = sum(one.steps_seconds for one in loop_overheads(run) if any(phase.within == one.loop for phase in made))
+    return steps / len(made) if made and steps > 0 else None
+
+
+def _saves(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
+    return alike([phase for phase in phases if phase.kind == "save" and phase.verb is not None])
+
+
+def _background(phases: Sequence[PhaseSummary]) -> str:
+    """A row for each checkpoint that was flushed beside the steps, drained or copied to partners."""
+    groups = [group for group in _saves(phases) if any(one.verb and _went_on(one.verb) for one in group)]
+    verbs = [one.verb for group in groups for one in group if one.verb]
+    times = [(head, name) for head, name in _BACKGROUND if any(getattr(verb, name).max > 0 for verb in verbs)]
+    if not groups:
+        return ""
+    rows = [
+        [
+            title_of(group[0]),
+            str(len(group)),
+            *(seconds(statistics.median(getattr(one.verb, name).max for one in group), 3) for _, name in times),
+            number(_flush_rate(group)),
+        ]
+        for group in groups
+    ]
+    title = "saves beside the steps: medians over saves of the slowest rank; the stall is what the steps waited for"
+    return grid(title, ["", "saves", *(head for head, _ in times), "flush\nGB/s"], rows)
+
+
+def _went_on(verb: VerbSummary) -> bool:
+    return max(verb.flush_seconds.max, verb.drain_seconds.max, verb.partner_seconds.max) > 0
+
+
+def _flush_rate(group: Sequence[PhaseSummary]) -> float | None:
+    """GB/s of all flushes, by the slowest rank of each."""
+    flushed = [one.verb for one in group if one.verb and one.verb.flush_seconds.max > 0]
+    time = sum(verb.flush_seconds.max for verb in flushed)
+    return sum(verb.bytes for verb in flushed) / time / 1e9 if time > 0 else None
+
+
+def _overheads(run: RunSummary) -> str:
+    """A line for each loop that saves, and one for all there is, where that is more than one loop."""
+    loops = loop_overheads(run)
+    lines = [_line(f"checkpoints held {one.loop} for", one) for one in loops]
+    whole = whole_overhead(run)
+    if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
+        lines.append(_line("checkpoints held all loops and pauses for", whole))
+    return "\n".join(lines)
+
+
+def _line(text: str, one: Overhead) -> str:
+    saves = count(one.saves, "save")
+    told = f"{seconds(one.held_seconds)} in {saves} beside {seconds(one.steps_seconds)} of steps"
+    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({told})", WIDTH)
+
+
+def _intervals(run: RunSummary) -> str:
+    rows = [Row(one.title, one.costs, one.interval) for one in measured(run)]
+    if run.mtbf is None or not rows:
+        return ""
+    title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
+    return f"{interval_table(title, '', rows)}\n\n{textwrap.fill(EXPLAINED, WIDTH)}"
