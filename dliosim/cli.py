@@ -45,6 +45,7 @@ same state of the caches. Ratios are paired by block, with intervals and Holm's 
   dliosim compare F --vary api=posix,mpi-independent,mpi-collective
   dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
   dliosim compare F --vary "layout=file per sample,shared file" --vary "transfer=64 KiB,1 MiB,whole sample"
+  dliosim compare F --what save --vary "writers=into file per rank,all ranks into shared file,rank 0"
 """
 
 _REPORT_DESCRIPTION = """\
@@ -242,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     compare = commands.add_parser(
         "compare",
-        help="run variants of a pattern's loop in turn, and say which is faster, under mpiexec",
+        help="run variants of a pattern's loop, save or restore in turn, and say which is faster, under mpiexec",
         description=_COMPARE_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -253,12 +254,19 @@ def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         required=True,
         metavar="NAME=A,B,...",
-        help="""what differs between variants: anything that -D takes, or a setting of the loop or its data set without
-their name (api, hints, order, transfer, layout, ...); may be given several times, for all combinations""",
+        help="""what differs between variants: anything that -D takes, or a setting of the loop, its data set or its
+checkpoint without their name (api, hints, order, transfer, layout, writers, ...); may be given several times, for all
+combinations""",
     )
     _add_overrides(compare)
     _add_places(compare)
     compare.add_argument("--loop", metavar="NAME", help="which loop to compare, if the pattern has several")
+    compare.add_argument(
+        "--what",
+        metavar="VERB",
+        help="""compare how long the job stalls for a checkpoint: save, restore, or with its name "save NAME" (default
+for patterns without a loop)""",
+    )
     compare.add_argument(
         "--repeat", type=_positive, default=8, metavar="N", help="passes of each variant that count (default 8)"
     )
@@ -266,7 +274,7 @@ their name (api, hints, order, transfer, layout, ...); may be given several time
         "--caches",
         choices=("cold", "warm"),
         help="""drop the page cache before each pass, or read all data through it (default: cold if the pattern has
-`drop caches`, else warm)""",
+`drop caches` or restores are compared, else warm)""",
     )
     compare.add_argument("--seed", type=_natural, default=0, metavar="S", help="of the order of passes (default 0)")
     compare.add_argument(

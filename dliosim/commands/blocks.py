@@ -6,34 +6,46 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
+from typing import Generic, TypeAlias
 
 from dliosim.compare.design import Variant, running_order
-from dliosim.compare.rows import Pass, pass_of
+from dliosim.compare.outcome import P
 from dliosim.errors import DliosimError
-from dliosim.execute.passes import run_pass
 from dliosim.execute.session import Session
 from dliosim.measure.figures import PhaseSummary
-from dliosim.model import ranks_together
 from dliosim.readable import count, seconds
 from dliosim.report.progress import Progress
 
 
 @dataclass(slots=True)
-class Running:
+class Running(Generic[P]):
     """A variant while the comparison runs: its session, its passes so far, and why it was given up."""
 
     variant: Variant
     session: Session
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[P] = field(default_factory=list)
     last: PhaseSummary | None = None
     failed: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pass stands: in which block (0: the warm-ups), at which position among all, and of which variant."""
+
+    block: int
+    position: int
+    variant: int
+
+
+RunPass: TypeAlias = Callable[[Session, Variant, Place], tuple[PhaseSummary, "P | None"]]
+"""One pass of a variant: its phase, and its figures where this rank has them. Collective."""
+
+
 def run_blocks(
-    running: Sequence[Running],
+    running: Sequence[Running[P]],
     repetitions: int,
     seed: int,
-    cold: bool,
+    run_pass: RunPass[P],
     progress: Progress,
     after_block: Callable[[], None],
 ) -> None:
@@ -57,7 +69,7 @@ def run_blocks(
                 left = f", {seconds(spent / position * (total - position), 2)} left"
             progress.stage(f"pass {position + 1} of {total}{left}: {one.variant.label}")
             if not one.failed:
-                _one_pass(one, block, position, number, cold)
+                _one_pass(one, Place(block, position, number), run_pass)
             position += 1
         after_block()
         if first and block == 0:
@@ -67,16 +79,15 @@ def run_blocks(
     progress.stage("")
 
 
-def _one_pass(one: Running, block: int, position: int, number: int, cold: bool) -> None:
+def _one_pass(one: Running[P], place: Place, run_pass: RunPass[P]) -> None:
     try:
-        phase = run_pass(one.session, one.variant.loop, cold)
+        phase, found = run_pass(one.session, one.variant, place)
     except DliosimError as error:
         # What all ranks know of has left none of them waiting, and the other variants are not lost with this one.
         if not error.shared and one.session.world.size > 1:
             raise
-        one.failed = f"failed in {'its warm-up' if block == 0 else f'block {block}'}: {error.message}"
+        one.failed = f"failed in {'its warm-up' if place.block == 0 else f'block {place.block}'}: {error.message}"
         return
-    one.last = phase.summary
-    if phase.summary.epochs:
-        together = ranks_together(one.variant.loop.access.communicator, one.variant.workload.job)
-        one.passes.append(pass_of(phase.summary, phase.rank_rows, together, block, position, number))
+    one.last = phase
+    if found is not None:
+        one.passes.append(found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -17,15 +18,17 @@ from mpi4py import MPI
 from dliosim.commands.blocks import Running, run_blocks
 from dliosim.commands.describe import describe
 from dliosim.commands.job import as_job, rendered, write_and_print
+from dliosim.commands.kinds import Kind, of_loops, of_stalls
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.terminal import user_terminal
 from dliosim.compare.design import Comparables, NotRun, parse_varied
-from dliosim.compare.outcome import Measured, Outcome
-from dliosim.errors import ExecutionError
+from dliosim.compare.outcome import Measured, Outcome, P
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.apart import apart, own_directories
 from dliosim.execute.backends import require_backends
 from dliosim.execute.compute import wake_on_time
-from dliosim.execute.finding import FileFinder
+from dliosim.execute.finding import FileFinder, Source
 from dliosim.execute.locking import Locks
 from dliosim.execute.passes import prepare_data
 from dliosim.execute.room import require_room
@@ -33,16 +36,16 @@ from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.striping import NO_STRIPING, read_striping
 from dliosim.execute.totals import share_totals
 from dliosim.execute.world import World
-from dliosim.model import DropCaches, Job, Repeat, Verb
+from dliosim.model import DropCaches, Job, Loop, Restore, Save
+from dliosim.plan.saves import flat
 from dliosim.report.compare_results import write_comparison, write_rows
-from dliosim.report.compare_tables import compare_report
 from dliosim.report.progress import Progress
 
 _INTERRUPTED = "interrupted: there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
 
 def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Compare variants of a pattern's loop on all ranks of `comm`; returns the exit status, the same on every rank."""
+    """Compare variants of a pattern's loop, save or restore on all ranks of `comm`; returns the exit status, the same on every rank."""
 
     def compare(world: World) -> int:
         with Locks() as locks:
@@ -56,21 +59,48 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
     progress = Progress(user_terminal() if world.rank == 0 else None)
     job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed), progress)
     found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, job, finder))
-    first = found.variants[0].workload
+    caches = world.on_rank_0("look at the options", lambda: _caches(found, parsed.caches))
+    begin = _Begin(world, parsed, tuple(arguments), found, finder.sources, locks, progress, caches, started, begun, load)
+    cold = caches == "cold"
+    return (
+        _judged(begin, of_loops(cold)) if isinstance(found.variants[0].verb, Loop) else _judged(begin, of_stalls(cold))
+    )
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """What is known before anything is run."""
+
+    world: World
+    parsed: argparse.Namespace
+    arguments: tuple[str, ...]
+    found: Comparables
+    sources: Mapping[str, Source]
+    locks: Locks
+    progress: Progress
+    caches: str
+    started: datetime
+    begun_ns: int
+    load: float
+
+
+def _judged(begin: _Begin, kind: Kind[P]) -> int:
+    """Run all passes, judge them and write what came of them; the exit status, the same on every rank. Collective."""
+    world, parsed, found, progress = begin.world, begin.parsed, begin.found, begin.progress
+    first, started = found.variants[0].workload, begin.started
     places = world.on_rank_0("find the directories", lambda: roots(parsed, first))
-    options, sources = Options(), finder.sources
-    running = [
-        Running(one, Session(one.workload, world, places, options, progress, sources=sources, locks=locks))
-        for one in found.variants
-    ]
-    for one in running:
-        world.on_rank_0("find the directories", one.session.check_directories)
+    running: list[Running[P]] = []
+    for number, one in enumerate(found.variants):
+        workload = apart(one.workload, one.verb, number)
+        session = Session(workload, world, places, Options(), progress, sources=begin.sources, locks=begin.locks)
+        running.append(Running(one, session))
+        world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     world.on_rank_0("make the data directory", running[0].session.make_roots)
-    prepared = _prepared(running)
-    cold = _is_cold(first.verbs) if parsed.caches is None else parsed.caches == "cold"
     status = 0
     with ExitStack() as stack:
+        stack.enter_context(own_directories([one.session for one in running]))
+        prepared = _prepared(running)
         made: list[Path] = []
 
         def directory() -> Path:
@@ -82,33 +112,33 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
             # What Ctrl-C or a limit of time leaves. Where that cannot be written, the end will say so.
             if world.rank == 0 and sum(not one.failed for one in running) > 1:
                 with suppress(OSError):
-                    write_rows(directory(), [(one.variant.label, one.passes) for one in running])
+                    write_rows(directory(), [(one.variant.label, one.passes) for one in running], kind.figures)
 
-        run_blocks(running, parsed.repeat, parsed.seed, cold, progress, keep)
-        environment = describe(running[0].session, [one.last for one in running if one.last is not None], load)
+        run_blocks(running, parsed.repeat, parsed.seed, kind.run_pass, progress, keep)
+        environment = describe(running[0].session, [one.last for one in running if one.last is not None], begin.load)
         if world.rank == 0:
             outcome = Outcome(
                 name=first.name,
                 title=first.title,
                 pattern=first.pattern,
                 overrides=tuple(overrides(parsed)),
-                arguments=tuple(arguments),
-                loop=found.loop,
+                arguments=begin.arguments,
+                what=found.what,
                 varied=found.varied,
                 ranks=world.size,
                 nodes=world.nodes,
                 environment=environment,
                 started=started.isoformat(timespec="seconds"),
-                total_seconds=(perf_counter_ns() - begun) * 1e-9,
+                total_seconds=(perf_counter_ns() - begin.begun_ns) * 1e-9,
                 repetitions=parsed.repeat,
                 seed=parsed.seed,
-                caches="cold" if cold else "warm",
+                caches=begin.caches,
                 measured=tuple(_measured(one) for one in running if not one.failed),
                 not_run=(*found.not_run, *_given_up(running)),
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
                 prepared=tuple(phase.summary for phase in prepared),
             )
-            status = _report(outcome, directory)
+            status = _report(outcome, kind, directory)
     return world.share(status)
 
 
@@ -120,7 +150,7 @@ def _comparables(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> Co
     colour = sys.stderr.isatty()
     try:
         found, warnings = comparables(
-            Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop, finder
+            Path(parsed.pattern), overrides(parsed), job, parse_varied(parsed.vary), parsed.loop, parsed.what, finder
         )
     except PatternError as error:
         raise rendered(render(error.diagnostics, colour), error.exit_code) from error
@@ -129,25 +159,38 @@ def _comparables(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> Co
     return found
 
 
-def _is_cold(verbs: Sequence[Verb]) -> bool:
-    """Whether a pattern drops the caches, wherever it does."""
-    return any(isinstance(verb, DropCaches) or (isinstance(verb, Repeat) and _is_cold(verb.body)) for verb in verbs)
+def _caches(found: Comparables, asked: str | None) -> str:
+    """How caches are treated before each pass: `cold`, `warm`, or empty where nothing is read.
+
+    If --caches does not say, a restore is cold, since the page cache has all that was just saved; a loop is if the
+    pattern drops the caches, wherever it does.
+    """
+    first = found.variants[0]
+    if isinstance(first.verb, Save):
+        if asked is not None:
+            raise UsageError(f"--caches {asked}: a save reads nothing that caches could hold")
+        return ""
+    if asked is not None:
+        return asked
+    drops = any(isinstance(verb, DropCaches) for verb, _ in flat(first.workload.verbs))
+    return "cold" if drops or isinstance(first.verb, Restore) else "warm"
 
 
-def _prepared(running: Sequence[Running]) -> list[Phase]:
+def _prepared(running: Sequence[Running[P]]) -> list[Phase]:
     """Prepare what each variant needs, once, if there is room for all of it."""
     sessions = [one.session for one in running]
     wake_on_time()
     sessions[0].world.together(lambda: require_backends([session.workload for session in sessions]))
     share_totals(sessions)
-    sessions[0].world.on_rank_0("look for room", lambda: require_room(sessions))
-    for session in sessions:
-        session.world.on_rank_0("lock the checkpoints", session.lock_checkpoints)
+    # What a pass saves is deleted before the next one, but the others keep what they prepare, or restore.
+    alone = isinstance(running[0].variant.verb, Save)
+    for together in [[session] for session in sessions] if alone else [sessions]:
+        sessions[0].world.on_rank_0("look for room", partial(require_room, together))
     done: set[str] = set()
     return [phase for session in sessions for phase in prepare_data(session, done)]
 
 
-def _given_up(running: Sequence[Running]) -> list[NotRun]:
+def _given_up(running: Sequence[Running[P]]) -> list[NotRun]:
     """The variants that failed; of the first one also which takes its place as the reference."""
     gone = [NotRun(one.variant.label, one.failed) for one in running if one.failed]
     left = [one.variant.label for one in running if not one.failed]
@@ -156,14 +199,14 @@ def _given_up(running: Sequence[Running]) -> list[NotRun]:
     return gone
 
 
-def _measured(one: Running) -> Measured:
+def _measured(one: Running[P]) -> Measured[P]:
     last, variant = one.last, one.variant
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return Measured(
         variant.label,
         variant.values,
         variant.workload.digest(),
-        variant.loop.access.api,
+        variant.access.api,
         variant.added,
         asked,
         granted,
@@ -174,15 +217,17 @@ def _measured(one: Running) -> Measured:
     )
 
 
-def _striping(one: Running) -> str:
-    """What a file system granted of the striping asked, read back; for rank 0."""
-    dataset = one.variant.workload.dataset(one.variant.loop.dataset)
+def _striping(one: Running[P]) -> str:
+    """What a file system granted of the striping asked for a data set, read back; for rank 0."""
+    if not isinstance(one.variant.verb, Loop):
+        return ""
+    dataset = one.variant.workload.dataset(one.variant.verb.dataset)
     if dataset.stripe is None:
         return ""
     return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
-def _report(outcome: Outcome, directory: Callable[[], Path]) -> int:
+def _report(outcome: Outcome[P], kind: Kind[P], directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
@@ -190,7 +235,7 @@ def _report(outcome: Outcome, directory: Callable[[], Path]) -> int:
         return ExecutionError.exit_code
 
     def write() -> Path:
-        write_comparison(directory(), outcome)
+        write_comparison(directory(), outcome, kind.figures, kind.content(outcome))
         return directory()
 
-    return 0 if write_and_print(write, lambda: compare_report(outcome)) else ExecutionError.exit_code
+    return 0 if write_and_print(write, lambda: kind.report(outcome)) else ExecutionError.exit_code

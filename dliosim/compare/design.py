@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias, Union
 
 import numpy as np
 
 from dliosim.errors import UsageError
-from dliosim.model import Loop, Workload
+from dliosim.model import Access, Loop, Restore, Save, Workload
+
+#: What a pass does.
+Compared: TypeAlias = Union[Loop, Save, Restore]
 
 #: More variants than this are no comparison that anyone could read.
 MOST_VARIANTS: Final = 64
@@ -28,7 +31,7 @@ class Varied:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way of doing the loop: what is varied, as (name, value), and the workload that comes of it.
+    """One way of doing it: what is varied, as (name, value), the workload that comes of it, and what of that is run.
 
     `added` says why a variant that nobody asked for is there.
     """
@@ -36,8 +39,15 @@ class Variant:
     label: str
     values: tuple[tuple[str, str], ...]
     workload: Workload
-    loop: Loop
+    verb: Compared
     added: str = ""
+
+    @property
+    def access(self) -> Access:
+        """How the loop reads its data, or how the checkpoint is written and read."""
+        if isinstance(self.verb, Loop):
+            return self.verb.access
+        return self.workload.checkpoint(self.verb.checkpoint).access
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +60,19 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparables:
-    """What is compared: variants of one loop, the first of which is the reference, and what was left out."""
+    """What is compared: variants of one loop or verb, the first of which is the reference, and what was left out."""
 
-    loop: str
+    what: str
     varied: tuple[Varied, ...]
     variants: tuple[Variant, ...]
     not_run: tuple[NotRun, ...]
+
+
+def title(verb: Compared) -> str:
+    """What is compared, in a word or two: the name of a loop, `save NAME`, `restore NAME`."""
+    if isinstance(verb, Loop):
+        return verb.name
+    return f"{'save' if isinstance(verb, Save) else 'restore'} {verb.checkpoint}"
 
 
 def parse_varied(texts: Sequence[str]) -> tuple[Varied, ...]:

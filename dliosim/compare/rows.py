@@ -59,8 +59,8 @@ class Pass:
     latency: Histogram
 
     @property
-    def seconds_a_sample(self) -> float:
-        """What is compared: passes of variants that leave out another rest of the samples still can be."""
+    def compared(self) -> float:
+        """Seconds a sample: passes of variants that leave out another rest of the samples still can be compared."""
         return self.seconds / self.samples
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,3 +130,20 @@ def pair_p(differences: NDArray[np.float64]) -> float:
     if error == 0:
         return 1.0 if mean == 0 else 0.0
     return two_sided(mean / error, len(differences) - 1)
+
+
+def shown_different(
+    times: NDArray[np.float64], comparisons: Sequence[Comparison]
+) -> tuple[int, frozenset[tuple[int, int]]]:
+    """The fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
+
+    `times` is (blocks, variants), and `comparisons` each variant but the first against the first: those pairs were
+    chosen before, and are judged as they are in the table. Which one is fastest is known only afterwards, so all others
+    are tested, and Holm's correction is over all pairs.
+    """
+    logs, _ = capped(np.log(times))
+    pairs = list(itertools.combinations(range(logs.shape[1]), 2))
+    adjusted, _ = holm([pair_p(logs[:, a] - logs[:, b]) for a, b in pairs])
+    shown = {pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL}
+    shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
+    return int(logs.mean(axis=0).argmin()), frozenset(shown)

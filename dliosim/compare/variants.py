@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dliosim.compare.design import MOST_VARIANTS, Comparables, NotRun, Variant, Varied, combinations
+from dliosim.compare.chosen import choose, named, same_in
+from dliosim.compare.design import MOST_VARIANTS, Comparables, Compared, NotRun, Variant, Varied, combinations, title
 from dliosim.errors import UsageError
-from dliosim.language import vocabulary
 from dliosim.language.compile import Compiled, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.language.existing import nobody_looks
-from dliosim.model import Dataset, Finder, Job, Loop, Repeat, Verb, Workload
+from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
+from dliosim.plan.statesame import same_restores, same_saves
 from dliosim.units import format_bytes
 
 #: Buffers of aggregators that `hints two-phase` stands for, besides one of the stripe's size.
@@ -29,17 +30,17 @@ def comparables(
     job: Job,
     varied: Sequence[Varied],
     loop: str | None,
+    what: str | None = None,
     finder: Finder = nobody_looks,
 ) -> tuple[Comparables, tuple[Diagnostic, ...]]:
     """Compile every combination of what is varied, on top of the overrides `given`; with the warnings, each once.
 
-    `finder` looks at files that are there already.
-
-    Where a variant uses MPI-IO with hints, one with the library's defaults is added unless it is there. Raises
+    `loop` or `what` names what of the pattern is compared, see `chosen.choose`; `finder` looks at files that are there
+    already. Where a variant uses MPI-IO with hints, one with the library's defaults is added unless it is there. Raises
     PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
     """
     base = compile_document(path, given, job, finder)
-    chosen = _chosen(base.workload, loop)
+    chosen = choose(base.workload, loop, what)
     full = {one.name: named(one.name, base, chosen) for one in varied}
     _refuse_twice(full, given)
     varied = [_expanded(one, full[one.name], base.workload, chosen) for one in varied]
@@ -57,12 +58,12 @@ def comparables(
                 raise
             left_out.append(NotRun(label, next(found.message for found in error.diagnostics if found.is_error)))
             continue
-        own = find_loop(compiled.workload, chosen.name)
+        own = same_in(compiled.workload, chosen)
         made.append((Variant(label, pairs, compiled.workload, own), compiled))
     variants: list[Variant] = []
-    varying = _varying([one.loop for one, _ in made])
+    varying = _varying([one.access for one, _ in made])
     for one, compiled in made:
-        reason = _without_effect(compiled, known, one.loop, varying) or _same_as(one, variants)
+        reason = _cannot_be(one) or _without_effect(compiled, known, one.access, varying) or _same_as(one, variants)
         if reason:
             left_out.append(NotRun(one.label, reason))
         else:
@@ -74,49 +75,7 @@ def comparables(
         raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
-    return Comparables(chosen.name, tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
-
-
-def named(name: str, base: Compiled, loop: Loop) -> str:
-    """What -D calls `name`: itself if it is a parameter or has a block, else that setting of the loop or its data set.
-
-    So `--vary api=…` works whether or not a pattern has a parameter for it. A name that is none of these is left for
-    the compiler to complain about.
-    """
-    if "." in name or name in base.context.document.params or name == "seed":
-        return name
-    if name in vocabulary.SETTINGS[loop.kind]:
-        return f"{loop.name}.{name}"
-    if name in vocabulary.SETTINGS["dataset"]:
-        return f"{loop.dataset}.{name}"
-    return name
-
-
-def find_loop(workload: Workload, name: str) -> Loop:
-    """The outer loop of that name; KeyError where there is none."""
-    return {loop.name: loop for loop in _outer_loops(workload.verbs)}[name]
-
-
-def _outer_loops(verbs: Sequence[Verb]) -> Iterator[Loop]:
-    for verb in verbs:
-        if isinstance(verb, Loop):
-            yield verb
-        elif isinstance(verb, Repeat):
-            yield from _outer_loops(verb.body)
-
-
-def _chosen(workload: Workload, name: str | None) -> Loop:
-    loops = {loop.name: loop for loop in _outer_loops(workload.verbs)}
-    listed = ", ".join(loops) or "none"
-    if name is not None:
-        if name not in loops:
-            raise UsageError(f"--loop {name}: no such loop; loops here: {listed}")
-        return loops[name]
-    if not loops:
-        raise UsageError("this pattern has no loop (train, evaluate, infer), and a loop is what is compared")
-    if len(loops) != 1:
-        raise UsageError(f"say which loop to compare: --loop NAME; loops here: {listed}")
-    return next(iter(loops.values()))
+    return Comparables(title(chosen), tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
 
 
 def _refuse_twice(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:
@@ -129,24 +88,28 @@ def _refuse_twice(full: dict[str, str], given: Sequence[tuple[str, str]]) -> Non
             raise UsageError(f"--vary {name} and --vary {other} are the same setting")
 
 
-def _expanded(one: Varied, full: str, workload: Workload, loop: Loop) -> Varied:
+def _expanded(one: Varied, full: str, workload: Workload, chosen: Compared) -> Varied:
     """Of sets of hints, the library's defaults are always one.
 
     `two-phase` alone stands for what a tuner would try: numbers of aggregators, and sizes of their buffers.
     """
     if not full.endswith(".hints"):
         return one
-    tried = _two_phases(workload.dataset(loop.dataset), workload.job)
+    if isinstance(chosen, Loop):
+        stripe = workload.dataset(chosen.dataset).stripe
+    else:
+        stripe = workload.checkpoint(chosen.checkpoint).stripe
+    tried = _two_phases(stripe, workload.job)
     values = [phrase for value in one.values for phrase in (tried if value == _TWO_PHASE else [value])]
     return replace(one, values=tuple(dict.fromkeys([*values, _LIBRARY])))
 
 
-def _two_phases(dataset: Dataset, job: Job) -> list[str]:
+def _two_phases(stripe: Stripe | None, job: Job) -> list[str]:
     """One aggregator a node, as many as stripes, twice as many; buffers of a stripe, 16 and 64 MiB."""
     counts, buffers = [job.nodes], list(_BUFFERS)
-    if dataset.stripe is not None:
-        counts += [dataset.stripe.targets, 2 * dataset.stripe.targets]
-        buffers.insert(0, dataset.stripe.size)
+    if stripe is not None:
+        counts += [stripe.targets, 2 * stripe.targets]
+        buffers.insert(0, stripe.size)
     # More aggregators than ranks there cannot be.
     several = dict.fromkeys(min(number, job.ranks) for number in counts)
     return [
@@ -156,16 +119,16 @@ def _two_phases(dataset: Dataset, job: Job) -> list[str]:
     ]
 
 
-def _varying(loops: Sequence[Loop]) -> frozenset[str]:
+def _varying(accesses: Sequence[Access]) -> frozenset[str]:
     """Which of the settings that may be without effect differ between variants, by the words of their warnings."""
-    hints = {(loop.access.hints, loop.access.hint_set) for loop in loops}
-    communicators = {loop.access.communicator for loop in loops}
+    hints = {(access.hints, access.hint_set) for access in accesses}
+    communicators = {access.communicator for access in accesses}
     return frozenset(
         [*(("`hint`", "`hints`") if len(hints) > 1 else ()), *(("`communicator`",) if len(communicators) > 1 else ())]
     )
 
 
-def _without_effect(made: Compiled, known: set[str], loop: Loop, varying: frozenset[str]) -> str:
+def _without_effect(made: Compiled, known: set[str], access: Access, varying: frozenset[str]) -> str:
     """Why what is varied changes nothing here, which would only look like a finding; empty where it does.
 
     A setting that all variants share may well be without effect in some of them.
@@ -174,9 +137,21 @@ def _without_effect(made: Compiled, known: set[str], loop: Loop, varying: frozen
         message = str(warning.message)
         if warning.code == "W305" and message not in known and message.partition(" ")[0] in varying:
             return message
-    if "`hints`" in varying and loop.access.api == "mpi-independent" and loop.access.hint_set != _LIBRARY:
-        return f"`hints {loop.access.hint_set}` changes nothing where each rank reads sample by sample"
+    if "`hints`" in varying and access.api == "mpi-independent" and access.hint_set != _LIBRARY:
+        return f"`hints {access.hint_set}` changes nothing where ranks do not read or write together"
     return ""
+
+
+def _cannot_be(one: Variant) -> str:
+    """Why there is nothing to run, although the pattern is right; empty where there is."""
+    written_by = one.verb.written_by if isinstance(one.verb, Restore) else None
+    ranks = one.workload.job.ranks
+    if written_by is None or written_by.present == ranks:
+        return ""
+    return (
+        f"a variant restores what it has saved itself, and {written_by.present} ranks wrote this one, not the {ranks} "
+        "of this job"
+    )
 
 
 def _same_as(one: Variant, others: Sequence[Variant]) -> str:
@@ -184,14 +159,28 @@ def _same_as(one: Variant, others: Sequence[Variant]) -> str:
 
     A parameter that nothing in the loop uses makes such a one, and a setting that -D gives as well.
     """
-    own = _done(one)
-    other = next((other for other in others if _done(other) == own), None)
-    return f"`{one.loop.name}` does exactly what it does with {other.label}" if other else ""
+    other = next((other for other in others if _same(one, other)), None)
+    return f"`{title(one.verb)}` does exactly what it does with {other.label}" if other else ""
+
+
+def _same(one: Variant, other: Variant) -> bool:
+    ranks = one.workload.job.ranks
+    if isinstance(one.verb, Save) and isinstance(other.verb, Save):
+        return same_saves(_saved(one, one.verb), _saved(other, other.verb), ranks)
+    if isinstance(one.verb, Restore) and isinstance(other.verb, Restore):
+        return same_restores((_saved(one, one.verb), one.verb), (_saved(other, other.verb), other.verb), ranks)
+    return _done(one) == _done(other)
+
+
+def _saved(one: Variant, verb: Save | Restore) -> Checkpoint:
+    return one.workload.checkpoint(verb.checkpoint)
 
 
 def _done(one: Variant) -> tuple[object, ...]:
-    """All that a pass of a variant depends on."""
-    workload, loop = one.workload, one.loop
+    """All that a pass of a variant of a loop depends on."""
+    workload, loop = one.workload, one.verb
+    if not isinstance(loop, Loop):
+        return (loop,)
     read = {loop.dataset, *(evaluation.loop.dataset for evaluation in loop.evaluations)}
     saved = {cadence.checkpoint for cadence in loop.checkpoints}
     datasets = tuple(each for each in workload.datasets if each.name in read)
@@ -202,17 +191,28 @@ def _libraries(variants: Sequence[Variant]) -> list[Variant]:
     """For each variant of MPI-IO with hints the same one without, where it is not among them."""
     found: list[Variant] = []
     for one in variants:
-        access = one.loop.access
-        if not access.is_mpi or not access.hints:
+        if not one.access.is_mpi or not one.access.hints:
             continue
-        loop = replace(one.loop, access=replace(access, hints=(), hint_set=_LIBRARY))
-        if any(other.loop == loop for other in (*variants, *found)):
-            continue
-        workload = replace(one.workload, verbs=_with_loop(one.workload.verbs, loop))
         values = tuple((name, value) for name, value in one.values if name.rpartition(".")[2] not in ("hints", "hint"))
         label = ", ".join([*(f"{name}={value}" for name, value in values), f"hints={_LIBRARY}"])
-        found.append(Variant(label, (*values, ("hints", _LIBRARY)), workload, loop, "the library's defaults"))
+        without = replace(one.access, hints=(), hint_set=_LIBRARY)
+        verb, workload = _with_access(one, without)
+        made = Variant(label, (*values, ("hints", _LIBRARY)), workload, verb, "the library's defaults")
+        if not any(_same(made, other) for other in (*variants, *found)):
+            found.append(made)
     return found
+
+
+def _with_access(one: Variant, access: Access) -> tuple[Compared, Workload]:
+    """What a variant runs, and its workload, with another access."""
+    workload, verb = one.workload, one.verb
+    if isinstance(verb, Loop):
+        loop = replace(verb, access=access)
+        return loop, replace(workload, verbs=_with_loop(workload.verbs, loop))
+    kept = tuple(
+        replace(each, access=access) if each.name == verb.checkpoint else each for each in workload.checkpoints
+    )
+    return verb, replace(workload, checkpoints=kept)
 
 
 def _with_loop(verbs: Sequence[Verb], loop: Loop) -> tuple[Verb, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.compare.conditions import hints_refused, no_difference, of_machine, residency, striping, too_few
 from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
-from dliosim.compare.statistics import FEWEST, LEVEL, Comparison, capped, compare, holm, pair_p
+from dliosim.compare.statistics import FEWEST, LEVEL, capped, compare, holm, pair_p, shown_different
 from dliosim.measure.figures import MEMORY_KINDS
 from dliosim.readable import count, number, percent, seconds
 
@@ -19,46 +19,20 @@ _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 #: Depths in flight that differ by more than this are not the same, and bytes read for each asked are worth a word.
 _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 
-#: Shares of the bytes in the page cache that differ by more are not alike.
-_UNLIKE = 0.05
-
 #: Bytes from the device for each byte asked, below which a cold pass was not cold.
 _FROM_DEVICE = 0.9
 
-#: Processes that want a core, for each core, before anything has begun.
-_BUSY = 0.5
 
-
-def verdict(outcome: Outcome) -> list[str]:
+def verdict(outcome: Outcome[Pass]) -> list[str]:
     """Sentences, the most important first; they call variants by their labels."""
     said = list(_fastest(outcome))
     return [*said, *_where_time_went(outcome), *_bytes(outcome), *_two_phase(outcome), *_conditions(outcome)]
 
 
-def shown_different(
-    times: NDArray[np.float64], comparisons: Sequence[Comparison]
-) -> tuple[int, frozenset[tuple[int, int]]]:
-    """The fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
-
-    `times` is (blocks, variants), and `comparisons` each variant but the first against the first: those pairs were
-    chosen before, and are judged as they are in the table. Which one is fastest is known only afterwards, so all others
-    are tested, and Holm's correction is over all pairs.
-    """
-    logs, _ = capped(np.log(times))
-    pairs = list(itertools.combinations(range(logs.shape[1]), 2))
-    adjusted, _ = holm([pair_p(logs[:, a] - logs[:, b]) for a, b in pairs])
-    shown = {pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL}
-    shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
-    return int(logs.mean(axis=0).argmin()), frozenset(shown)
-
-
-def _fastest(outcome: Outcome) -> Iterator[str]:
+def _fastest(outcome: Outcome[Pass]) -> Iterator[str]:
     measured, reference = outcome.measured, outcome.measured[0].label
     if outcome.repetitions < FEWEST:
-        yield (
-            f"No verdict: {count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing; the ratios "
-            "are what was measured, no more."
-        )
+        yield too_few(outcome)
         return
     times = outcome.times()
     fastest, shown = shown_different(times, outcome.comparisons)
@@ -67,11 +41,7 @@ def _fastest(outcome: Outcome) -> Iterator[str]:
     best = measured[fastest]
     against = outcome.comparison_of(fastest)
     if not shown:
-        smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
-        yield (
-            f"No difference shown between any two variants. {outcome.repetitions} repetitions would have shown a "
-            f"variant that is {number(smallest, 3)} times as fast as {reference}, or one as much slower."
-        )
+        yield no_difference(outcome)
         return
     by = " (the first one)"
     if against is not None and against.low is not None and against.high is not None:
@@ -89,7 +59,7 @@ def _fastest(outcome: Outcome) -> Iterator[str]:
     yield from _loses(outcome, fastest)
 
 
-def _loses(outcome: Outcome, fastest: int) -> Iterator[str]:
+def _loses(outcome: Outcome[Pass], fastest: int) -> Iterator[str]:
     """The percentiles of batch latency at which others wait less than the fastest variant, where that is shown."""
     found: list[tuple[str, int, NDArray[np.float64], float]] = []
     for name, share in _PERCENTILES:
@@ -117,7 +87,7 @@ def _wait(one: Pass, share: float) -> float:
     return max(one.latency.quantile(share), 1.0)
 
 
-def _where_time_went(outcome: Outcome) -> Iterator[str]:
+def _where_time_went(outcome: Outcome[Pass]) -> Iterator[str]:
     """Of the first variant and of the fastest; the table has that of all."""
     logs, _ = capped(np.log(outcome.times()))
     chosen = dict.fromkeys((0, int(logs.mean(axis=0).argmin())))
@@ -135,14 +105,14 @@ def _where_time_went(outcome: Outcome) -> Iterator[str]:
         yield f"Time of {one.label}: {said}."
 
 
-def _bytes(outcome: Outcome) -> Iterator[str]:
+def _bytes(outcome: Outcome[Pass]) -> Iterator[str]:
     for one in outcome.measured:
         read = one.median(lambda each: each.amplification)
         if read is not None and read > _AMPLIFIED:
             yield f"{one.label} read {number(read, 3)} bytes for each byte asked."
 
 
-def _two_phase(outcome: Outcome) -> Iterator[str]:
+def _two_phase(outcome: Outcome[Pass]) -> Iterator[str]:
     said: dict[str, list[str]] = {}
     for one in outcome.measured:
         if one.two_phase:
@@ -151,11 +121,11 @@ def _two_phase(outcome: Outcome) -> Iterator[str]:
         yield f"Two-phase {state}: {'; '.join(labels)}."
 
 
-def _conditions(outcome: Outcome) -> Iterator[str]:
+def _conditions(outcome: Outcome[Pass]) -> Iterator[str]:
     """What else decides how far the figures can be trusted."""
     yield from _order(outcome.measured)
-    yield from _refused(outcome.measured)
-    yield from _striping(outcome.measured)
+    yield from hints_refused(outcome.measured)
+    yield from striping(outcome.measured)
     depths = {one.label: depth for one in outcome.measured if (depth := one.median(lambda each: each.depth))}
     if depths and max(depths.values()) > _UNEQUAL_DEPTH * min(depths.values()):
         low, high = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
@@ -163,35 +133,12 @@ def _conditions(outcome: Outcome) -> Iterator[str]:
             f"Not at equal depth: from {number(depths[low], 3)} calls in flight ({low}) to "
             f"{number(depths[high], 3)} ({high})."
         )
-    yield from _residency(outcome)
+    yield from residency(outcome)
     yield from _from_cache(outcome)
-    if outcome.drawn_in:
-        passes = outcome.repetitions * len(outcome.measured)
-        drawn = f"{len(outcome.drawn_in)} of {passes} (rows.csv marks them)"
-        yield f"Passes far off what all others suggest, and drawn in so that they hide nothing: {drawn}."
-    environment = outcome.environment
-    if environment.oversubscribed:
-        ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
-        yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
-    if not environment.oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
-        load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
-        yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
-    memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
-    if memories:
-        yield f"Root {', '.join(memories)} lies in memory: this compares methods, and says nothing about storage."
+    yield from of_machine(outcome)
 
 
-def _refused(measured: Sequence[Measured]) -> Iterator[str]:
-    """Hints that were not granted as asked."""
-    for one in measured:
-        granted = dict(one.hints_granted)
-        for key, value in one.hints_asked:
-            if granted.get(key) != value:
-                got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
-                yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
-
-
-def _from_cache(outcome: Outcome) -> Iterator[str]:
+def _from_cache(outcome: Outcome[Pass]) -> Iterator[str]:
     """That what began cold was read from the page cache all the same, in later epochs."""
     if outcome.caches != "cold" or any(place.kind in MEMORY_KINDS for place in outcome.environment.file_systems):
         return
@@ -200,22 +147,12 @@ def _from_cache(outcome: Outcome) -> Iterator[str]:
     if known and min(known) < _FROM_DEVICE:
         yield (
             f"Cold at the start of a pass only: as little as {percent(min(known), 3)} of the bytes asked came from the "
-            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.loop}.epochs=1), `cache off`, or "
+            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.what}.epochs=1), `cache off`, or "
             "more data than memory compares storage."
         )
 
 
-def _striping(measured: Sequence[Measured]) -> Iterator[str]:
-    """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
-    granted: dict[str, list[str]] = {}
-    for one in measured:
-        if one.striping:
-            granted.setdefault(one.striping, []).append(one.label)
-    for striping, labels in granted.items():
-        yield f"Striping of {'; '.join(labels)}: {striping}."
-
-
-def _order(measured: Sequence[Measured]) -> Iterator[str]:
+def _order(measured: Sequence[Measured[Pass]]) -> Iterator[str]:
     hashes = [{one.order_hash for one in variant.passes} for variant in measured]
     everything = set().union(*hashes)
     if len(everything) == 1:
@@ -227,18 +164,3 @@ def _order(measured: Sequence[Measured]) -> Iterator[str]:
     first = hashes[0]
     others = [variant.label for variant, own in zip(measured, hashes, strict=True) if own != first]
     yield f"Other samples, or another order, than {measured[0].label}: {', '.join(others)}. That is other work."
-
-
-def _residency(outcome: Outcome) -> Iterator[str]:
-    shares = {
-        one.label: share
-        for one in outcome.measured
-        if (share := one.median(lambda each: each.resident_share)) is not None
-    }
-    if not shares:
-        return
-    low, high = min(shares.values()), max(shares.values())
-    span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
-    unlike = "; CACHES WERE NOT ALIKE" if high - low > _UNLIKE else ""
-    vain = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
-    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."

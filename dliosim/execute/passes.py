@@ -1,16 +1,29 @@
-"""One loop alone, over and over: what a comparison of its variants needs of a session."""
+"""One loop, save or restore alone, over and over: what a comparison of its variants needs of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.apart import delete_saved
+from dliosim.execute.checkpointing import save
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
-from dliosim.execute.residency import drop_caches, warm_caches
+from dliosim.execute.residency import drop_caches, warm_caches, warm_checkpoints
+from dliosim.execute.restoring import restore
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.verbs import verb_phase
-from dliosim.model import Loop, Prepare, Repeat, Verb
+from dliosim.execute.world import World
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Loop, Prepare, Restore, Save
+from dliosim.plan.saves import flat
+
+_SLOWEST: Final = ("stall", "serialize", "plan", "wait", "stage", "flush", "drain", "partner")
 
 
 def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
@@ -18,7 +31,9 @@ def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
 
     Collective. Raises ExecutionError on every rank.
     """
-    for verb in _prepares(session.workload.verbs):
+    for verb, _ in flat(session.workload.verbs):
+        if not isinstance(verb, Prepare):
+            continue
         dataset = session.workload.dataset(verb.dataset)
         if dataset.digest() in prepared:
             continue
@@ -31,7 +46,7 @@ def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
 def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     """A whole pass of a loop, with everything inside it, from caches that are cold or warm; its own phase.
 
-    The same samples, draws and saves each time. Collective. Raises DliosimError on every rank.
+    The same samples, draws and saves each time; what is saved is deleted when it is over. Collective. Raises DliosimError on every rank.
     """
     if cold:
         drop_caches(session)
@@ -39,14 +54,56 @@ def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
         warm_caches(session, session.workload.dataset(loop.dataset))
     session.world.barrier()
     phases = list(run_loop(session, loop, 0, timed=False))
+    delete_saved(session)
     if not phases:
         raise ExecutionError(f"`{loop.name}` gave no figures")
     return phases[0]
 
 
-def _prepares(verbs: Sequence[Verb]) -> Iterator[Prepare]:
-    for verb in verbs:
-        if isinstance(verb, Prepare):
-            yield verb
-        elif isinstance(verb, Repeat):
-            yield from _prepares(verb.body)
+def save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]]:
+    """One save; its phase, and the `slowest` times of it. What it has saved is deleted when it is over.
+
+    Collective. Raises DliosimError on every rank.
+    """
+    checkpoint = session.workload.checkpoint(verb.checkpoint)
+    _settle(session)
+    record = save(session, checkpoint)
+    phase = verb_phase(session, checkpoint.name, "save", record, checkpoint.access)
+    delete_saved(session)
+    return phase, slowest(record, session.world)
+
+
+def save_to_restore(session: Session, verb: Restore) -> None:
+    """Save what the passes of a restore read, as its variant does. Collective. Raises DliosimError on every rank."""
+    checkpoint = session.workload.checkpoint(verb.checkpoint)
+    save(session, replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint)
+
+
+def restore_pass(session: Session, verb: Restore, cold: bool) -> tuple[Phase, dict[str, float]]:
+    """One restore, from caches that are cold or warm; its phase, and the `slowest` times of it.
+
+    Collective. Raises DliosimError on every rank.
+    """
+    checkpoint = session.workload.checkpoint(verb.checkpoint)
+    if cold:
+        drop_caches(session)
+    else:
+        warm_checkpoints(session)
+    _settle(session)
+    record, notes = restore(session, checkpoint, verb)
+    record.stall_ns = record.wall_ns  # nobody goes on before it has what it restores
+    return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes), slowest(
+        record, session.world
+    )
+
+
+def slowest(record: VerbRecord, world: World) -> dict[str, float]:
+    """Times of a save or restore in seconds, each of the rank that took longest in it. Collective."""
+    longest = np.array([getattr(record, f"{name}_ns") for name in _SLOWEST], np.int64)
+    return dict(zip(_SLOWEST, (world.allreduce(longest, "max") * 1e-9).tolist(), strict=True))
+
+
+def _settle(session: Session) -> None:
+    """Begin together, and let the garbage of the pass before not be part of this one."""
+    gc.collect()
+    session.world.barrier()

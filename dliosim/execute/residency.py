@@ -69,17 +69,28 @@ def warm_caches(session: Session, dataset: Dataset) -> None:
     world, path_of = session.world, _path(session, dataset)
 
     def warm_own() -> None:
-        scratch = bytearray(_SCRATCH)
-        with session.progress.during("warm caches", lambda: 0), _damage_named(dataset):
-            for file in range(world.node.rank, dataset.layout.files, world.node.size):
-                found, size = resident(path_of(file))
-                # (0, 0) is also what a kernel says that does not tell.
-                if found < size or not size:
-                    read_through(path_of(file), scratch)
-                session.progress.tick(perf_counter_ns(), 0, 0)
+        with _damage_named(dataset):
+            _warm(session, map(path_of, range(world.node.rank, dataset.layout.files, world.node.size)))
 
     if not session.options.null:
         world.together(warm_own)
+
+
+def warm_checkpoints(session: Session) -> None:
+    """Read what of the saved checkpoints is not in the page cache of every node. Collective."""
+    node, paths = session.world.node, _checkpoint_files(session)
+    session.world.together(lambda: _warm(session, paths[node.rank :: node.size]))
+
+
+def _warm(session: Session, paths: Iterable[Path]) -> None:
+    scratch = bytearray(_SCRATCH)
+    with session.progress.during("warm caches", lambda: 0):
+        for path in paths:
+            found, size = resident(path)
+            # (0, 0) is also what a kernel says that does not tell.
+            if found < size or not size:
+                read_through(path, scratch)
+            session.progress.tick(perf_counter_ns(), 0, 0)
 
 
 def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:

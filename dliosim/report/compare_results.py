@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import dliosim
-from dliosim.compare.outcome import Measured, Outcome
+from dliosim.compare.outcome import Measured, Outcome, P
 from dliosim.compare.rows import Pass
 from dliosim.compare.verdict import verdict
 from dliosim.report.results import COMPARE, finite, write_whole
@@ -57,8 +57,16 @@ ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
 }
 
 
-def compare_of(outcome: Outcome) -> dict[str, Any]:
-    """What compare.json holds: plain values, None where there is no figure; passes in the order of blocks."""
+def compare_of(outcome: Outcome[Pass]) -> dict[str, Any]:
+    """What compare.json holds of loops: plain values, None where there is no figure; passes in the order of blocks."""
+    variants = [_variant(outcome, number) for number in range(len(outcome.measured))]
+    return content_of(outcome, {"what": "loop", "loop": outcome.what}, variants, verdict(outcome))
+
+
+def content_of(
+    outcome: Outcome[P], what: Mapping[str, str], variants: Sequence[Mapping[str, Any]], said: Sequence[str]
+) -> dict[str, Any]:
+    """What compare.json holds of any comparison; `what` says of what, `said` is the verdict."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "kind": "compare",
@@ -73,50 +81,22 @@ def compare_of(outcome: Outcome) -> dict[str, Any]:
         "nodes": outcome.nodes,
         "started": outcome.started,
         "seconds": outcome.total_seconds,
-        "loop": outcome.loop,
+        **what,
         "varied": [{"name": one.name, "values": list(one.values)} for one in outcome.varied],
         "reference": outcome.measured[0].label,
         "repetitions": outcome.repetitions,
         "seed": outcome.seed,
         "caches": outcome.caches,
-        "variants": [_variant(outcome, number) for number in range(len(outcome.measured))],
+        "variants": list(variants),
         "not_run": [asdict(one) for one in outcome.not_run],
-        "verdict": verdict(outcome),
+        "verdict": list(said),
     }
     return {name: finite(value) for name, value in content.items()}
 
 
-def rows_of(passes: Sequence[tuple[str, Sequence[Pass]]], drawn_in: frozenset[int] = frozenset()) -> str:
-    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
-
-    `passes` has the label of each variant with its passes, also of one that failed later; `drawn_in` are positions.
-    """
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["block", "position", "variant", "counts", "drawn_in", *ROW_FIGURES])
-    labelled = [(each, label) for label, those in passes for each in those]
-    for each, label in sorted(labelled, key=lambda pair: pair[0].position):
-        figures = (figure(each) for figure in ROW_FIGURES.values())
-        shown = ["" if value is None else repr(value) if isinstance(value, float) else value for value in figures]
-        table.writerow([each.block, each.position, label, int(each.block > 0), int(each.position in drawn_in), *shown])
-    return text.getvalue()
-
-
-def write_rows(directory: Path, passes: Sequence[tuple[str, Sequence[Pass]]]) -> None:
-    """Write rows.csv with the passes so far: what is left where a comparison does not come to its end."""
-    write_whole(directory / ROWS, rows_of(passes).encode())
-
-
-def write_comparison(directory: Path, outcome: Outcome) -> None:
-    """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
-    text = json.dumps(compare_of(outcome), indent=1, allow_nan=False) + "\n"
-    write_whole(directory / ROWS, rows_of(outcome.passes, outcome.drawn_in).encode())
-    write_whole(directory / COMPARE, text.encode())
-
-
-def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
+def variant_of(outcome: Outcome[P], number: int) -> dict[str, Any]:
+    """What is said of a variant whatever was run: its settings, and how it stands against the first."""
     one, against = outcome.measured[number], outcome.comparison_of(number)
-    latency = one.latency
     return {
         "label": one.label,
         "settings": dict(one.values),
@@ -124,35 +104,84 @@ def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
         "digest": one.digest,
         "api": one.api,
         "notes": list(one.notes),
-        "rate_samples_per_second": one.median(lambda each: each.samples_per_second),
-        "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
-        "seconds": [each.seconds for each in one.counted],
         "ratio": against.ratio if against else 1.0,
         "ratio_low": against.low if against else None,
         "ratio_high": against.high if against else None,
         "p_adjusted": against.p_adjusted if against else None,
         "smallest_difference": against.smallest - 1 if against and against.smallest else None,
         "verdict": against.verdict if against else "reference",
+        "resident_share": one.median(lambda each: each.resident_share),
+        "striping": one.striping or None,
+        "hints_asked": dict(one.hints_asked),
+        "hints_granted": dict(one.hints_granted),
+    }
+
+
+def passes_of(outcome: Outcome[P], one: Measured[P], figures: Mapping[str, Callable[[P], Any]]) -> list[dict[str, Any]]:
+    """All passes of a variant, the warm-up first."""
+    return [
+        {"block": each.block, "position": each.position, "drawn_in": each.position in outcome.drawn_in}
+        | {name: figure(each) for name, figure in figures.items()}
+        for each in one.passes
+    ]
+
+
+def rows_of(
+    passes: Sequence[tuple[str, Sequence[P]]],
+    figures: Mapping[str, Callable[[P], Any]],
+    drawn_in: frozenset[int] = frozenset(),
+) -> str:
+    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
+
+    `passes` has the label of each variant with its passes, also of one that failed later; `drawn_in` are positions.
+    """
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["block", "position", "variant", "counts", "drawn_in", *figures])
+    labelled = [(each, label) for label, those in passes for each in those]
+    for each, label in sorted(labelled, key=lambda pair: pair[0].position):
+        values = (figure(each) for figure in figures.values())
+        shown = ["" if value is None else repr(value) if isinstance(value, float) else value for value in values]
+        table.writerow([each.block, each.position, label, int(each.block > 0), int(each.position in drawn_in), *shown])
+    return text.getvalue()
+
+
+def write_rows(
+    directory: Path, passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]
+) -> None:
+    """Write rows.csv with the passes so far: what is left where a comparison does not come to its end."""
+    write_whole(directory / ROWS, rows_of(passes, figures).encode())
+
+
+def write_comparison(
+    directory: Path, outcome: Outcome[P], figures: Mapping[str, Callable[[P], Any]], content: Mapping[str, Any]
+) -> None:
+    """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_whole(directory / ROWS, rows_of(outcome.passes, figures, outcome.drawn_in).encode())
+    write_whole(directory / COMPARE, text.encode())
+
+
+def _variant(outcome: Outcome[Pass], number: int) -> dict[str, Any]:
+    one = outcome.measured[number]
+    latency = one.latency
+    return variant_of(outcome, number) | {
+        "rate_samples_per_second": one.median(lambda each: each.samples_per_second),
+        "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
+        "seconds": [each.seconds for each in one.counted],
+        "checkpoint_seconds": one.median(lambda each: each.checkpoint),
         **_shares(one),
         "amplification": one.median(lambda each: each.amplification),
         "storage_amplification": one.median(lambda each: each.storage_amplification),
         "depth": one.median(lambda each: each.depth),
-        "resident_share": one.median(lambda each: each.resident_share),
         "batch_latency_seconds": latency and asdict(latency),
         "two_phase": one.two_phase or None,
-        "striping": one.striping or None,
-        "hints_asked": dict(one.hints_asked),
-        "hints_granted": dict(one.hints_granted),
         "order_hash": f"{one.passes[0].order_hash:016x}",
-        "passes": [
-            {"block": each.block, "position": each.position, "drawn_in": each.position in outcome.drawn_in}
-            | {name: figure(each) for name, figure in ROW_FIGURES.items()}
-            for each in one.passes
-        ],
+        "passes": passes_of(outcome, one, ROW_FIGURES),
     }
 
 
-def _shares(one: Measured) -> dict[str, float]:
+def _shares(one: Measured[Pass]) -> dict[str, float]:
     return {
         "data_wait_share": one.share(lambda each: each.data_wait),
         "compute_share": one.share(lambda each: each.compute),

@@ -52,7 +52,7 @@ def one_pass(block: int, position: int, variant: int, seconds: float, **changed:
     return replace(made, **changed)  # type: ignore[arg-type]
 
 
-def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[Measured, ...]:
+def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[Measured[Pass], ...]:
     """Variants that take so many times as long as a second a pass; `changed` is changed in the passes of the last."""
     times = passes(1, tuple(slower), blocks=blocks + 1, noise=0.02, outliers=0.0)
     order = running_order(len(slower), blocks + 1, 1)
@@ -81,7 +81,7 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
     return tuple(found)
 
 
-def outcome(variants: tuple[Measured, ...], repetitions: int = 8, **changed: object) -> Outcome:
+def outcome(variants: tuple[Measured[Pass], ...], repetitions: int = 8, **changed: object) -> Outcome[Pass]:
     """A comparison of these variants."""
     environment = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
     made = Outcome(
@@ -90,7 +90,7 @@ def outcome(variants: tuple[Measured, ...], repetitions: int = 8, **changed: obj
         pattern='dlio 1\nworkload cosmoflow "CosmoFlow training"\n',
         overrides=(("epochs", "1"),),
         arguments=("compare", "cosmoflow.dlio"),
-        loop="train",
+        what="train",
         varied=(Varied("api", tuple(one.label[4:] for one in variants)),),
         ranks=4,
         nodes=1,

@@ -66,7 +66,7 @@ def test_a_pass_adds_up_its_epochs() -> None:
     made = pass_of(summary, None, 4, block=3, position=17, variant=1)
     assert made.seconds == pytest.approx(sum(one.seconds for one in summary.epochs))
     assert (made.samples, made.bytes, made.latency.count) == (128, 128 * 2_828_486, 128)
-    assert made.seconds_a_sample * made.samples_per_second == pytest.approx(1.0)
+    assert made.compared * made.samples_per_second == pytest.approx(1.0)
     assert made.order_hash == sum(one.order_hash for one in summary.epochs) % 2**64
     calls = sum(one.call_latency.sum_ns for one in summary.epochs) * 1e-9
     assert made.depth == pytest.approx(calls / sum(4 * one.io_busy_seconds.mean for one in summary.epochs))

@@ -50,7 +50,7 @@ def test_a_parameter_a_setting_and_a_short_name_can_vary(path: Path) -> None:
     found = made(path, "batch=4,8", "d.samples=400,800", "transfer=2 kB,whole sample")
     assert len(found.variants) == 8
     last = found.variants[-1]
-    assert (last.loop.batch, last.workload.dataset("d").samples, last.loop.access.transfer) == (8, 800, None)
+    assert (last.verb.batch, last.workload.dataset("d").samples, last.verb.access.transfer) == (8, 800, None)
     assert last.label == "batch=8, d.samples=800, transfer=whole sample"
 
 
@@ -84,7 +84,7 @@ def test_a_name_that_is_nothing_is_a_mistake(path: Path) -> None:
 def test_the_defaults_of_the_library_are_always_among_sets_of_hints(path: Path) -> None:
     found = made(path, "api=mpi-collective", "hints=no-aggregation")
     assert labels(found) == ["api=mpi-collective, hints=no-aggregation", "api=mpi-collective, hints=library"]
-    assert found.variants[1].loop.access.hints == ()
+    assert found.variants[1].verb.access.hints == ()
 
 
 def test_and_where_the_pattern_itself_gives_hints(path: Path) -> None:
@@ -97,7 +97,7 @@ def test_and_where_the_pattern_itself_gives_hints(path: Path) -> None:
 
 def test_two_phase_alone_stands_for_numbers_of_aggregators_and_sizes_of_buffers(path: Path) -> None:
     found = made(path, "api=mpi-collective", "hints=two-phase", given=(("d.stripe", "4 MiB over 2 targets"),))
-    asked = [dict(one.loop.access.hints) for one in found.variants[:-1]]
+    asked = [dict(one.verb.access.hints) for one in found.variants[:-1]]
     assert [(hints["cb_nodes"], hints["cb_buffer_size"]) for hints in asked] == [
         (nodes, str(size << 20)) for nodes in ("1", "2", "4") for size in (4, 16, 64)
     ]
@@ -106,7 +106,7 @@ def test_two_phase_alone_stands_for_numbers_of_aggregators_and_sizes_of_buffers(
 
 def test_no_more_aggregators_than_ranks_are_tried(path: Path) -> None:
     found = made(path, "api=mpi-collective", "hints=two-phase", ranks=2, given=(("d.stripe", "4 MiB over 32 targets"),))
-    assert {dict(one.loop.access.hints)["cb_nodes"] for one in found.variants[:-1]} == {"1", "2"}
+    assert {dict(one.verb.access.hints)["cb_nodes"] for one in found.variants[:-1]} == {"1", "2"}
 
 
 def test_hints_that_change_nothing_are_not_run_as_if_they_did(path: Path) -> None:
@@ -158,4 +158,4 @@ def test_of_several_loops_one_must_be_named(path: Path) -> None:
     with pytest.raises(UsageError, match=r"--loop NAME; loops here: train, again"):
         made(path, "api=posix,mpi-independent")
     found = comparables(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")[0]
-    assert found.loop == "again" and found.variants[1].loop.access.api == "mpi-independent"
+    assert found.what == "again" and found.variants[1].verb.access.api == "mpi-independent"

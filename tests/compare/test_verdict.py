@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.statistics import compare
-from dliosim.compare.verdict import shown_different, verdict
+from dliosim.compare.statistics import compare, shown_different
+from dliosim.compare.verdict import verdict
 from dliosim.measure.histogram import Histogram
 from tests.compare.sample import ORDER, measured, outcome
 from tests.compare.synthetic import passes

@@ -11,7 +11,7 @@ import pytest
 
 from dliosim.compare.design import Varied
 from dliosim.readable import percent
-from dliosim.report.compare_results import COMPARE, ROWS, compare_of, rows_of, write_comparison
+from dliosim.report.compare_results import COMPARE, ROW_FIGURES, ROWS, compare_of, rows_of, write_comparison
 from dliosim.report.compare_tables import compare_report
 from tests.compare.sample import measured, outcome
 
@@ -43,7 +43,7 @@ def test_two_names_give_a_table_of_rates_with_holes() -> None:
 
 def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     made = outcome(measured((1.0, 2.0)))
-    rows = list(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
     assert [int(row["position"]) for row in rows] == list(range(18))
     assert [row["counts"] for row in rows].count("0") == 2
     # Nothing is rounded: statistics can be made again from the rows.
@@ -65,14 +65,16 @@ def test_decoding_has_columns_only_where_a_variant_did_any() -> None:
 
 
 def test_rows_have_what_decoding_took_at_their_end() -> None:
-    rows = rows_of(outcome(measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.125)).passes).splitlines()
+    rows = rows_of(
+        outcome(measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.125)).passes, ROW_FIGURES
+    ).splitlines()
     assert rows[0].split(",")[-3:] == ["decode_seconds", "preprocess_seconds", "processing_seconds"]
     assert {tuple(row.split(",")[-3:]) for row in rows[1:]} == {("0.0", "0.0", "0.0"), ("0.25", "0.125", "0.5")}
 
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
     made = outcome(measured((1.0, 2.0)))
-    row = next(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
+    row = next(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
     first = next(one for variant in made.measured for one in variant.passes if one.position == 0)
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
         assert float(row[f"batch_latency_{name}_seconds"]) == first.latency.quantile(share) * 1e-9
@@ -80,9 +82,9 @@ def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
 
 def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     made = outcome(measured((1.0, 2.0)))
-    write_comparison(tmp_path, made)
+    write_comparison(tmp_path, made, ROW_FIGURES, compare_of(made))
     content = json.loads((tmp_path / COMPARE).read_text())
-    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, made.drawn_in)
+    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, ROW_FIGURES, made.drawn_in)
     assert content == json.loads(json.dumps(compare_of(made)))
     second = content["variants"][1]
     assert second["verdict"] == "slower" and second["ratio"] == pytest.approx(0.5, rel=0.1)
@@ -100,5 +102,5 @@ def test_parts_of_the_time_that_nobody_spent_have_no_column() -> None:
 def test_rows_of_a_variant_that_failed_later_are_kept() -> None:
     variants = measured((1.0, 2.0, 3.0))
     made = outcome(variants[:2], passes=tuple((one.label, one.passes) for one in variants))
-    rows = list(csv.DictReader(rows_of(made.passes, made.drawn_in).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
     assert {row["variant"] for row in rows} == {"api=a", "api=b", "api=c"}

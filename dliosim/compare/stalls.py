@@ -1,0 +1,98 @@
+"""One pass of a save or a restore as figures: how long the job stalled, and what for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class StallPass:
+    """One save, or one restore. Block 0 is the warm-up; `position` counts all passes in the order they ran.
+
+    Times are seconds of the rank that took longest in it. `stall` is how long the caller was held, contents not
+    counted: all of a save or restore, or with `async on` what it `wait`s for saves before it and the copy to buffers
+    (`stage`), while `flush` goes on from there until the checkpoint is complete; `drain` and `partner` copy it
+    further. `call` is in write or read calls, `content` making or checking what they move. Counts and bytes are of
+    all ranks.
+    """
+
+    block: int
+    position: int
+    variant: int
+    stall: float
+    bytes: int
+    bytes_moved: int
+    files: int
+    calls: int
+    opens: int
+    call: float
+    send: float
+    open_close: float
+    view: float
+    file_sync: float
+    rename: float
+    serialize: float
+    plan: float
+    wait: float
+    stage: float
+    flush: float
+    drain: float
+    partner: float
+    content: float
+    resident_share: float | None
+    latency: Histogram
+
+    @property
+    def compared(self) -> float:
+        """The stall, no less than the clock can tell from nothing."""
+        return max(self.stall, 1e-9)
+
+    @property
+    def until_complete(self) -> float:
+        """Seconds until all of it is written, or read."""
+        return self.stall + self.flush
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Bytes of all ranks by the time until all of it is written, or read; None where nothing is."""
+        return self.bytes / self.until_complete if self.bytes and self.until_complete > 0 else None
+
+
+def stall_of(
+    phase: PhaseSummary, slowest: Mapping[str, float], block: int, position: int, variant: int
+) -> StallPass | None:
+    """The figures of a verb's phase; None where this rank has none. `slowest` as `execute.passes.slowest` gives it."""
+    verb = phase.verb
+    if verb is None:
+        return None
+    return StallPass(
+        block=block,
+        position=position,
+        variant=variant,
+        stall=slowest["stall"],
+        bytes=verb.bytes,
+        bytes_moved=verb.bytes_moved,
+        files=verb.files,
+        calls=verb.calls,
+        opens=verb.opens,
+        call=verb.call_seconds.max,
+        send=verb.send_seconds.max,
+        open_close=verb.open_seconds.max,
+        view=verb.view_seconds.max,
+        file_sync=verb.file_sync_seconds.max,
+        rename=verb.rename_seconds.max,
+        serialize=slowest["serialize"],
+        plan=slowest["plan"],
+        wait=slowest["wait"],
+        stage=slowest["stage"],
+        flush=slowest["flush"],
+        drain=slowest["drain"],
+        partner=slowest["partner"],
+        content=verb.content_seconds.max,
+        resident_share=phase.resident_share,
+        latency=verb.call_latency,
+    )
