@@ -165,7 +165,10 @@ def _checkpoint_files(session: Session) -> list[Path]:
     described = [(checkpoint, checkpoint.split(ranks)) for checkpoint in workload.checkpoints]
     restores = (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore))
     described += [(workload.checkpoint(verb.checkpoint), verb.written_by) for verb in restores if verb.written_by]
-    bases = list(dict.fromkeys(session.directory(found.root, found.path, found.digest(by)) for found, by in described))
+    places = (
+        place for found, by in described for place in (session.saved_at(found, by), session.drained_to(found, by))
+    )
+    bases = list(dict.fromkeys(place for place in places if place is not None))
     if not bases:
         return []
     return session.world.on_rank_0("list checkpoints", lambda: [path for base in bases for path in saved_files(base)])

@@ -145,6 +145,11 @@ class World:
         """Scatterv from the first rank of another communicator of this job, of up to `size` bytes, as all know."""
         self._move(comm, size, lambda: comm.Iscatterv(send, receive), lambda: comm.Scatterv(send, receive))
 
+    def broadcast_on(self, comm: MPI.Intracomm, data: memoryview) -> None:
+        """The bytes of the first rank of another communicator of this job, in place, on all of its ranks."""
+        size = len(data)
+        self._move(comm, size, lambda: comm.Ibcast([data, MPI.BYTE]), lambda: comm.Bcast([data, MPI.BYTE]))
+
     def share(self, value: T | None, source: int = 0) -> T:
         """The object that rank `source` has, on every rank (what is sent was made by this very program)."""
         data = pickle.dumps(value) if self.rank == source else b""

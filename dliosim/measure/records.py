@@ -143,7 +143,8 @@ class VerbRecord:
     cache when it was last looked at. `hints` are those granted for the first file, None where this rank opened none.
 
     Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
-    `plan_ns` the gathering of all ranks' plans and the file of them. `stall_ns` is how long the caller was held: of a
+    `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `broadcast_ns` is, of a restore,
+    passing on what one rank reads for others, and waiting for it. `stall_ns` is how long the caller was held: of a
     save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
     is then the time from there until it is complete, `drain_ns` that of its copying to another root, `partner_ns` that
     of the copy to a partner, both after `flush_ns`. `commit_ns` is making a written checkpoint complete: telling rank
@@ -170,6 +171,7 @@ class VerbRecord:
     delete_ns: int = 0
     serialize_ns: int = 0
     plan_ns: int = 0
+    broadcast_ns: int = 0
     stall_ns: int = 0
     wait_ns: int = 0
     stage_ns: int = 0

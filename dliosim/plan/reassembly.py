@@ -20,12 +20,11 @@ _MOST_ROWS = 1 << 14
 
 
 class Fetch(NamedTuple):
-    """A block of a part, in a file that `maker` made: its first byte at `offset`, its rows `stride` bytes apart."""
+    """A block of a part that lies in a file: its first byte at `offset`, its rows `stride` bytes apart."""
 
     part: int
     block: Block
     file: str
-    maker: int
     offset: int
     stride: int
 
@@ -102,11 +101,20 @@ def held_by_others(stored: StateFiles, number: int) -> bool:
     return stored.parts[number].scope in ("rows", "columns", "whole")
 
 
-def own_reads(stored: StateFiles, holder: Split, rank: int, once: bool) -> Iterator[Fetch]:
-    """What a rank reads itself of what it needs: with `once` the first data rank reads for all that hold the same."""
-    for fetch in fetches(stored, holder, rank):
-        if not once or holder.place(rank)[2] == 0 or not held_by_others(stored, fetch.part):
-            yield fetch
+def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """Of what a rank needs, that which all hold that differ in their data rank alone: as the first of them finds it."""
+    tensor, stage, _ = holder.place(rank)
+    first = holder.rank(tensor, stage, 0)
+    return (fetch for fetch in fetches(stored, holder, first) if _is_shared(stored, fetch))
+
+
+def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """The rest of what a rank needs: what no other one holds."""
+    return (fetch for fetch in fetches(stored, holder, rank) if not _is_shared(stored, fetch))
+
+
+def _is_shared(stored: StateFiles, fetch: Fetch) -> bool:
+    return stored.parts[fetch.part].scope in ("rows", "columns", "whole")
 
 
 def _common(stored: StateFiles, owner: int, number: int, needed: Block | None) -> Iterator[Fetch]:
@@ -116,7 +124,7 @@ def _common(stored: StateFiles, owner: int, number: int, needed: Block | None) -
         if common is not None:
             width = shard.block.width
             skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
-            yield Fetch(number, common, shard.file, stored.writer(owner), shard.offset + skipped, width)
+            yield Fetch(number, common, shard.file, shard.offset + skipped, width)
 
 
 class Step(NamedTuple):
@@ -129,12 +137,17 @@ class Step(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How many steps and calls there are, their bytes, and those of the largest step."""
+    """How many steps and calls there are, their bytes, and what a buffer for any step must hold."""
 
     steps: int
     calls: int
     bytes: int
     largest: int
+
+    def and_then(self, other: Reading) -> Reading:
+        """Both, one after the other."""
+        largest = max(self.largest, other.largest)
+        return Reading(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
 
 
 def steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Iterator[Step]:
@@ -170,10 +183,12 @@ def _rows_together(width: int, transfer: int | None, page: int) -> int:
     """Rows of a strided block that a step reads; 0 where one does not fit."""
     if transfer is None:
         return _MOST_ROWS
-    if width > transfer:
-        return 0
-    widened = width if page == 1 else -(-width // page) * page + page
-    return min(_MOST_ROWS, max(1, transfer // widened))
+    return min(_MOST_ROWS, max(1, transfer // _widened(width, page))) if width <= transfer else 0
+
+
+def _widened(length: int, page: int) -> int:
+    """The most bytes that a call may have which begins and ends with pages, for `length` bytes anywhere."""
+    return length if page == 1 else -(-length // page) * page + page
 
 
 def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Reading:
@@ -189,13 +204,15 @@ def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page:
     for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
         if contiguous:
             count = count_pieces(counted(some), transfer, whole)
-            made, calls, largest = made + count.calls, calls + count.calls, max(largest, count.largest)
+            made, calls, largest = made + count.calls, calls + count.calls, max(largest, _widened(count.largest, page))
             continue
         for fetch in counted(some):
             rows, width = fetch.block.row1 - fetch.block.row0, fetch.block.width
-            together = _rows_together(width, transfer, page)
-            a_row = 1 if together else -(-width // (transfer or width))
-            made += -(-rows // together) if together else rows * a_row
-            calls += rows * a_row
-            largest = max(largest, min(rows, together) * width if together else transfer or width)
+            if together := _rows_together(width, transfer, page):
+                made, calls = made - (-rows // together), calls + rows
+                largest = max(largest, min(rows, together) * _widened(width, page))
+            else:
+                calls_of_row = -(-width // (transfer or width))
+                made, calls = made + rows * calls_of_row, calls + rows * calls_of_row
+                largest = max(largest, _widened(transfer or width, page))
     return Reading(made, calls, total, largest)

@@ -63,9 +63,8 @@ class Shares:
 
 def shared(size: Column, rank: int | Column, ranks: int) -> Column:
     """`size * rank // ranks`, where that product may be too large for 64 bits."""
-    each, more = np.divmod(size, ranks)
-    result: Column = each * rank + more * rank // ranks
-    return result
+    each, more = size // ranks, size % ranks
+    return np.asarray(each * rank + more * rank // ranks, np.int64)
 
 
 def _column(values: Iterable[int]) -> Column:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dliosim.model import Checkpoint, Restore
 from dliosim.plan.figures import Memory, PhaseForecast, over, same
-from dliosim.plan.reassembly import Fetch, Reading, count_steps, everything, own_reads
+from dliosim.plan.reassembly import Fetch, Reading, count_steps, everything, fetches, lone_reads, shared_reads
 from dliosim.plan.saving import count_pieces
 from dliosim.plan.stateamounts import staged_bytes
 from dliosim.plan.statefiles import state_files
@@ -54,22 +54,31 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
-    def reading(found: Iterable[Fetch]) -> tuple[Reading, int]:
+    def reading(*passes: Iterator[Fetch]) -> tuple[Reading, int]:
         names: set[str] = set()
-        return count_steps(_named(found, names), access.transfer, whole, access.page), len(names)
+        total = Reading(0, 0, 0, 0)
+        for found in passes:
+            total = total.and_then(count_steps(_named(found, names), access.transfer, whole, access.page))
+        return total, len(names)
 
-    if verb.everything:
-        alike, nothing = reading(everything(files)), reading(())
-        own = [nothing if verb.once and rank else alike for rank in some]
-    else:
-        own = [reading(own_reads(files, holder, (rank + verb.shift) % ranks, verb.once)) for rank in some]
-    estimated = len(own) < ranks
-    read = over([count.bytes for count, _ in own], ranks, estimated)
-    opened = over([names for _, names in own], ranks, estimated)
-    issued = over([count.calls for count, _ in own], ranks, estimated)
+    def own(rank: int) -> tuple[Reading, int]:
+        if verb.everything:
+            return nothing if verb.once and rank else alike
+        place = (rank + verb.shift) % ranks
+        if not verb.once:
+            return reading(fetches(files, holder, place))
+        shared = [] if holder.place(place)[2] else [shared_reads(files, holder, place)]
+        return reading(*shared, lone_reads(files, holder, place))
+
+    nothing, alike = reading(), reading(*([everything(files)] if verb.everything else []))
+    found = [own(rank) for rank in some]
+    estimated = len(found) < ranks
+    read = over([count.bytes for count, _ in found], ranks, estimated)
+    opened = over([names for _, names in found], ranks, estimated)
+    issued = over([count.calls for count, _ in found], ranks, estimated)
     if access.collective:
-        issued = same(max(count.steps for count, _ in own), ranks, estimated)
-    memory = Memory(buffers=max(count.largest for count, _ in own))
+        issued = same(max(count.steps for count, _ in found), ranks, estimated)
+    memory = Memory(buffers=max(count.largest for count, _ in found))
     return PhaseForecast("restore", checkpoint.name, times, 1, same(0, ranks), read, opened, opened, issued, memory)
 
 
