@@ -8,6 +8,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.residency import drop_caches, warm_caches
+from dliosim.execute.saves import Saves
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.verbs import verb_phase
 from dliosim.model import Loop, Prepare, Repeat, Verb
@@ -38,7 +39,9 @@ def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     else:
         warm_caches(session, session.workload.dataset(loop.dataset))
     session.world.barrier()
-    phases = list(run_loop(session, loop, 0, timed=False))
+    saved = [session.workload.checkpoint(cadence.checkpoint) for cadence in loop.checkpoints]
+    with Saves(session, saved) as saves:
+        phases = [each for each in run_loop(session, saves, loop, 0, timed=False) if isinstance(each, Phase)]
     if not phases:
         raise ExecutionError(f"`{loop.name}` gave no figures")
     return phases[0]

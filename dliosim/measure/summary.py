@@ -24,6 +24,12 @@ _COUNTS = (
     "steady_samples",
     "oversleep_ns",
     "compute_ns",
+    "flush_steps",
+    "flush_steps_ns",
+    "flush_data_wait_ns",
+    "clear_steps",
+    "clear_steps_ns",
+    "clear_data_wait_ns",
 )
 # How many ranks know their `rchar`, and their `read_bytes`.
 _KNOWN = ("calls_known", "storage_known")
@@ -43,8 +49,19 @@ _TIMES = (
     "tool_ns",
     "decode_ns",
     "preprocess_ns",
+    "content_ns",
 )
-_VERB_COUNTS = ("bytes", "bytes_moved", "files", "calls", "opens", "resident_bytes", "examined_bytes")
+_VERB_COUNTS = (
+    "bytes",
+    "bytes_moved",
+    "files",
+    "calls",
+    "opens",
+    "resident_bytes",
+    "examined_bytes",
+    "drain_bytes",
+    "partner_bytes",
+)
 _VERB_TIMES = (
     "wall_ns",
     "call_ns",
@@ -56,6 +73,17 @@ _VERB_TIMES = (
     "file_sync_ns",
     "rename_ns",
     "delete_ns",
+    "serialize_ns",
+    "plan_ns",
+    "commit_ns",
+    "directory_sync_ns",
+    "manifest_ns",
+    "stall_ns",
+    "wait_ns",
+    "stage_ns",
+    "flush_ns",
+    "drain_ns",
+    "partner_ns",
 )
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
@@ -170,6 +198,13 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         extent_hash=(total["extent_low"] + (total["extent_high"] << 32)) % 2**64,
         null=record.null,
         unchecked_bytes=total["unchecked_bytes"],
+        content_seconds=_spread("content_ns", total, most),
+        flush_steps=total["flush_steps"],
+        flush_step_seconds=_mean("flush_steps_ns", "flush_steps", total),
+        flush_data_wait_seconds=_mean("flush_data_wait_ns", "flush_steps", total),
+        clear_steps=total["clear_steps"],
+        clear_step_seconds=_mean("clear_steps_ns", "clear_steps", total),
+        clear_data_wait_seconds=_mean("clear_data_wait_ns", "clear_steps", total),
     )
 
 
@@ -198,9 +233,22 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         file_sync_seconds=_spread("file_sync_ns", total, most),
         rename_seconds=_spread("rename_ns", total, most),
         delete_seconds=_spread("delete_ns", total, most),
+        serialize_seconds=_spread("serialize_ns", total, most),
+        plan_seconds=_spread("plan_ns", total, most),
+        commit_seconds=_spread("commit_ns", total, most),
+        directory_sync_seconds=_spread("directory_sync_ns", total, most),
+        manifest_seconds=_spread("manifest_ns", total, most),
+        stall_seconds=_spread("stall_ns", total, most),
+        wait_seconds=_spread("wait_ns", total, most),
+        stage_seconds=_spread("stage_ns", total, most),
+        flush_seconds=_spread("flush_ns", total, most),
+        drain_seconds=_spread("drain_ns", total, most),
+        partner_seconds=_spread("partner_ns", total, most),
         call_latency=call,
         resident_bytes=total["resident_bytes"],
         examined_bytes=total["examined_bytes"],
+        drain_bytes=total["drain_bytes"],
+        partner_bytes=total["partner_bytes"],
     )
 
 
@@ -259,6 +307,11 @@ def _reduced(
 
 def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:
     return Spread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
+
+
+def _mean(times: str, count: str, total: dict[str, int]) -> float | None:
+    """Seconds each, over all ranks; None where there are none."""
+    return total[times] * 1e-9 / total[count] if total[count] else None
 
 
 def _last_ranks(words: NDArray[np.int64]) -> tuple[BoundBy | None, int | None, float | None]:
