@@ -60,7 +60,9 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
     job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed), progress)
     found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, job, finder))
     caches = world.on_rank_0("look at the options", lambda: _caches(found, parsed.caches))
-    begin = _Begin(world, parsed, tuple(arguments), found, finder.sources, locks, progress, caches, started, begun, load)
+    begin = _Begin(
+        world, parsed, tuple(arguments), found, finder.sources, locks, progress, caches, started, begun, load
+    )
     cold = caches == "cold"
     return (
         _judged(begin, of_loops(cold)) if isinstance(found.variants[0].verb, Loop) else _judged(begin, of_stalls(cold))

@@ -12,7 +12,7 @@ from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import FEWEST, LEVEL, capped, compare, holm, pair_p, shown_different
 from dliosim.measure.figures import MEMORY_KINDS
-from dliosim.readable import count, number, percent, seconds
+from dliosim.readable import number, percent, seconds
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute import versions
+from dliosim.execute.partners import copy_to_partner
 from dliosim.execute.savedfiles import SavedFiles
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import part_keys
@@ -21,7 +23,7 @@ from dliosim.execute.statewriting import Made, Run, generated, largest_call, wri
 from dliosim.execute.striping import ask_for_striping
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint
-from dliosim.plan.statefiles import METADATA, StateFiles, state_files
+from dliosim.plan.statefiles import METADATA, StateFiles
 
 
 class Target(NamedTuple):
@@ -31,6 +33,11 @@ class Target(NamedTuple):
     directory: Path
     base: Path
 
+    @property
+    def complete(self) -> Path:
+        """Where it lies once it is complete."""
+        return self.base / f"{self.number:06d}"
+
 
 class Written(NamedTuple):
     """What this rank has written of a checkpoint, and on rank 0 all ranks' plans where it has a file of them."""
@@ -39,45 +46,64 @@ class Written(NamedTuple):
     plan: NDArray[np.int64] | None
 
 
-def save(session: Session, checkpoint: Checkpoint) -> VerbRecord:
-    """Write a checkpoint and make it complete; collective. Raises DliosimError on every rank."""
-    world, record = session.world, VerbRecord()
-    if session.options.null:
-        return record
-    files = state_files(checkpoint, checkpoint.split(world.size))
+def save(
+    session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord
+) -> tuple[Target, Written]:
+    """Write a checkpoint and make it complete; what this rank has written. Collective.
+
+    Raises DliosimError on every rank; `failed` is that of `begin`.
+    """
+    world, checkpoint = session.world, files.checkpoint
     # Asked before anything is made, so that nothing is left where it fails.
-    world.together(lambda: require_memory(_buffers(files, world.rank), world.node.size, _what(checkpoint)))
-    target = begin(session, files)
-    made = generated(files, part_keys(checkpoint, files.parts, target.number), world.rank, record)
+    world.together(lambda: require_memory(write_buffers(files, world.rank), world.node.size, _what(checkpoint)))
+    target = begin(session, files, failed, record)
+    keys = part_keys(checkpoint, files.parts, target.number)
+
+    def made() -> Made:
+        return generated(files, keys, world.rank, record)
+
     with session.progress.during(f"save {checkpoint.name}", lambda: files.owned_bytes(world.rank)):
         written = write_all(session, files, target, made, record)
         complete(session, files, target, written, record)
     record.stall_ns = record.wall_ns
-    delete_old(session, files, target, record)
-    return record
+    return target, written
 
 
-def begin(session: Session, files: StateFiles) -> Target:
-    """Make the directory in which the next checkpoint is written. Collective; raises DliosimError on every rank."""
+def begin(session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord) -> Target:
+    """Make the directory in which the next checkpoint is written. Collective; raises DliosimError on every rank.
+
+    `failed` is what ended an earlier save of it, as far as rank 0 knows; every rank raises it then.
+    """
     checkpoint = files.checkpoint
-    base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(files.split))
+    begun = perf_counter_ns()
+    base = session.saved_at(checkpoint, files.split)
 
     def make() -> Target:
+        if failed is not None:
+            raise failed
         hold = session.locks.to_save(base)
-        require_space(base, files.total(), f"checkpoint `{checkpoint.name}`")
+        copies = 1 if checkpoint.partner is None else 2
+        require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
         number, directory = versions.begin(hold, checkpoint.commit)
+        if checkpoint.drain is not None:
+            hold.keep(number)  # until it is drained
         if checkpoint.stripe is not None:
             ask_for_striping(directory, checkpoint.stripe)
         return Target(number, directory, base)
 
-    return session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
+    target = session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
+    record.wall_ns += perf_counter_ns() - begun
+    return target
 
 
-def write_all(session: Session, files: StateFiles, target: Target, made: Made, record: VerbRecord) -> Written:
-    """Write every rank's share; what this rank has written. Collective. Raises DliosimError on every rank.
+def write_all(
+    session: Session, files: StateFiles, target: Target, made: Callable[[], Made], record: VerbRecord
+) -> Written:
+    """Write every rank's share, and that of its partner; what this rank has written. Collective.
 
-    If it fails anywhere, nothing is left of the checkpoint. Time spent on contents is no part of `wall_ns`, nor is that
-    of others: a rank's own ends before it waits for them.
+    Raises DliosimError on every rank. `made` gives the calls of this rank, each time anew. If it fails anywhere,
+    nothing is left of the checkpoint. Time spent on contents is no part of `wall_ns`, nor is that of others: a rank's
+    own ends before it waits for them.
     """
     world = session.world
     error: DliosimError | None = None
@@ -88,7 +114,7 @@ def write_all(session: Session, files: StateFiles, target: Target, made: Made, r
         try:
             if files.checkpoint.metadata:
                 plan = agree_on_plan(world, files, record)
-            runs = write_state(session, files, target.directory, made, record)
+            runs = write_state(session, files, target.directory, made(), record)
         except DliosimError as failure:
             if failure.shared:
                 raise
@@ -97,6 +123,9 @@ def write_all(session: Session, files: StateFiles, target: Target, made: Made, r
             error = failure
         record.wall_ns += perf_counter_ns() - started - (record.content_ns - made_before)
         world.agree(error)
+        if files.checkpoint.partner is not None:
+            runs += copy_to_partner(session, files, files.checkpoint.partner, target.directory, made(), record)
+            record.wall_ns += record.partner_ns
     except DliosimError:
         if world.rank == 0:
             versions.abandon(session.locks.to_save(target.base), target.number)
@@ -112,20 +141,37 @@ def complete(session: Session, files: StateFiles, target: Target, written: Writt
     gathered = gather_written(world, files, written.runs)
 
     def finish() -> Path:
-        found = joined(files, gathered or [])
-        if written.plan is not None:
-            planned = perf_counter_ns()
-            found[METADATA] = write_metadata(files, written.plan, target.directory)
-            record.plan_ns += perf_counter_ns() - planned
-        digest, ranks = target.base.name, files.split.present
-        saved = SavedFiles(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
-        done = versions.commit(session.locks.to_save(target.base), target.number, saved)
-        record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
-        return done.directory
+        try:
+            return _commit(session, files, target, written.plan, gathered or [], record)
+        except (DliosimError, OSError):
+            versions.abandon(session.locks.to_save(target.base), target.number)
+            raise
 
     world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", finish)
     record.commit_ns = perf_counter_ns() - begun
     record.wall_ns += record.commit_ns
+
+
+def _commit(
+    session: Session,
+    files: StateFiles,
+    target: Target,
+    plan: NDArray[np.int64] | None,
+    gathered: list[NDArray[np.int64]],
+    record: VerbRecord,
+) -> Path:
+    """What rank 0 does with what all ranks have written; the directory that is complete then."""
+    checkpoint = files.checkpoint
+    found = joined(files, gathered)
+    if plan is not None:
+        planned = perf_counter_ns()
+        found[METADATA] = write_metadata(files, plan, target.directory)
+        record.plan_ns += perf_counter_ns() - planned
+    digest, ranks = target.base.name, files.split.present
+    saved = SavedFiles(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
+    done = versions.commit(session.locks.to_save(target.base), target.number, saved)
+    record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
+    return done.directory
 
 
 def delete_old(session: Session, files: StateFiles, target: Target, record: VerbRecord) -> None:
@@ -136,13 +182,13 @@ def delete_old(session: Session, files: StateFiles, target: Target, record: Verb
     begun = perf_counter_ns()
     doing = f"delete old checkpoints `{checkpoint.name}`"
     session.world.on_rank_0(doing, lambda: versions.delete_old(session.locks.to_save(target.base), keep))
-    record.delete_ns = perf_counter_ns() - begun
+    record.delete_ns += perf_counter_ns() - begun
 
 
 def _what(checkpoint: Checkpoint) -> str:
     return f"buffers of checkpoint `{checkpoint.name}`"
 
 
-def _buffers(files: StateFiles, rank: int) -> int:
+def write_buffers(files: StateFiles, rank: int) -> int:
     """Bytes of buffers: one's own calls are made in one, those of the others come into another, by turns."""
     return largest_call(files, rank) + sum(largest_call(files, sender) for sender in islice(files.senders(rank), 1))

@@ -16,7 +16,7 @@ from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
 from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io
-from dliosim.execute.checkpointing import save
+from dliosim.execute.cadences import Timers
 from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work, processing_of
 from dliosim.execute.groups import free_group, group_of, who_reads
@@ -25,15 +25,16 @@ from dliosim.execute.libraryreading import who_counts
 from dliosim.execute.preparing import check_prepared
 from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
+from dliosim.execute.saves import Save, Saves
 from dliosim.execute.scattering import make_scattered
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.space import require_memory
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
-from dliosim.execute.verbs import asked_and_granted, verb_phase
+from dliosim.execute.verbs import asked_and_granted
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.figures import EpochSummary, PhaseSummary
-from dliosim.measure.records import EpochRecord, VerbRecord
+from dliosim.measure.records import EpochRecord
 from dliosim.measure.series import EpochSeries, thinned
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
@@ -60,23 +61,23 @@ class _Running:
     timed: bool
     files: Files
     syncer: Syncer
+    timers: Timers
     kept: KeptSamples
     deadline: int | None = None
     batches: Batches | None = None
     buffer_size: int = 0
-    saves: list[VerbRecord] = field(default_factory=list)
-    saved: list[str] = field(default_factory=list)
+    saved: list[Save] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
     epochs: list[EpochSummary] = field(default_factory=list)
     series: dict[int, EpochSeries] = field(default_factory=dict)
     resident: float | None = None
 
 
-def run_loop(session: Session, loop: Loop, ordinal: int, timed: bool) -> Iterator[Phase]:
-    """Run a loop, with those inside it; yields their phases, then one for each checkpoint saved. Collective.
+def run_loop(session: Session, saves: Saves, loop: Loop, ordinal: int, timed: bool) -> Iterator[Phase | Save]:
+    """Run a loop, with those inside it; yields their phases, then each save, complete but perhaps not drained.
 
-    `ordinal` tells this loop from the others of the run, in hashes and random draws. `timed` is whether it leaves a
-    timeline, which is gathered from all ranks: 26 MB at 512 of them.
+    Collective. `ordinal` tells this loop from the others of the run, in hashes and random draws. `timed` is whether it
+    leaves a timeline, which is gathered from all ranks: 26 MB at 512 of them.
     """
     running = _start(session, loop, ordinal, timed)
     inner = [
@@ -88,16 +89,17 @@ def run_loop(session: Session, loop: Loop, ordinal: int, timed: bool) -> Iterato
     gc.collect()
     gc.disable()
     try:
-        for epoch, stop in _epochs(session, running):
+        for epoch, stop in _epochs(session, saves, running):
             for every, other in inner:
                 if (epoch + 1) % every == 0:
-                    for _ in _epochs(session, other):
+                    for _ in _epochs(session, saves, other):
                         pass
             if stop:
                 break
         for cadence in loop.checkpoints:
             if cadence.unit == "end":
-                _save(session, running, cadence)
+                _save(session, saves, running, cadence)
+        saves.settle(cadence.checkpoint for cadence in loop.checkpoints)
         failed = False
     finally:
         gc.enable()
@@ -106,9 +108,7 @@ def run_loop(session: Session, loop: Loop, ordinal: int, timed: bool) -> Iterato
             _stop(session, each, failed)
     for each in everyone:
         yield _phase(session, each)
-    for name, record in zip(running.saved, running.saves, strict=True):
-        phase = verb_phase(session, name, "save", record, session.workload.checkpoint(name).access)
-        yield replace(phase, summary=replace(phase.summary, within=loop.name))
+    yield from running.saved
 
 
 def _salt(ordinal: int, number: int) -> int:
@@ -139,8 +139,13 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
     together = group_of(world, access)
     files = Files(directory, file_name, size, dataset.layout.files == 1, together, dataset)
     world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
-    syncer = Syncer(world, loop.sync, access.collective or access.scatter)
-    running = _Running(loop, dataset, salt, timed, files, syncer, KeptSamples())
+    timers = Timers(loop.checkpoints)
+    syncer = Syncer(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
+    if timers.cadences and not syncer.every:
+        name = timers.cadences[0].checkpoint
+        text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
+        raise _everywhere(PlanError(text))
+    running = _Running(loop, dataset, salt, timed, files, syncer, timers, KeptSamples())
     resident = np.array(resident_bytes(session, dataset), np.int64)
     world.allreduce(resident, "sum")
     running.resident = float(resident[0] / resident[1]) if resident[1] else None
@@ -160,7 +165,7 @@ def _stop(session: Session, running: _Running, failed: bool) -> None:
         free_group(session.world, running.files.comm)
 
 
-def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
+def _epochs(session: Session, saves: Saves, running: _Running) -> Iterator[tuple[int, bool]]:
     """Run the epochs of a loop; yields each one's number (from 0) and whether the loop's time is up."""
     loop = running.loop
     each = steps_of_epoch(loop, running.dataset, session.world.size)
@@ -172,13 +177,13 @@ def _epochs(session: Session, running: _Running) -> Iterator[tuple[int, bool]]:
     # An evaluation goes on where its last run ended: other orders, other draws.
     first = len(running.rows)
     for epoch in range(first, first + epochs):
-        stop = _epoch(session, running, epoch, epoch - first + 1, steps)
+        stop = _epoch(session, saves, running, epoch, epoch - first + 1, steps)
         yield epoch, stop
         if stop:
             return
 
 
-def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: int) -> bool:
+def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number: int, steps: int) -> bool:
     """Plan, agree, run and sum up one epoch, shown as `number` (from 1); returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
@@ -205,25 +210,29 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
     processing = processing_of(session, loop, running.dataset, work, epoch)
     world.together(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
-    io_before = process_io()
+    io_before, drained = process_io(), saves.drained_bytes()
     if running.deadline is None and loop.seconds is not None:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
-    stop = run_steps(_course(session, running, work), source, lengths, record, series, session.progress)
+    running.timers.start(perf_counter_ns())
+    stop = run_steps(_course(session, saves, running, work), source, lengths, record, series, session.progress)
     # A rank that failed after the last sync is heard of here, and what follows may be collective.
     # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
+    running.timers.mark(running.syncer.due, perf_counter_ns())
     stop = running.syncer.end_epoch(stop or over)
     # It is the ranks of one communicator that find a file too short, and not always all there are.
     world.together(batches.end)
-    io_after = process_io()
+    io_after, drained = process_io(), saves.drained_bytes() - drained
     session.progress.end()
     _account(source, record, series, before, _Counts.of(batches))
     if processing is not None:
         record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
     if io_before is not None and io_after is not None:
         if loop.access.counts_reads:
-            record.rchar = io_after.called_read - io_before.called_read
-        record.read_bytes = io_after.storage_read - io_before.storage_read
+            record.rchar = io_after.called_read - io_before.called_read - drained
+        if not drained:
+            # How much of what a drain reads comes from storage nobody knows.
+            record.read_bytes = io_after.storage_read - io_before.storage_read
         if loop.access.through == "library" and record.rchar >= 0 and not session.options.null:
             # What a library reads besides the samples asked for, only the kernel has counted.
             record.bytes_moved = record.rchar
@@ -236,14 +245,15 @@ def _epoch(session: Session, running: _Running, epoch: int, number: int, steps: 
         record.extent_hash = extent_hash(work.stored.extents, 0, record.steps, place)
     if epoch == 0:
         running.kept.seal()
-    for cadence in loop.checkpoints:
-        if cadence.unit == "epochs" and (epoch + 1) % cadence.every == 0:
-            saving = perf_counter_ns()
-            _save(session, running, cadence)
-            saved = perf_counter_ns() - saving
-            series.add_checkpoint(record.wall_ns, record.wall_ns + saved)
-            record.checkpoint_ns += saved
-            record.wall_ns += saved
+    by_epochs = (one for one in loop.checkpoints if one.unit == "epochs" and (epoch + 1) % one.every == 0)
+    for cadence in (*by_epochs, *_due(running)):
+        begun = perf_counter_ns()
+        content = _save(session, saves, running, cadence)
+        held, ended = perf_counter_ns() - begun - content, record.wall_ns + record.content_ns
+        series.add_checkpoint(ended, ended + held)
+        record.checkpoint_ns += held
+        record.content_ns += content
+        record.wall_ns += held
     if running.timed:
         if not session.options.null and keeps_offsets(world.rank, world.size):
             series.offsets = _offsets(work.calls, record.steps)
@@ -282,16 +292,15 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
     return running.batches
 
 
-def _course(session: Session, running: _Running, work: EpochWork) -> Course:
+def _course(session: Session, saves: Saves, running: _Running, work: EpochWork) -> Course:
     loop = running.loop
     by_steps = [cadence for cadence in loop.checkpoints if cadence.unit == "steps"]
-    saves = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
+    steps = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
 
-    def save_after(step: int) -> None:
+    def save_after(step: int) -> int:
         running.syncer.meet_to_save()
-        for cadence in by_steps:
-            if (step + 1) % cadence.every == 0:
-                _save(session, running, cadence)
+        now = (cadence for cadence in by_steps if (step + 1) % cadence.every == 0)
+        return sum(_save(session, saves, running, cadence) for cadence in (*now, *_due(running)))
 
     arrival = np.cumsum(work.gap_ns).tolist() if work.gap_ns else []
     return Course(
@@ -300,22 +309,36 @@ def _course(session: Session, running: _Running, work: EpochWork) -> Course:
         loop.compute.busy,
         arrival,
         running.syncer,
-        frozenset(saves),
+        frozenset(steps),
         save_after,
         running.deadline,
         not session.world.polite,
+        running.timers,
+        saves.at_work,
     )
 
 
-def _save(session: Session, running: _Running, cadence: Cadence) -> None:
+def _due(running: _Running) -> list[Cadence]:
+    """The lines that save by seconds and of which the last sync said that it is time; said once."""
+    due = running.syncer.due
+    lines = [cadence for cadence, now in zip(running.timers.cadences, due.tolist(), strict=True) if now]
+    due[:] = 0
+    return lines
+
+
+def _save(session: Session, saves: Saves, running: _Running, cadence: Cadence) -> int:
+    """Save, or begin to; how long (ns) making contents took, which the loop's clocks leave out."""
     checkpoint = session.workload.checkpoint(cadence.checkpoint)
-    if running.batches is None:
-        record = save(session, checkpoint)
-    else:
-        # On the thread that makes the loop's collective calls: two threads in them deadlock in ROMIO's lock.
-        record = running.batches.run(lambda: save(session, checkpoint))
-    running.saves.append(record)
-    running.saved.append(checkpoint.name)
+    # On the thread that makes the loop's collective calls: two threads in them deadlock in ROMIO's lock.
+    save = saves.save(checkpoint, running.batches.run if running.batches is not None else None)
+    save.within = running.loop.name
+    running.saved.append(save)
+    if running.deadline is not None:
+        running.deadline += save.content_ns
+    running.timers.delay(save.content_ns)
+    if cadence in running.timers.cadences:
+        running.timers.saved(running.timers.cadences.index(cadence), perf_counter_ns())
+    return save.content_ns
 
 
 @dataclass(frozen=True, slots=True)

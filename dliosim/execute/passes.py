@@ -11,11 +11,11 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.apart import delete_saved
-from dliosim.execute.checkpointing import save
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.residency import drop_caches, warm_caches, warm_checkpoints
 from dliosim.execute.restoring import restore
+from dliosim.execute.saves import Saves, save_phase
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.verbs import verb_phase
 from dliosim.execute.world import World
@@ -53,7 +53,9 @@ def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     else:
         warm_caches(session, session.workload.dataset(loop.dataset))
     session.world.barrier()
-    phases = list(run_loop(session, loop, 0, timed=False))
+    saved = [session.workload.checkpoint(cadence.checkpoint) for cadence in loop.checkpoints]
+    with Saves(session, saved) as saves:
+        phases = [each for each in run_loop(session, saves, loop, 0, timed=False) if isinstance(each, Phase)]
     delete_saved(session)
     if not phases:
         raise ExecutionError(f"`{loop.name}` gave no figures")
@@ -67,16 +69,19 @@ def save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]]:
     """
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     _settle(session)
-    record = save(session, checkpoint)
-    phase = verb_phase(session, checkpoint.name, "save", record, checkpoint.access)
+    with Saves(session, [checkpoint]) as saves:
+        made = saves.save(checkpoint)
+    phase = save_phase(session, made)
     delete_saved(session)
-    return phase, slowest(record, session.world)
+    return phase, slowest(made.record, session.world)
 
 
 def save_to_restore(session: Session, verb: Restore) -> None:
     """Save what the passes of a restore read, as its variant does. Collective. Raises DliosimError on every rank."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
-    save(session, replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint)
+    as_written = replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint
+    with Saves(session, [as_written]) as saves:
+        saves.save(as_written)
 
 
 def restore_pass(session: Session, verb: Restore, cold: bool) -> tuple[Phase, dict[str, float]]:

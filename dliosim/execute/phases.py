@@ -10,18 +10,19 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.backends import require_backends
-from dliosim.execute.checkpointing import save
 from dliosim.execute.compute import sleep_until, wake_on_time
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
 from dliosim.execute.residency import drop_caches
 from dliosim.execute.restoring import restore
 from dliosim.execute.room import require_room
+from dliosim.execute.saves import Save as Saved
+from dliosim.execute.saves import Saves, save_phase, saved_checkpoints
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.totals import share_totals
 from dliosim.execute.verbs import verb_phase
 from dliosim.measure.figures import PhaseSummary, with_null
-from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb
+from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.plan.streams import draw, key
 
 #: So many loops of a run, each with its evaluations, leave a timeline: rank 0 keeps 26 MB of each at 512 ranks.
@@ -45,7 +46,8 @@ def run_workload(session: Session) -> list[Phase]:
     if not session.options.null:
         session.world.on_rank_0("look for room", lambda: require_room([session]))
         session.world.on_rank_0("lock the checkpoints", session.lock_checkpoints)
-    return list(_run(session, session.workload.verbs, _Counters()))
+    with Saves(session, saved_checkpoints(session.workload)) as saves:
+        return _gathered(session, saves, session.workload.verbs)
 
 
 def run_with_null(session: Session) -> list[Phase]:
@@ -53,12 +55,36 @@ def run_with_null(session: Session) -> list[Phase]:
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True))
     kinds = ("train", "evaluate", "infer")
-    loops = _run(null, tuple(_loops(session.workload.verbs)), _Counters())
+    with Saves(null, ()) as saves:
+        loops = _gathered(null, saves, tuple(_loops(session.workload.verbs)))
     without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
         replace(phase, summary=with_null(phase.summary, next(without))) if phase.summary.kind in kinds else phase
         for phase in phases
     ]
+
+
+def _gathered(session: Session, saves: Saves, verbs: Sequence[Verb]) -> list[Phase]:
+    """Run verbs; their phases, in the order of the verbs. Those of saves are made when these are over, on all ranks.
+
+    That is when a verb ends, not later, so that records of many saves, of 66 kB each, are not kept.
+    """
+    phases: list[Phase | None] = []
+    open_saves: dict[int, Saved] = {}
+
+    def close(count: int) -> None:
+        for place in list(open_saves)[:count]:
+            phases[place] = save_phase(session, open_saves.pop(place))
+
+    for each in _run(session, saves, verbs, _Counters()):
+        if isinstance(each, Saved):
+            open_saves[len(phases)] = each
+        phases.append(None if isinstance(each, Saved) else each)
+        if open_saves:
+            close(saves.count_over(open_saves.values()))
+    saves.finish()
+    close(len(open_saves))
+    return [phase for phase in phases if phase is not None]
 
 
 def _loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
@@ -71,20 +97,23 @@ def _loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
                 yield from _loops(verb.body)
 
 
-def _run(session: Session, verbs: Sequence[Verb], counters: _Counters) -> Iterator[Phase]:
+def _run(session: Session, saves: Saves, verbs: Sequence[Verb], counters: _Counters) -> Iterator[Phase | Saved]:
     for verb in verbs:
         if isinstance(verb, Repeat):
             for _ in range(verb.count):
-                yield from _run(session, verb.body, counters)
+                yield from _run(session, saves, verb.body, counters)
         elif isinstance(verb, Loop):
             ordinal = next(counters.loops)
-            yield from run_loop(session, verb, ordinal, timed=ordinal < _TIMELINES)
+            if verb.access.is_mpi:
+                saves.settle_mpi()
+            yield from run_loop(session, saves, verb, ordinal, timed=ordinal < _TIMELINES)
         else:
-            yield _perform(session, verb, counters)
+            yield _perform(session, saves, verb, counters)
 
 
-def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
+def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) -> Phase | Saved:
     world, workload = session.world, session.workload
+    _settle(saves, workload, verb)
     world.barrier()
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
@@ -92,8 +121,7 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
         record, notes = prepare(session, verb, dataset)
         return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
-        checkpoint = workload.checkpoint(verb.checkpoint)
-        return verb_phase(session, checkpoint.name, "save", save(session, checkpoint), checkpoint.access)
+        return saves.save(workload.checkpoint(verb.checkpoint))
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
         record, notes = restore(session, checkpoint, verb)
@@ -108,3 +136,15 @@ def _perform(session: Session, verb: Verb, counters: _Counters) -> Phase:
         world.barrier()
         return Phase(PhaseSummary("", "barrier", (perf_counter_ns() - begun) * 1e-9))
     raise TypeError(f"no such verb: {verb!r}")
+
+
+def _settle(saves: Saves, workload: Workload, verb: Verb) -> None:
+    """Wait for saves in flight that a verb needs, or may not meet. Collective."""
+    if isinstance(verb, DropCaches):
+        saves.finish()
+    elif isinstance(verb, Restore):
+        saves.settle([verb.checkpoint])
+        if workload.checkpoint(verb.checkpoint).access.is_mpi:
+            saves.settle_mpi()
+    elif isinstance(verb, Prepare) and verb.access.is_mpi:
+        saves.settle_mpi()

@@ -23,7 +23,7 @@ from dliosim.execute.contentsums import crc32_combine
 from dliosim.execute.statewriting import Run
 from dliosim.execute.world import World
 from dliosim.measure.records import VerbRecord
-from dliosim.plan.statefiles import METADATA, StateFiles
+from dliosim.plan.statefiles import METADATA, StateFiles, partner_file
 
 _SHARD, _RUN = 7, 4
 
@@ -88,13 +88,18 @@ def joined(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str
         names = _written_by(files, rank)
         for file, *run in own.reshape(-1, _RUN).tolist():
             runs[names[file]].append(run)
-    return {name: _joined(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
+    found = {name: _joined(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
+    copies = {name: _joined(name, files.owned_bytes(rank), runs[name]) for name, rank in files.partner_files()}
+    return found | copies
 
 
 def _written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
-    """The files that a rank writes to: those that it makes, or the one of all ranks."""
-    shared = files.checkpoint.writers.kind == "shared file"
-    return (files.name_of_shared(),) if shared else files.made_by(rank)
+    """The files that a rank writes to: those that it makes, or the one of all ranks, and that of its partner."""
+    checkpoint = files.checkpoint
+    own = (files.name_of_shared(),) if checkpoint.writers.kind == "shared file" else files.made_by(rank)
+    if checkpoint.partner is None:
+        return own
+    return (*own, partner_file((rank - checkpoint.partner) % files.split.present))
 
 
 def _joined(name: str, size: int, runs: list[list[int]]) -> SavedFile:

@@ -222,12 +222,11 @@ def _write_rounds(
 
 def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None:
     world: World = session.world
-    begun = perf_counter_ns()
-    world.wait_for_turn(writer, _TAG)
-    record.send_ns += perf_counter_ns() - begun
     sent = 0
     for piece, data in made:
         begun = perf_counter_ns()
+        # A turn for each: a send spins until it is received, and the writer writes meanwhile.
+        world.wait_for_turn(writer, _TAG)
         world.send(data, writer, _TAG)
         ended = perf_counter_ns()
         record.send_ns += ended - begun
@@ -240,10 +239,10 @@ def _receive(
 ) -> None:
     world = session.world
     buffer = allocate(largest_call(files, sender))
-    world.give_turn(sender, _TAG)
     for piece in pieces_of(files, sender):
         begun = perf_counter_ns()
         data = buffer[: piece.length]
+        world.give_turn(sender, _TAG)
         world.receive(data, sender, _TAG)
         record.send_ns += perf_counter_ns() - begun
         _write(session, writer, piece, data, written, record)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
+from dliosim.execute.cadences import Timers
 from dliosim.execute.compute import busy, sleep_until
 from dliosim.execute.session import Progress
 from dliosim.execute.syncing import Syncer
@@ -53,8 +54,9 @@ class Course:
     """What the steps of an epoch do besides reading. Times in ns, one entry a step.
 
     `arrival` holds when each request arrives, counted from the first step's start, or is empty. `save` runs the
-    blocking checkpoints due after a step of `saves`. `deadline` is the perf_counter_ns at which the loop stops at its
-    next boundary.
+    checkpoints due after a step of `saves`, or after a sync that `syncer.due` says so of; it returns how long making
+    their contents took. `deadline` is the perf_counter_ns at which the loop stops at its next boundary. `beside` tells
+    when saves were in the background since a clock reading: begins and ends, (n, 2).
     """
 
     steps: int
@@ -63,9 +65,11 @@ class Course:
     arrival: Sequence[int]
     syncer: Syncer
     saves: frozenset[int]
-    save: Callable[[int], None]
+    save: Callable[[int], int]
     deadline: int | None
     may_spin: bool
+    timers: Timers
+    beside: Callable[[int], NDArray[np.int64]]
 
 
 @dataclass(slots=True)
@@ -94,14 +98,15 @@ def run_steps(
     ends the job where none is (see `Syncer.fail`).
     """
     clock, wait, check, tick = perf_counter_ns, source.wait, source.check, progress.tick
-    compute_times, syncer, saves = course.compute, course.syncer, course.saves
-    rank, every = syncer.rank, syncer.every
+    compute_times, syncer, saves, deadline = course.compute, course.syncer, course.saves, course.deadline
+    rank, every, timers = syncer.rank, syncer.every, course.timers
+    timed = bool(timers.cadences)
     times = _Times()
     marks, last_arrival = times.marks, times.arrivals
     stop = False
     samples = moved = 0
     flush_at, most_marks = _FLUSH_SAMPLES, _FLUSH_STEPS * len(MARKS)
-    compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = processing_ns = 0
+    compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = processing_ns = content_ns = 0
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
     # Since the last sync: lateness adds up over the steps between two.
@@ -153,7 +158,9 @@ def run_steps(
                 times.requests.append(processed + spent - due)
             if every and (step + 1) % every == 0:
                 arrived = clock()
-                over = course.deadline is not None and arrived >= course.deadline
+                over = deadline is not None and arrived >= deadline
+                if timed:
+                    timers.mark(syncer.due, arrived)
                 stop = syncer.exchange(over)
                 after = clock()
                 waited = after - arrived
@@ -165,26 +172,31 @@ def run_steps(
                 met = after
             else:
                 arrived = after = clock()
-                if not every and course.deadline is not None:
-                    stop = after >= course.deadline
+                if not every and deadline is not None:
+                    stop = after >= deadline
             synced = after
             block.step(data_wait + source.processed + spent, spent)
-            if step in saves:
+            held = after
+            if step in saves or (timed and syncer.due.any()):
                 block.end(after, record.blocks)
-                course.save(step)
+                content = course.save(step)
                 saved = clock()
                 checkpoint_ns += saved - after
+                content_ns += content
+                if deadline is not None:
+                    deadline += content
                 met += saved - after
                 after = saved
+                held = saved - content
                 block.begin(after)
             if step == 0:
                 first_end, first_samples, first_checkpoint = after, samples, checkpoint_ns
             else:
                 nominal_ns += nominal
             before = after
-            marks += (begun, ready, asked, computed, arrived, synced, after, moved)
+            marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
-                _take_steps(times, source, record, series)
+                _take_steps(times, source, record, series, course.beside)
             if samples >= flush_at:
                 flush_at = samples + _FLUSH_SAMPLES
                 record.io_busy_ns += source.meters.take(record.call_latency, series)
@@ -194,13 +206,13 @@ def run_steps(
     except DliosimError as error:
         syncer.fail(error, step, course.steps, saves)
     block.end(before, record.blocks)
-    _take_steps(times, source, record, series)
+    _take_steps(times, source, record, series, course.beside)
     record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
     record.steps = step + 1
     record.samples, record.bytes = samples, moved
-    record.wall_ns = before - started
+    record.wall_ns = before - started - content_ns
     record.steady_ns = before - first_end - (checkpoint_ns - first_checkpoint)
-    record.checkpoint_ns = checkpoint_ns
+    record.checkpoint_ns, record.content_ns = checkpoint_ns - content_ns, content_ns
     record.nominal_ns = nominal_ns
     record.steady_samples = samples - first_samples
     record.compute_ns, record.sync_wait_ns, record.oversleep_ns = compute_ns, sync_ns, oversleep
@@ -220,13 +232,44 @@ def _cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) 
     return _TOOL if most == tool else _ARRIVALS
 
 
-def _take_steps(times: _Times, source: Source, record: EpochRecord, series: EpochSeries) -> None:
+def _take_steps(
+    times: _Times,
+    source: Source,
+    record: EpochRecord,
+    series: EpochSeries,
+    beside: Callable[[int], NDArray[np.int64]],
+) -> None:
     marks = _taken(times.marks).reshape(-1, len(MARKS))
     waits = marks[:, 1] - marks[:, 0]
     record.data_wait_ns += int(waits.sum())
     record.batch_latency.add(waits)
     record.request_latency.add(_taken(times.requests))
+    # Of the first step much is spent on what no other has.
+    _take_flushed(marks[1:] if series.steps == 0 else marks, beside, record)
     series.add_steps(marks, _taken(source.reading).reshape(-1, 2))
+
+
+def _take_flushed(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.int64]], record: EpochRecord) -> None:
+    """Add up steps that had a save in the background beside them, and those that had none."""
+    if not len(marks):
+        return
+    begun, ready, synced = marks[:, 0], marks[:, 1], marks[:, 5]
+    flushed = overlaps(begun, synced, beside(int(begun[0])))
+    lasted, waited = synced - begun, ready - begun
+    count, total, wait = (int(each.sum()) for each in (flushed, lasted[flushed], waited[flushed]))
+    record.flush_steps += count
+    record.flush_steps_ns += total
+    record.flush_data_wait_ns += wait
+    record.clear_steps += len(marks) - count
+    record.clear_steps_ns += int(lasted.sum()) - total
+    record.clear_data_wait_ns += int(waited.sum()) - wait
+
+
+def overlaps(begin: NDArray[np.int64], end: NDArray[np.int64], intervals: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the times from `begin` to `end` have a part of any interval (n, 2) in them; all of them may overlap."""
+    begun = np.searchsorted(np.sort(intervals[:, 0]), end, "left")
+    ended = np.searchsorted(np.sort(intervals[:, 1]), begin, "right")
+    return np.asarray(begun > ended)
 
 
 def _taken(values: list[int]) -> NDArray[np.int64]:

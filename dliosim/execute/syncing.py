@@ -11,7 +11,7 @@ from dliosim.errors import DliosimError
 from dliosim.execute.world import World
 from dliosim.model import Sync
 
-# Two float32 at the end of an allreduce's buffer: ranks that failed, ranks whose time is up.
+# The first float32 behind an allreduce's gradient: ranks that failed, ranks whose time is up. Then what is due.
 _FLAGS = 2
 
 
@@ -21,15 +21,19 @@ class Syncer:
     A failure travels with a sync that is due anyway: agreeing must not be a hidden barrier. `alone` says that no sync
     can carry it (none is made, or the others already wait in a collective read, or for the one who reads for them), so
     that the job must be ended.
+
+    `due` has an element for each thing that is done after a sync when any rank says that it is time: whoever meets sets
+    it to 1 or 0 before, and has what is due for all afterwards.
     """
 
-    def __init__(self, world: World, sync: Sync, collective: bool) -> None:
+    def __init__(self, world: World, sync: Sync, collective: bool, dues: int = 0) -> None:
         self._world = world
         self.rank = world.rank
         self.every = 0 if sync.kind == "off" else sync.every
         self.alone = collective or sync.kind == "off"
-        self._gradient = _touched(-(-sync.size // 4) + _FLAGS) if sync.kind == "allreduce" else None
-        self._flags = np.zeros(2, np.int64)
+        self._gradient = _touched(-(-sync.size // 4) + _FLAGS + dues) if sync.kind == "allreduce" else None
+        self._flags = np.zeros(_FLAGS + dues, np.int64)
+        self.due = self._flags[_FLAGS:]
 
     def exchange(self, time_is_up: bool) -> bool:
         """Meet the others; return whether any rank's time is up. Raises the error of a rank that failed."""
@@ -39,12 +43,14 @@ class Syncer:
         if self._gradient is None:
             return self._meet(error, time_is_up)
         world = self._world
-        tail = self._gradient[-_FLAGS:]
+        tail = self._gradient[-len(self._flags) :]
         tail[0] = error is not None
         tail[1] = time_is_up
+        tail[_FLAGS:] = self.due
         world.allreduce(self._gradient, "sum")
         if tail[0]:
             world.agree(error)
+        np.greater(tail[_FLAGS:], 0, out=self.due, casting="unsafe")
         return bool(tail[1])
 
     def fail(self, error: DliosimError, step: int, steps: int, saves: frozenset[int]) -> NoReturn:

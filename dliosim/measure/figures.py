@@ -16,6 +16,9 @@ class Spread:
     max: float
 
 
+NO_TIME = Spread(0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class BoundBy:
     """Shares of the steps that ended in a sync, by what the last rank to arrive had spent the step's time on."""
@@ -37,6 +40,11 @@ class EpochSummary:
     readers, and `processing_seconds` is what of both lies in the steps themselves. `depth` is the mean number of read
     calls in flight while any was. `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures
     that need what was not there (compute, a sync, /proc/self/io) are None.
+
+    `content_seconds` is making the contents of checkpoints, which no other time has in it. Of the steps of all ranks
+    after their first, `flush_steps` had a save in the background beside them and `clear_steps` none;
+    `..._step_seconds` is how long one took on the mean, from its beginning to the end of its sync, and
+    `..._data_wait_seconds` how long it waited for data.
     """
 
     epoch: int
@@ -85,6 +93,13 @@ class EpochSummary:
     null: bool = False
     null_seconds: float | None = None
     unchecked_bytes: int = 0
+    content_seconds: Spread = NO_TIME
+    flush_steps: int = 0
+    flush_step_seconds: float | None = None
+    flush_data_wait_seconds: float | None = None
+    clear_steps: int = 0
+    clear_step_seconds: float | None = None
+    clear_data_wait_seconds: float | None = None
 
     @property
     def bytes_from_storage(self) -> int:
@@ -149,6 +164,9 @@ class VerbSummary:
     examined_bytes: int
     drain_bytes: int
     partner_bytes: int
+    commit_seconds: Spread = NO_TIME
+    directory_sync_seconds: Spread = NO_TIME
+    manifest_seconds: Spread = NO_TIME
 
     @property
     def bytes_per_second(self) -> float | None:

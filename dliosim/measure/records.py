@@ -62,6 +62,10 @@ class EpochRecord:
     holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
     `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `packed_arrival` a step
     that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
+
+    `content_ns` is making the contents of checkpoints, which is no part of any other figure, `wall_ns` among them. Of
+    the steps after the first those of `flush_steps` had a save in the background beside them on this rank, those of
+    `clear_steps` none; `..._ns` is from their beginning to the end of their sync, `..._data_wait_ns` of it waiting.
     """
 
     phase: int
@@ -87,6 +91,13 @@ class EpochRecord:
     sync_wait_ns: int = 0
     arrival_wait_ns: int = 0
     checkpoint_ns: int = 0
+    content_ns: int = 0
+    flush_steps: int = 0
+    flush_steps_ns: int = 0
+    flush_data_wait_ns: int = 0
+    clear_steps: int = 0
+    clear_steps_ns: int = 0
+    clear_data_wait_ns: int = 0
     decode_ns: int = 0
     preprocess_ns: int = 0
     processing_ns: int = 0
@@ -146,9 +157,11 @@ class VerbRecord:
     `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `broadcast_ns` is, of a restore,
     passing on what one rank reads for others, and waiting for it. `stall_ns` is how long the caller was held: of a
     save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
-    is then the time from there until it is complete, `drain_ns` that of its copying to another root, `partner_ns` that
-    of the copy to a partner, both after `flush_ns`. `commit_ns` is making a written checkpoint complete: telling rank
-    0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns` in it.
+    is then the time from there until it is complete, and `wall_ns` both. `partner_ns`, of which `partner_bytes` were
+    written, is that of the copy to a partner, which ends before the checkpoint is complete; `drain_ns` and
+    `drain_bytes` are of its copying to another root afterwards. `commit_ns` is making a written checkpoint complete:
+    telling rank 0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns`
+    in it.
     """
 
     wall_ns: int = 0
@@ -177,7 +190,9 @@ class VerbRecord:
     stage_ns: int = 0
     flush_ns: int = 0
     drain_ns: int = 0
+    drain_bytes: int = 0
     partner_ns: int = 0
+    partner_bytes: int = 0
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)

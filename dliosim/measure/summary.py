@@ -24,6 +24,12 @@ _COUNTS = (
     "steady_samples",
     "oversleep_ns",
     "compute_ns",
+    "flush_steps",
+    "flush_steps_ns",
+    "flush_data_wait_ns",
+    "clear_steps",
+    "clear_steps_ns",
+    "clear_data_wait_ns",
 )
 # How many ranks know their `rchar`, and their `read_bytes`.
 _KNOWN = ("calls_known", "storage_known")
@@ -43,6 +49,7 @@ _TIMES = (
     "tool_ns",
     "decode_ns",
     "preprocess_ns",
+    "content_ns",
 )
 _VERB_COUNTS = (
     "bytes",
@@ -68,6 +75,9 @@ _VERB_TIMES = (
     "delete_ns",
     "serialize_ns",
     "plan_ns",
+    "commit_ns",
+    "directory_sync_ns",
+    "manifest_ns",
     "stall_ns",
     "wait_ns",
     "stage_ns",
@@ -188,6 +198,13 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         extent_hash=(total["extent_low"] + (total["extent_high"] << 32)) % 2**64,
         null=record.null,
         unchecked_bytes=total["unchecked_bytes"],
+        content_seconds=_spread("content_ns", total, most),
+        flush_steps=total["flush_steps"],
+        flush_step_seconds=_mean("flush_steps_ns", "flush_steps", total),
+        flush_data_wait_seconds=_mean("flush_data_wait_ns", "flush_steps", total),
+        clear_steps=total["clear_steps"],
+        clear_step_seconds=_mean("clear_steps_ns", "clear_steps", total),
+        clear_data_wait_seconds=_mean("clear_data_wait_ns", "clear_steps", total),
     )
 
 
@@ -218,6 +235,9 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         delete_seconds=_spread("delete_ns", total, most),
         serialize_seconds=_spread("serialize_ns", total, most),
         plan_seconds=_spread("plan_ns", total, most),
+        commit_seconds=_spread("commit_ns", total, most),
+        directory_sync_seconds=_spread("directory_sync_ns", total, most),
+        manifest_seconds=_spread("manifest_ns", total, most),
         stall_seconds=_spread("stall_ns", total, most),
         wait_seconds=_spread("wait_ns", total, most),
         stage_seconds=_spread("stage_ns", total, most),
@@ -287,6 +307,11 @@ def _reduced(
 
 def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:
     return Spread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
+
+
+def _mean(times: str, count: str, total: dict[str, int]) -> float | None:
+    """Seconds each, over all ranks; None where there are none."""
+    return total[times] * 1e-9 / total[count] if total[count] else None
 
 
 def _last_ranks(words: NDArray[np.int64]) -> tuple[BoundBy | None, int | None, float | None]:

@@ -20,6 +20,11 @@ METADATA = "metadata.json"
 _KEPT = 4096
 
 
+def partner_file(rank: int) -> str:
+    """The name of the file in which a partner keeps what `rank` saves, call after call."""
+    return f"partner_of_{rank:06d}.ckpt"
+
+
 class Shard(NamedTuple):
     """A block of part number `part` that `owner` saves, stored row after row at `offset` of `file`."""
 
@@ -121,6 +126,12 @@ class StateFiles:
         for rank in range(self.split.present):
             for name in self.made_by(rank):
                 yield name, rank
+
+    def partner_files(self) -> Iterator[tuple[str, int]]:
+        """Name of each file that a partner keeps, and the rank whose share it has; none without partners."""
+        if self.checkpoint.partner is not None:
+            for rank in range(self.split.present):
+                yield partner_file(rank), rank
 
     def size(self, name: str, maker: int) -> int:
         """Bytes of a file that `maker` makes."""

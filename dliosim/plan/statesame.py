@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from dliosim.model import Checkpoint, Restore, Writers
-from dliosim.plan.reassembly import fetches, steps
+from dliosim.plan.reassembly import everything, fetches, steps
 from dliosim.plan.saving import pieces
 from dliosim.plan.statefiles import state_files
 
@@ -55,9 +55,9 @@ def _read(checkpoint: Checkpoint, verb: Restore, ranks: int) -> Iterator[object]
     holder = verb.parallel or checkpoint.split(ranks)
     for rank in range(holder.present):
         yield rank
-        found = fetches(files, holder, (rank + verb.shift) % ranks, verb.everything)
-        for step in steps(found, checkpoint.access.transfer):
-            yield step.file, step.segment, step.offset.tolist(), step.length.tolist()
+        found = everything(files) if verb.everything else fetches(files, holder, (rank + verb.shift) % ranks)
+        for step in steps(found, checkpoint.access.transfer, checkpoint.pieces == "whole"):
+            yield step.file, step.segments, step.offset.tolist(), step.length.tolist()
 
 
 def _alike(one: Iterable[object], other: Iterable[object]) -> bool:

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import space
-from dliosim.execute.checkpointing import save
+from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
@@ -23,6 +23,12 @@ def session(directory: Path) -> Session:
     workload = Workload("w", "", 1, Job(1), (), (CHECKPOINT,), ())
     world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
     return Session(workload, world, {"data": directory}, Options(), Progress(None))
+
+
+def save(own: Session, checkpoint: Checkpoint) -> None:
+    """One save, and whatever of it goes on in the background."""
+    with Saves(own, [checkpoint]) as saves:
+        saves.save(checkpoint)
 
 
 def test_a_save_without_memory_for_its_buffers_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dliosim.execute import steps
+from dliosim.execute.cadences import Timers
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter, Meters
@@ -76,7 +78,8 @@ def run(
     monkeypatch.setattr(steps, "perf_counter_ns", clock)
     monkeypatch.setattr(steps, "sleep_until", clock.sleep_until)
     syncer = Syncer(Threads(Meeting(1), 0), Sync(sync, 0, 1), False)
-    course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), lambda step: None, None, False)
+    saved, beside = (lambda step: 0), (lambda since: np.empty((0, 2), np.int64))
+    course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), saved, None, False, Timers(()), beside)
     record = EpochRecord(0, 0)
     source, shown = Slow(clock, processed), Slowed(clock) if slowed else Progress(None)
     run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
