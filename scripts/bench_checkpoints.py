@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -25,12 +25,12 @@ from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.buffers import allocate
-from dliosim.execute.checkpointing import save
 from dliosim.execute.environment import node_cores
 from dliosim.execute.locking import Locks
+from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import World, make_world
-from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
+from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers
 
 MIB = 1 << 20
 TRANSFER = 4 * MIB
@@ -116,16 +116,39 @@ def measure(case: Case, pairs: int, size: int, place: Path) -> None:
     buffer = allocate(TRANSFER)
     np.frombuffer(buffer, np.uint8)[:] = np.random.default_rng(world.rank).integers(0, 256, TRANSFER, np.uint8)
 
-    def ours() -> float:
-        record = save(session, checkpoint)
-        return world.comm.allreduce(record.wall_ns, MPI.MAX) * 1e-9
+    with Saves(session, [checkpoint]) as saves:
 
-    saved, plain = in_pairs(pairs, ours, lambda: plainly(world, case.writers, place, size, buffer))
+        def ours() -> float:
+            return world.comm.allreduce(saves.save(checkpoint).record.wall_ns, MPI.MAX) * 1e-9
+
+        saved, plain = in_pairs(pairs, ours, lambda: plainly(world, case.writers, place, size, buffer))
     if world.rank == 0:
         session.locks.release()
         ratios = [theirs / mine for mine, theirs in zip(saved, plain, strict=True)]
         rate = [size * world.size / each / 1e9 for each in saved]
         print(json.dumps({"ratios": ratios, "rate": rate, "plain": [size * world.size / each / 1e9 for each in plain]}))
+
+
+def stalls(pairs: int, size: int, place: Path) -> None:
+    """The stall of a save in the background beside a blocking save of the same bytes; rank 0 prints both as JSON."""
+    world = make_world(MPI.COMM_WORLD, node_cores, "bench")
+    parts, writers = (Part("w", size, "per rank"),), Writers("file per rank")
+    blocking = Checkpoint("c", 1, parts, writers, Access("posix", TRANSFER), "bench", keep=1)
+    beside = replace(blocking, name="b", background=Background())
+    session = session_of(world, blocking, place)
+
+    with Saves(session, [blocking, beside]) as saves:
+
+        def held(checkpoint: Checkpoint) -> float:
+            stall = saves.save(checkpoint).record.stall_ns
+            saves.finish()
+            return world.comm.allreduce(stall, MPI.MAX) * 1e-9
+
+        whole, stall = in_pairs(pairs, lambda: held(blocking), lambda: held(beside))
+    if world.rank == 0:
+        session.locks.release()
+        shares = [short / long for long, short in zip(whole, stall, strict=True)]
+        print(json.dumps({"shares": shares, "stall": stall, "blocking": whole}))
 
 
 def main() -> None:
@@ -136,7 +159,11 @@ def main() -> None:
     parser.add_argument("--place", required=True, help="where checkpoints go: a directory on the disk to be measured")
     parser.add_argument("--only", default="", help="only cases whose title has this text")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--stalls", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.stalls:
+        stalls(arguments.pairs, arguments.size * MIB, Path(arguments.place))
+        return
     if arguments.case is not None:
         measure(CASES[arguments.case], arguments.pairs, arguments.size * MIB, Path(arguments.place))
         return
@@ -148,6 +175,15 @@ def main() -> None:
             options = ["--case", str(number), "--pairs", str(arguments.pairs), "--size", str(arguments.size)]
             found = run_ranks(arguments.ranks, __file__, *options, "--place", str(place), seconds=600)
         row(case.title, case.limit, *(middle(found[name]) for name in ("ratios", "rate", "plain")))
+    if arguments.only not in "stall":
+        return
+    print()
+    header("a stall by a blocking save", "at most", "share", "stall, ms", "blocking, ms")
+    with scratch(arguments.place) as place:
+        options = ["--stalls", "--pairs", str(arguments.pairs), "--size", str(arguments.size)]
+        found = run_ranks(arguments.ranks, __file__, *options, "--place", str(place), seconds=600)
+    times = (middle(found[name], 0, 1e3) for name in ("stall", "blocking"))
+    row("`async on`, file per rank, posix", "0.10", middle(found["shares"], 3), *times)
 
 
 if __name__ == "__main__":
