@@ -64,16 +64,26 @@ def _datasets(session: Session) -> Iterator[_Need]:
 
 def _checkpoints(session: Session) -> Iterator[_Need]:
     for name, saves in certain_saves(session.workload).items():
-        checkpoint, ranks = session.workload.checkpoint(name), session.world.size
-        base = session.directory(checkpoint.root, checkpoint.path, checkpoint.digest(checkpoint.split(ranks)))
-        copies = _copies(checkpoint, saves, len(numbers(base)))
-        what = f"checkpoint `{name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
-        size = copies * state_files(checkpoint, checkpoint.split(ranks)).total()
-        yield _Need(session.roots[checkpoint.root], base, what, size, partial(unfinished_bytes, base))
+        checkpoint = session.workload.checkpoint(name)
+        flights = checkpoint.background.in_flight if checkpoint.background is not None else 1
+        base, drained = session.saved_at(checkpoint), session.drained_to(checkpoint)
+        total = state_files(checkpoint, checkpoint.split(session.world.size)).total()
+        each = total if checkpoint.partner is None else 2 * total
+        yield _copies(session, checkpoint, checkpoint.root, base, saves, flights, each)
+        if checkpoint.drain is not None and drained is not None:
+            yield _copies(session, checkpoint, checkpoint.drain, drained, saves, 1, total)
 
 
-def _copies(checkpoint: Checkpoint, saves: int, complete: int) -> int:
-    """Copies at once beside those that are complete now; the newest is complete before an old one is deleted."""
-    if checkpoint.keep is None:
-        return saves
-    return max(min(saves, checkpoint.keep + 1 - complete), min(saves, 1))
+def _copies(
+    session: Session, checkpoint: Checkpoint, root: str, base: Path, saves: int, flights: int, each: int
+) -> _Need:
+    """What copies of `each` bytes need that are there at once, beside those that are complete now.
+
+    Up to `flights` are written beside those that are kept: a new one is complete before an old one is deleted.
+    """
+    copies = saves
+    if checkpoint.keep is not None:
+        copies = min(saves, max(checkpoint.keep + flights - len(numbers(base)), flights))
+    what = f"checkpoint `{checkpoint.name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
+    what = what if root == checkpoint.root else f"what is drained of {what}"
+    return _Need(session.roots[root], base, what, copies * each, partial(unfinished_bytes, base))

@@ -71,17 +71,22 @@ def unfinished_bytes(base: Path) -> int:
     )
 
 
-def begin(hold: Hold, commit: Commit) -> tuple[int, Path]:
+def highest(base: Path) -> int:
+    """The highest number of what lies under `base`, complete or not; 0 where there is nothing."""
+    return max((number for number, _, _ in _entries(base)), default=0)
+
+
+def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
 
-    Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes.
-    Raises OSError as the calls do.
+    Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes, and
+    `above` those of its copies elsewhere, which may outlive it. Raises OSError as the calls do.
     """
     with hold.mutex:
         make_durably(hold.base)
-        highest = max((number for number, _, _ in _entries(hold.base)), default=0)
+        before = highest(hold.base)
         sweep(hold)
-        number = max(highest, hold.last) + 1
+        number = max(before, hold.last, above) + 1
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         directory.mkdir()
         hold.busy.add(number)

@@ -58,6 +58,13 @@ def test_the_next_number_is_above_all_that_is_there(tmp_path: Path, left: str) -
     assert versions.begin(Hold(tmp_path), "rename")[0] == 42
 
 
+def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_copies_of(tmp_path: Path) -> None:
+    saved(tmp_path / "copies")
+    saved(tmp_path / "copies")
+    hold = Hold(tmp_path / "lost")
+    assert [versions.begin(hold, "rename", versions.highest(tmp_path / "copies"))[0] for _ in range(2)] == [3, 4]
+
+
 def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: Path) -> None:
     hold = Hold(tmp_path)
     number, aside = versions.begin(hold, "rename")
