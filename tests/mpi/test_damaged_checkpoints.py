@@ -39,7 +39,7 @@ def test_the_newest_one_that_is_not_damaged_is_restored(tmp_path: Path, settings
     place.write(checkpoint, "restore c\n")
     (restored,) = phases(place.results(2), "restore")
     assert [note.partition(" (found after")[0] for note in restored["notes"]] == [
-        f"passed over 000004: {flipped.name} differs from what was saved",
+        f"passed over 000004: {flipped.name} differs from what was saved, at byte {flipped.stat().st_size // 2}",
         f"passed over 000003: {shorter.name} has {shorter.stat().st_size} bytes, not {shorter.stat().st_size + 1}",
         f"passed over 000002: {gone.name}: No such file or directory",
     ]
