@@ -22,6 +22,7 @@ from mpi4py import MPI
 from dliosim.cli import main
 from dliosim.execute import content, versions
 from dliosim.execute.mpiio import IndependentWriter
+from dliosim.execute.newest import Found, Newest
 from dliosim.execute.posix import PosixWriter
 
 CALLS = {
@@ -110,15 +111,15 @@ def arm_when_saving(killer: Killer) -> None:
 
 def say_what_is_read(told: Path) -> None:
     """Write down the number of each checkpoint that is about to be read."""
-    find = versions.newest_complete
+    find = Newest.find
 
-    def telling(*given: Any, **named: Any) -> Any:
-        found = find(*given, **named)
+    def telling(newest: Newest) -> Found:
+        found = find(newest)
         with told.open("a") as stream:
-            stream.write(f"{found[0]}\n")
+            stream.write(f"{found.number}\n")
         return found
 
-    versions.newest_complete = telling
+    Newest.find = telling  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
