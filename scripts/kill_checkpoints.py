@@ -5,8 +5,8 @@
 Each of several kinds of saving takes its turn. Every job restores first what the one before it left, with every byte
 checked, and must restore the newest complete checkpoint; then it saves four times and is killed meanwhile (tests/mpi/
 killing.py says where and how). After it all checkpoints that count are read and summed up, and none that was complete
-before may be missing, unless a newer one is there. A job that is not killed follows each of them, and saves once: after
-that nothing but complete checkpoints may be left. A job that takes longer than a minute has hung.
+before may be missing, unless a newer one is there. After four kills comes a job that is not killed, and saves once:
+then nothing but complete checkpoints may be left. A job that takes longer than a minute has hung.
 
 Prints a table of what was survived. The first thing that is not as it must be ends the script with status 1.
 """
@@ -25,6 +25,9 @@ from harness import ROOT, orderly
 sys.path.insert(0, str(ROOT))
 
 from tests.mpi.killing import CALLS, SETTINGS, Place, draws
+
+#: Kills after which a job follows that is not killed.
+_IN_A_ROW = 4
 
 _MEANT = {
     "stage": "contents are made or copied",
@@ -50,14 +53,14 @@ def main() -> int:
             place = Place(Path(directory, f"{number}"), settings, ranks)
             place.directory.mkdir()
             places.append((place, draws(given.seed + number, ranks)))
-        for number, (place, kills) in enumerate(islice(cycle(places), given.kills), 1):
-            kill = next(kills)
-            place.run(kill)
-            done[kill.kind, "ended before" if place.has_ended() else kill.how] += 1
+        for round_number, (place, kills) in enumerate(islice(cycle(places), -(-given.kills // _IN_A_ROW))):
+            left = given.kills - _IN_A_ROW * round_number
+            for kill in islice(kills, min(left, _IN_A_ROW)):
+                place.run(kill)
+                done[kill.kind, "ended before" if place.has_ended() else kill.how] += 1
             place.run(saves=1)
             place.expect_no_litter()
-            print(f"\r{number} of {given.kills}", end="", file=sys.stderr)
-    print(file=sys.stderr)
+            print(f"{sum(done.values())} of {given.kills}", file=sys.stderr)
     print("| killed when | one rank | all ranks at once | job ended before |\n|---|---:|---:|---:|")
     for kind in CALLS:
         row = " | ".join(f"{done[kind, outcome]}" for outcome in ("one", "all", "ended before"))

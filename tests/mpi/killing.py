@@ -37,9 +37,10 @@ KEPT = 2
 #: Ways of saving, as lines of the checkpoint, and ranks.
 SETTINGS = (
     ("", 2),
-    ("metadata on\n    commit metadata", 2),
-    ("folder per rank\n    metadata on", 2),
+    ("folder per rank\n    metadata on\n    commit metadata", 2),
     ("writers all ranks into shared file\n    api mpi-independent", 3),
+    ("async on\n    in flight 2\n    drain to drained", 2),
+    ("async on\n    staging simulated\n    commit none", 2),
 )
 
 #: Calls of each kind among which one is drawn: those of about three saves on rank 0, and on another rank.

@@ -12,7 +12,7 @@ from tests.mpi.jobs import only_error
 from tests.mpi.killing import SETTINGS, Kill, Place, draws
 
 
-@pytest.mark.parametrize(("settings", "ranks"), SETTINGS)
+@pytest.mark.parametrize(("settings", "ranks"), SETTINGS[:4])
 def test_five_jobs_that_are_killed_one_after_the_other(tmp_path: Path, settings: str, ranks: int) -> None:
     place = Place(tmp_path, settings, ranks)
     for kill in islice(draws(ranks, ranks), 5):
