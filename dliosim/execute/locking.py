@@ -118,6 +118,11 @@ class Locks:
         """
         return self._take(base, saves=False)
 
+    def note(self, base: Path) -> str:
+        """What there is to say of the lock on a directory, if anything, and if this rank has asked for one."""
+        hold = self._holds.get(base)
+        return hold.note if hold is not None else ""
+
     def release(self) -> None:
         """Let go of all of them."""
         while self._holds:

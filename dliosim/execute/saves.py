@@ -256,13 +256,15 @@ def saved_checkpoints(workload: Workload) -> list[Checkpoint]:
 def save_phase(session: Session, save: Save) -> Phase:
     """The phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
-    notes: tuple[str, ...] = ()
+    unlocked = session.locks.note(session.saved_at(checkpoint))
+    notes: tuple[str, ...] = (unlocked,) if unlocked else ()
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))
         if late:
             asked = f"{late * 1e-9:.3g} s longer than `staging` says, up to {took * 1e-9:.3g} s"
-            notes = (f"copying to staging buffers took {asked}: the memory of this machine is slower than that pace",)
+            slower = "the memory of this machine is slower than that pace"
+            notes = (*notes, f"copying to staging buffers took {asked}: {slower}")
     phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
     return replace(phase, summary=replace(phase.summary, within=save.within))
 

@@ -138,7 +138,9 @@ def test_where_there_are_no_locks_a_note_says_so(base: Path, monkeypatch: pytest
 
     monkeypatch.setattr(fcntl, "flock", fail)
     with Locks() as locks:
+        assert locks.note(base) == ""
         assert f"no lock on {base} ({os.strerror(number)}): nothing keeps" in locks.to_save(base).note
+        assert locks.note(base) == locks.to_save(base).note
     assert [entry.name for entry in base.iterdir()] == ["000001"]
 
 

@@ -25,10 +25,8 @@ def test_five_jobs_that_are_killed_one_after_the_other(tmp_path: Path, settings:
     "kill",
     [
         Kill("write", 1, 10, "full"),
-        Kill("sync", 1, 1, "full"),
         Kill("sync", 0, 6, "full"),
         Kill("rename", 0, 2, "full"),
-        Kill("make", 0, 3, "full"),
     ],
     ids=str,
 )
