@@ -174,9 +174,9 @@ def test_making_what_a_checkpoint_holds_is_in_no_other_time(monkeypatch: pytest.
 
 
 def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    saves, end = frozenset({0}), Clock().now + 26 * MS
-    assert run(monkeypatch, 5 * MS, [], saves=saves, content=700 * MS, deadline=end).steps == 2
-    assert run(monkeypatch, 5 * MS, [], saves=saves, deadline=end).steps == 2
+    saves, end = frozenset({0}), Clock().now + 27 * MS
+    assert run(monkeypatch, 5 * MS, [], saves=saves, content=700 * MS, deadline=end).steps == 3
+    assert run(monkeypatch, 5 * MS, [], saves=saves, deadline=end).steps == 3
 
 
 # The steps are from 1000 to 1008, from 1008 to 1016 and from 1016 to 1024 ms.
