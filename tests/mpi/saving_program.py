@@ -27,14 +27,14 @@ from dliosim.report.progress import Progress
 
 PARTS = (Part("w", 90_001, "total"), Part("s", 20_003, "per rank"))
 STAGED = Checkpoint(
-    "c", 1, PARTS, Writers("file per rank"), Access(transfer=4096), "c", keep=2, background=Background(in_flight=2)
+    "c", 1, PARTS, Writers("file per rank"), Access(transfer=16384), "c", keep=2, background=Background(in_flight=2)
 )
 
 
 def ways(ranks: int) -> Iterator[Checkpoint]:
     """Checkpoints of other names, each saved in another way."""
     partner = None if ranks == 1 else ranks - 1
-    mpi = {api: Access(api, transfer=4096) for api in ("mpi-independent", "mpi-collective")}
+    mpi = {api: Access(api, transfer=16384) for api in ("mpi-independent", "mpi-collective")}
     shared = Writers("shared file")
     yield replace(STAGED, name="own", drain="local", partner=partner)
     yield replace(STAGED, name="blocking", background=None, drain="local", partner=partner)
