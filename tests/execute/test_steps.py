@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.measure.meter import Meter, Meters
 from dliosim.measure.records import CAUSES, EpochRecord, unpacked_arrivals
-from dliosim.measure.series import EpochSeries
+from dliosim.measure.series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
 from tests.execute.test_syncing import Meeting, Threads
@@ -72,14 +74,28 @@ def run(
     processed: int = 0,
     sync: str = "off",
     series: EpochSeries | None = None,
+    saves: frozenset[int] = frozenset(),
+    content: int = 0,
+    beside: Sequence[tuple[int, int]] = (),
+    deadline: int | None = None,
 ) -> EpochRecord:
-    """Three steps of one rank, with so much compute and requests that arrive at these times (ns)."""
+    """Three steps of one rank, with so much compute and requests that arrive at these times (ns).
+
+    After the steps of `saves` a save of 10 ms and `content` ns; `beside` is when others were in the background.
+    """
     clock = Clock()
     monkeypatch.setattr(steps, "perf_counter_ns", clock)
     monkeypatch.setattr(steps, "sleep_until", clock.sleep_until)
     syncer = Syncer(Threads(Meeting(1), 0), Sync(sync, 0, 1), False)
-    saved, beside = (lambda step: 0), (lambda since: np.empty((0, 2), np.int64))
-    course = Course(3, [compute] * 3, False, arrival, syncer, frozenset(), saved, None, False, Timers(()), beside)
+    between = np.array(beside, np.int64).reshape(-1, 2)
+
+    def save(step: int) -> int:
+        clock.now += 10 * MS + content
+        return content
+
+    course = Course(
+        3, [compute] * 3, False, arrival, syncer, saves, save, deadline, False, Timers(()), lambda since: between
+    )
     record = EpochRecord(0, 0)
     source, shown = Slow(clock, processed), Slowed(clock) if slowed else Progress(None)
     run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
@@ -144,3 +160,42 @@ def test_a_step_is_bound_by_decoding_where_that_took_most_of_it(
     record = run(monkeypatch, compute, [], processed=processed, sync="barrier")
     _, causes = unpacked_arrivals(record.last_arrival)
     assert [CAUSES[one] for one in causes] == [cause] * 3
+
+
+@pytest.mark.parametrize("content", [0, 700 * MS])
+def test_making_what_a_checkpoint_holds_is_in_no_other_time(monkeypatch: pytest.MonkeyPatch, content: int) -> None:
+    series = EpochSeries()
+    saves = frozenset({0, 1})
+    record = run(monkeypatch, 5 * MS, [], sync="barrier", series=series, saves=saves, content=content)
+    assert (record.content_ns, record.checkpoint_ns) == (2 * content, 20 * MS)
+    assert (record.wall_ns, record.loop_ns, record.tool_ns) == ((3 * 8 + 20) * MS, 24 * MS, 6 * MS)
+    assert record.steady_ns == 16 * MS
+    assert series.bins[QUANTITIES.index("checkpoint_ns")].sum() == record.checkpoint_ns
+
+
+def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    saves, end = frozenset({0}), Clock().now + 27 * MS
+    assert run(monkeypatch, 5 * MS, [], saves=saves, content=700 * MS, deadline=end).steps == 3
+    assert run(monkeypatch, 5 * MS, [], saves=saves, deadline=end).steps == 3
+
+
+# The steps are from 1000 to 1008, from 1008 to 1016 and from 1016 to 1024 ms.
+@pytest.mark.parametrize(
+    ("beside", "flushed"),
+    [
+        ([], 0),
+        ([(1000, 1008)], 0),
+        ([(1015, 1016)], 1),
+        ([(1015, 1017)], 2),
+        ([(900, 1009), (1001, 1010), (1015, 1016)], 1),
+        ([(1010, 1 << 40)], 2),
+        ([(1023, 1030), (1009, 1010)], 2),
+    ],
+)
+def test_steps_beside_a_flush_are_counted_apart_but_for_the_first(
+    monkeypatch: pytest.MonkeyPatch, beside: list[tuple[int, int]], flushed: int
+) -> None:
+    record = run(monkeypatch, 5 * MS, [], beside=[(begin * MS, end * MS) for begin, end in beside])
+    assert (record.flush_steps, record.clear_steps) == (flushed, 2 - flushed)
+    assert (record.flush_steps_ns, record.clear_steps_ns) == (flushed * 8 * MS, (2 - flushed) * 8 * MS)
+    assert (record.flush_data_wait_ns, record.clear_data_wait_ns) == (flushed * MS, (2 - flushed) * MS)

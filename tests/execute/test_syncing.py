@@ -90,6 +90,21 @@ def test_the_time_is_up_for_all_if_it_is_for_one(sync: Sync, late: int | None) -
     assert found == [late is not None] * 3
 
 
+@pytest.mark.parametrize("sync", KINDS, ids=str)
+def test_what_is_due_for_one_is_due_for_all(sync: Sync) -> None:
+    def meets(world: World) -> list[list[int]]:
+        syncer, found = Syncer(world, sync, False, 3), []
+        for due in ([world.rank == 1, 0, world.rank == 2], [0, 0, 0], [0, 1, 0]):
+            syncer.due[:] = due
+            assert not syncer.exchange(False)
+            found.append(syncer.due.tolist())
+        syncer.due[:] = [0, 0, world.rank == 0]
+        assert not syncer.end_epoch(False)
+        return [*found, syncer.due.tolist()]
+
+    assert meet(3, meets) == [[[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 1]]] * 3
+
+
 def test_an_allreduce_that_is_repeated_says_each_time_how_it_is_now() -> None:
     def thrice(world: World) -> list[bool]:
         syncer = Syncer(world, Sync("allreduce", 100, 1), False)
