@@ -1,0 +1,159 @@
+"""What is restored on one rank, and what is said of what is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError
+from dliosim.execute import restoring
+from dliosim.execute.restoring import restore
+from dliosim.execute.saves import Saves
+from dliosim.execute.session import Options, Session
+from dliosim.execute.world import make_world
+from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
+from dliosim.report.progress import Progress
+
+PARTS = (Part("w", 5000, "total"), Part("t", 6000, "columns", 60, 2), Part("n", 30, "whole"))
+CHECKPOINT = Checkpoint("c", 1, PARTS, Writers("file per rank"), Access(transfer=512), "c", fsync=False)
+TOTAL = 11030
+
+
+def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
+    """A job of one rank."""
+    workload = Workload("w", "", 1, Job(1), (), (checkpoint,), ())
+    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    roots = {"data": directory / "data", "far": directory / "far"}
+    for root in roots.values():
+        root.mkdir(exist_ok=True)
+    return Session(workload, world, roots, Options(), Progress(None))
+
+
+def save(own: Session, checkpoint: Checkpoint) -> None:
+    """One save, and whatever of it goes on in the background."""
+    with Saves(own, [checkpoint]) as saves:
+        saves.save(checkpoint)
+
+
+def file_of(directory: Path, number: str, name: str = "000000.ckpt") -> Path:
+    (path,) = directory.glob(f"data/c/*/{number}/{name}")
+    return path
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x80
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("place", [0, 4999, 5000, 10_999, 11_029])
+def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_read(tmp_path: Path, place: int) -> None:
+    job = session(tmp_path)
+    save(job, CHECKPOINT)
+    save(job, CHECKPOINT)
+    flip(file_of(tmp_path, "000002"), place)
+    for pieces in ("by tensor", "whole"):
+        record, (note,) = restore(job, replace(CHECKPOINT, pieces=pieces), Restore("c"))
+        assert note.startswith(f"passed over 000002: 000000.ckpt differs from what was saved, at byte {place} (found")
+        assert (record.bytes, record.files, record.opens) == (TOTAL, 1, 1)
+        assert record.calls == (10 + 12 + 1 if pieces == "by tensor" else 22)
+
+
+@pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])
+@pytest.mark.parametrize("change", [lambda path: os.truncate(path, 700), os.unlink], ids=["cut", "removed"])
+def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, change: Callable[[Path], None]
+) -> None:
+    checkpoint = replace(CHECKPOINT, access=Access(api, 512), writers=Writers("shared file"))
+    job = session(tmp_path, checkpoint)
+    save(job, checkpoint)
+    save(job, checkpoint)
+    looked = restoring.resident_before_reading
+    newest = file_of(tmp_path, "000002")
+
+    def look_and_change(*arguments: object) -> tuple[int, int]:
+        found = looked(*arguments)  # type: ignore[arg-type]
+        if newest.exists() and newest.stat().st_size == TOTAL:
+            change(newest)
+        return found
+
+    monkeypatch.setattr(restoring, "resident_before_reading", look_and_change)
+    record, (note,) = restore(job, checkpoint, Restore("c"))
+    assert note.startswith("passed over 000002: ")
+    assert "000000.ckpt" in note
+    assert str(tmp_path) not in note
+    assert record.bytes == TOTAL
+    # Only what was read in the end counts.
+    assert record.calls == 23
+
+
+def test_the_clock_holds_reading_and_not_comparing(tmp_path: Path) -> None:
+    job = session(tmp_path)
+    save(job, CHECKPOINT)
+    record, _ = restore(job, CHECKPOINT, Restore("c"))
+    assert record.content_ns > 0
+    assert record.call_ns + record.open_ns <= record.wall_ns
+
+
+def test_the_newest_of_two_roots_is_read(tmp_path: Path) -> None:
+    checkpoint = replace(CHECKPOINT, drain="far")
+    job = session(tmp_path, checkpoint)
+    save(job, checkpoint)
+    save(job, checkpoint)
+    far = job.drained_to(checkpoint)
+    assert far is not None
+    assert restore(job, checkpoint, Restore("c"))[1] == ("read 000002 from root `data`",)
+    shutil.rmtree(file_of(tmp_path, "000002").parent)
+    assert restore(job, checkpoint, Restore("c"))[1] == ("read 000002 from root `far`",)
+    flip(far / "000002/000000.ckpt", 7)
+    flip(file_of(tmp_path, "000001"), 8)
+    first, second, read = restore(job, checkpoint, Restore("c"))[1]
+    assert first.startswith("passed over 000001: 000000.ckpt differs from what was saved, at byte 8 (found after ")
+    assert first.endswith("(root `data`)")
+    assert second.startswith("passed over 000002: 000000.ckpt differs from what was saved, at byte 7 (found after ")
+    assert second.endswith("(root `far`)")
+    assert read == "read 000001 from root `far`"
+
+
+def test_the_file_of_all_plans_is_read_first_and_checked(tmp_path: Path) -> None:
+    checkpoint = replace(CHECKPOINT, metadata=True)
+    job = session(tmp_path, checkpoint)
+    save(job, checkpoint)
+    save(job, checkpoint)
+    record, notes = restore(job, checkpoint, Restore("c"))
+    assert (notes, record.opens, record.bytes) == ((), 2, TOTAL)
+    assert 0 < record.plan_ns < record.wall_ns
+    flip(file_of(tmp_path, "000002", "metadata.json"), 10)
+    _, (note,) = restore(job, checkpoint, Restore("c"))
+    assert note.startswith("passed over 000002: metadata.json differs from what was saved (found after")
+
+
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [
+        (Split(1, 1, 4, 1), "restore c { written by tensor 1 pipeline 1 data 4 subset 1 }"),
+        (Split(2, 1, 1, 1), "restore c { written by tensor 2 pipeline 1 data 1 subset 1 }"),
+    ],
+)
+def test_what_others_have_saved_is_said(tmp_path: Path, split: Split, said: str) -> None:
+    job = session(tmp_path)
+    save(job, replace(CHECKPOINT, parallel=split))
+    with pytest.raises(ExecutionError, match="nothing was ever saved there") as caught:
+        restore(job, CHECKPOINT, Restore("c"))
+    assert caught.value.code == "R404"
+    assert caught.value.message.endswith(f"; others have saved it there: say `{said}`")
+    with pytest.raises(ExecutionError, match="one of another description is there, in "):
+        restore(job, replace(CHECKPOINT, seed=2), Restore("c"))
+
+
+def test_what_nothing_proves_complete_is_said(tmp_path: Path) -> None:
+    checkpoint = replace(CHECKPOINT, commit="none")
+    job = session(tmp_path, checkpoint)
+    save(job, checkpoint)
+    assert restore(job, checkpoint, Restore("c"))[1] == ("000001: `commit none`: nothing proves that it is complete",)

@@ -1,0 +1,101 @@
+"""What one split of the ranks saved, any other restores, by every api; damage is passed over by all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mpi.jobs import Place, only_error, phases
+
+STATE = """
+checkpoint c {
+    part      rows 101 x 300 of bf16 split by rows
+    part      columns 67 x 211 of bf16 split by columns
+    part      norm 77 of bf16 whole
+    part      moments 100_001 B total
+    parallel  SPLIT
+    transfer  25_000 B
+    path      "c"
+}
+"""
+ROWS, COLUMNS, NORM, MOMENTS = 101 * 300 * 2, 67 * 211 * 2, 77 * 2, 100_001
+TENSORS = ROWS + COLUMNS + NORM
+
+RESTORES = (
+    """
+restore c { parallel tensor $ranks }
+restore c { parallel data $ranks, reads own part once, shifted by 1 ranks }
+restore c { parallel data $ranks, reads everything once }
+restore c { parallel tensor $ranks, reads everything, shifted by 1 ranks }
+""".replace(", ", "\n    ")
+    .replace("{ ", "{\n    written by tensor 2\n    ")
+    .replace(" }", "\n}")
+)
+
+APIS = {
+    "posix": ("into file per rank", (1, 5)),
+    "mpi-independent": ("all ranks into shared file", (2,)),
+    "mpi-collective": ("all ranks into shared file", (3,)),
+}
+
+
+def saved(place: Place, api: str, times: int = 1) -> None:
+    """Two ranks that split tensors save."""
+    place.write(STATE.replace("SPLIT", "tensor 2"), "save c\n" * times)
+    place.results(2, define=by(api))
+
+
+def by(api: str) -> dict[str, str]:
+    return {"c.api": api, "c.writers": APIS[api][0]}
+
+
+def restored(results: dict[str, Any]) -> list[int]:
+    """The bytes that all ranks have read, of each restore."""
+    return [phase["files"]["bytes"] for phase in phases(results, "restore")]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_any_ranks_restore_what_two_have_saved(tmp_path: Path, api: str) -> None:
+    place = Place(tmp_path)
+    saved(place, api)
+    place.write(STATE.replace("SPLIT", "data $ranks"), RESTORES)
+    for ranks in APIS[api][1]:
+        results = place.results(ranks, define=by(api))
+        # Every byte is compared with what was saved, so that these were the right ones.
+        assert restored(results) == [
+            ROWS + COLUMNS + ranks * NORM + MOMENTS,
+            TENSORS + MOMENTS,
+            TENSORS + MOMENTS,
+            ranks * (TENSORS + MOMENTS),
+        ]
+        assert all(phase["notes"] == [] for phase in phases(results, "restore"))
+
+
+@pytest.mark.parametrize(("api", "reads"), [("posix", "own part once"), ("mpi-collective", "own part")])
+def test_what_is_damaged_is_passed_over_by_all_ranks(tmp_path: Path, api: str, reads: str) -> None:
+    place = Place(tmp_path)
+    saved(place, api, times=3)
+    flipped, cut = (place.files(f"c/*/{number}/000000.ckpt")[0] for number in ("000003", "000002"))
+    data = bytearray(flipped.read_bytes())
+    data[20_000] ^= 1
+    flipped.write_bytes(data)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    place.write(
+        STATE.replace("SPLIT", "data $ranks"), f"restore c {{\n    written by tensor 2\n    reads {reads}\n}}\n"
+    )
+    (phase,) = phases(place.results(3, define=by(api)), "restore")
+    first, second = phase["notes"]
+    assert first.startswith("passed over 000003: 000000.ckpt differs from what was saved, at byte 20000 (found after ")
+    assert second.startswith(f"passed over 000002: 000000.ckpt has {len(data) - 1} bytes, not {len(data)}")
+    assert phase["files"]["bytes"] == (3 * TENSORS + MOMENTS if reads == "own part" else TENSORS + MOMENTS)
+    last = place.files("c/*/000001/000000.ckpt")[0]
+    last.write_bytes(b"\0" * last.stat().st_size)
+    error = only_error(place.run(3, define=by(api)))
+    assert error.startswith("error[R404]: no complete checkpoint of `c` in ")
+    assert [number for number in ("000003", "000002", "000001") if f"{number}: 000000.ckpt " in error] == [
+        "000003",
+        "000002",
+        "000001",
+    ]
