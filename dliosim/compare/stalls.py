@@ -16,8 +16,9 @@ class StallPass:
     Times are seconds of the rank that took longest in it. `stall` is how long the caller was held, contents not
     counted: all of a save or restore, or with `async on` what it `wait`s for saves before it and the copy to buffers
     (`stage`), while `flush` goes on from there until the checkpoint is complete; `drain` and `partner` copy it
-    further. `call` is in write or read calls, `content` making or checking what they move. Counts and bytes are of
-    all ranks.
+    further. `call` is in write or read calls, `commit` making complete what was written (`manifest`, `directory_sync`
+    and `rename` are what rank 0 does for it), `content` making or checking what they move. Counts and bytes are of all
+    ranks.
     """
 
     block: int
@@ -34,6 +35,9 @@ class StallPass:
     open_close: float
     view: float
     file_sync: float
+    commit: float
+    manifest: float
+    directory_sync: float
     rename: float
     serialize: float
     plan: float
@@ -84,6 +88,9 @@ def stall_of(
         open_close=verb.open_seconds.max,
         view=verb.view_seconds.max,
         file_sync=verb.file_sync_seconds.max,
+        commit=slowest["commit"],
+        manifest=slowest["manifest"],
+        directory_sync=slowest["directory_sync"],
         rename=verb.rename_seconds.max,
         serialize=slowest["serialize"],
         plan=slowest["plan"],
