@@ -67,9 +67,12 @@ class StallPass:
 
 
 def stall_of(
-    phase: PhaseSummary, slowest: Mapping[str, float], block: int, position: int, variant: int
+    phase: PhaseSummary, completing: Mapping[str, float], block: int, position: int, variant: int
 ) -> StallPass | None:
-    """The figures of a verb's phase; None where this rank has none. `slowest` as `execute.passes.slowest` gives it."""
+    """The figures of a verb's phase; None where this rank has none.
+
+    `completing` has `commit`, `manifest` and `directory_sync`, and is empty for a restore.
+    """
     verb = phase.verb
     if verb is None:
         return None
@@ -77,7 +80,7 @@ def stall_of(
         block=block,
         position=position,
         variant=variant,
-        stall=slowest["stall"],
+        stall=verb.stall_seconds.max,
         bytes=verb.bytes,
         bytes_moved=verb.bytes_moved,
         files=verb.files,
@@ -88,17 +91,17 @@ def stall_of(
         open_close=verb.open_seconds.max,
         view=verb.view_seconds.max,
         file_sync=verb.file_sync_seconds.max,
-        commit=slowest["commit"],
-        manifest=slowest["manifest"],
-        directory_sync=slowest["directory_sync"],
+        commit=completing.get("commit", 0.0),
+        manifest=completing.get("manifest", 0.0),
+        directory_sync=completing.get("directory_sync", 0.0),
         rename=verb.rename_seconds.max,
-        serialize=slowest["serialize"],
-        plan=slowest["plan"],
-        wait=slowest["wait"],
-        stage=slowest["stage"],
-        flush=slowest["flush"],
-        drain=slowest["drain"],
-        partner=slowest["partner"],
+        serialize=verb.serialize_seconds.max,
+        plan=verb.plan_seconds.max,
+        wait=verb.wait_seconds.max,
+        stage=verb.stage_seconds.max,
+        flush=verb.flush_seconds.max,
+        drain=verb.drain_seconds.max,
+        partner=verb.partner_seconds.max,
         content=verb.content_seconds.max,
         resident_share=phase.resident_share,
         latency=verb.call_latency,

@@ -34,10 +34,10 @@ GRID_CAPTION = (
 
 STALL_FOREST_CAPTION = (
     "How to read it: a dot is the reference's stall by a variant's, the line through it the interval that the "
-    "repetitions leave; right of 1 the job stalls less. An interval that holds 1 shows no difference. A true difference "
-    "within the grey band would have been missed by so many repetitions more than once in five times (the limit of a "
-    "power of 80 %); a verdict may still fall inside. At each name stands its stall: the median over passes of the rank "
-    "that was held longest. "
+    "repetitions leave; right of 1 the job stalls less. An interval that holds 1 shows no difference. A true "
+    "difference within the grey band would have been missed by so many repetitions more than once in five times (the "
+    "limit of a power of 80 %); a verdict may still fall inside. At each name stands its stall: the median over passes "
+    "of the rank that was held longest. "
     "Formula: stall of the reference / stall of the variant, on a logarithmic axis, so that half and double are alike "
     "far."
 )

@@ -29,8 +29,8 @@ FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
 class Stall:
     """How long the job stalled for a save or restore: medians of passes, seconds of the rank that took longest.
 
-    `complete` is until all of it was written or read, `longest` the longest stall of any pass; the others are its parts.
-    Bytes, files and calls are of all ranks.
+    `complete` is until all of it was written or read, `longest` the longest stall of any pass; the others are its
+    parts. Bytes, files and calls are of all ranks.
     """
 
     seconds: float
