@@ -45,7 +45,10 @@ _INTERRUPTED = "interrupted: there is no verdict; rows.csv, if it is there, has 
 
 
 def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Compare variants of a pattern's loop, save or restore on all ranks of `comm`; returns the exit status, the same on every rank."""
+    """Compare variants of a pattern's loop, save or restore on all ranks of `comm`.
+
+    Returns the exit status, the same on every rank.
+    """
 
     def compare(world: World) -> int:
         with Locks() as locks:

@@ -51,12 +51,13 @@ def of_stalls(cold: bool) -> Kind[StallPass]:
 
     def one_pass(session: Session, variant: Variant, place: Place) -> tuple[PhaseSummary, StallPass | None]:
         assert not isinstance(variant.verb, Loop)
+        completing: dict[str, float] = {}
         if isinstance(variant.verb, Save):
-            phase, slowest = save_pass(session, variant.verb)
+            phase, completing = save_pass(session, variant.verb)
         else:
             if place.block == 0:
                 save_to_restore(session, variant.verb)
-            phase, slowest = restore_pass(session, variant.verb, cold)
-        return phase.summary, stall_of(phase.summary, slowest, place.block, place.position, place.variant)
+            phase = restore_pass(session, variant.verb, cold)
+        return phase.summary, stall_of(phase.summary, completing, place.block, place.position, place.variant)
 
     return Kind(one_pass, STALL_FIGURES, stalls_of, stall_report)

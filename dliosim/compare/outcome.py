@@ -101,9 +101,9 @@ class Outcome(Generic[P]):
     """A comparison at rank 0. `measured` are the variants that ran, the first of which the others are held against.
 
     `what` is the name of a loop, `save NAME` or `restore NAME`. `caches` is how caches were treated before each pass:
-    `cold` (dropped), `warm` (read through), or empty where nothing is read. `passes` has the label of every variant with
-    its passes, also of those that failed in the middle. `drawn_in` are the positions of passes that were drawn in (see
-    `statistics.capped`).
+    `cold` (dropped), `warm` (read through), or empty where nothing is read. `passes` has the label of every variant
+    with its passes, also of those that failed in the middle. `drawn_in` are the positions of passes that were drawn in
+    (see `statistics.capped`).
     """
 
     name: str

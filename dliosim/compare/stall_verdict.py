@@ -37,17 +37,22 @@ def _least(outcome: Outcome[StallPass]) -> Iterator[str]:
     best, first = f"`{measured[least].label}`", f"`{measured[0].label}`"
     against = outcome.comparison_of(least)
     if against is not None and against.low is not None and against.high is not None:
-        interval = f"{number(against.low, 3)} to {number(against.high, 3)}"
-        yield f"{best} stalls {number(against.ratio, 3)} times less than {first} (95 %: {interval})."
+        less = f"{number(against.ratio, 3)} times less"
+        interval = f"95 %: {number(against.low, 3)} to {number(against.high, 3)}"
+        if 0 in tied:
+            yield f"{best} has the shortest stall, and is not shown to differ from {first} ({less}; {interval})."
+        else:
+            yield f"{best} stalls {less} than {first} ({interval})."
+    elif tied:
+        yield f"{best} (the first one) has the shortest stall."
     else:
-        # Held against the one that stalls least, all others are slower: the closest says how much it is ahead.
         rest = compare(times[:, [least, *others]])[0]
         ratio, closest = max((one.ratio, other) for one, other in zip(rest, others, strict=True))
         ahead = f"{number(1 / ratio, 3)} times less than `{measured[closest].label}`, the closest"
         yield f"{best} (the first one) stalls least: {ahead}."
     if tied:
         yield f"Not shown to stall longer than it: {'; '.join(f'`{measured[one].label}`' for one in tied)}."
-    elif against is not None:
+    elif len(measured) > 2:
         yield "Every other one is shown to stall longer."
 
 
@@ -90,17 +95,19 @@ def _parts(one: Measured[StallPass]) -> dict[str, float]:
             "calls": one.median(lambda each: each.call),
             "passing between ranks": one.median(lambda each: each.send),
             "sync": one.median(lambda each: each.file_sync),
-            "rename": one.median(lambda each: each.rename),
+            "completing": one.median(lambda each: each.commit),
         }
     return {name: figure for name, figure in figures.items() if figure}
 
 
 def _conditions(outcome: Outcome[StallPass]) -> Iterator[str]:
     """What else decides how far the figures can be trusted."""
-    amounts = {one.label: one.passes[0].bytes for one in outcome.measured}
-    if len(set(amounts.values())) > 1:
-        said = ", ".join(f"{size(amount)} (`{label}`)" for label, amount in amounts.items())
-        yield f"Not the same amount of bytes: {said}."
+    amounts: dict[int, list[str]] = {}
+    for one in outcome.measured:
+        amounts.setdefault(one.passes[0].bytes, []).append(f"`{one.label}`")
+    if len(amounts) > 1:
+        said = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
+        yield f"Not the same bytes are moved: {said}."
     yield from hints_refused(outcome.measured)
     yield from striping(outcome.measured)
     yield from residency(outcome)

@@ -16,8 +16,9 @@ class StallPass:
     Times are seconds of the rank that took longest in it. `stall` is how long the caller was held, contents not
     counted: all of a save or restore, or with `async on` what it `wait`s for saves before it and the copy to buffers
     (`stage`), while `flush` goes on from there until the checkpoint is complete; `drain` and `partner` copy it
-    further. `call` is in write or read calls, `content` making or checking what they move. Counts and bytes are of
-    all ranks.
+    further. `call` is in write or read calls, `commit` making complete what was written (`manifest`, `directory_sync`
+    and `rename` are what rank 0 does for it), `content` making or checking what they move. Counts and bytes are of all
+    ranks.
     """
 
     block: int
@@ -34,6 +35,9 @@ class StallPass:
     open_close: float
     view: float
     file_sync: float
+    commit: float
+    manifest: float
+    directory_sync: float
     rename: float
     serialize: float
     plan: float
@@ -63,9 +67,12 @@ class StallPass:
 
 
 def stall_of(
-    phase: PhaseSummary, slowest: Mapping[str, float], block: int, position: int, variant: int
+    phase: PhaseSummary, completing: Mapping[str, float], block: int, position: int, variant: int
 ) -> StallPass | None:
-    """The figures of a verb's phase; None where this rank has none. `slowest` as `execute.passes.slowest` gives it."""
+    """The figures of a verb's phase; None where this rank has none.
+
+    `completing` has `commit`, `manifest` and `directory_sync`, and is empty for a restore.
+    """
     verb = phase.verb
     if verb is None:
         return None
@@ -73,7 +80,7 @@ def stall_of(
         block=block,
         position=position,
         variant=variant,
-        stall=slowest["stall"],
+        stall=verb.stall_seconds.max,
         bytes=verb.bytes,
         bytes_moved=verb.bytes_moved,
         files=verb.files,
@@ -84,14 +91,17 @@ def stall_of(
         open_close=verb.open_seconds.max,
         view=verb.view_seconds.max,
         file_sync=verb.file_sync_seconds.max,
+        commit=completing.get("commit", 0.0),
+        manifest=completing.get("manifest", 0.0),
+        directory_sync=completing.get("directory_sync", 0.0),
         rename=verb.rename_seconds.max,
-        serialize=slowest["serialize"],
-        plan=slowest["plan"],
-        wait=slowest["wait"],
-        stage=slowest["stage"],
-        flush=slowest["flush"],
-        drain=slowest["drain"],
-        partner=slowest["partner"],
+        serialize=verb.serialize_seconds.max,
+        plan=verb.plan_seconds.max,
+        wait=verb.wait_seconds.max,
+        stage=verb.stage_seconds.max,
+        flush=verb.flush_seconds.max,
+        drain=verb.drain_seconds.max,
+        partner=verb.partner_seconds.max,
         content=verb.content_seconds.max,
         resident_share=phase.resident_share,
         latency=verb.call_latency,

@@ -18,7 +18,7 @@ from dliosim.model import Loop, Restore, Save, Workload
 
 
 def apart(workload: Workload, verb: Loop | Save | Restore, number: int) -> Workload:
-    """What is run of the workload of a comparison's variant `number` (from 0), its checkpoints in their own directories.
+    """What is run of the workload of a comparison's variant `number` (from 0), its checkpoints in their own places.
 
     Of a workload of which only a checkpoint is saved, or restored, nothing else is left.
     """
@@ -34,8 +34,8 @@ def apart(workload: Workload, verb: Loop | Save | Restore, number: int) -> Workl
 def own_directories(sessions: Sequence[Session]) -> Iterator[None]:
     """A block in which no other job saves where `apart` says, and at whose end nothing of that is left.
 
-    Directories above that were not there are removed, too. What a killed comparison leaves, the next one saves over, and
-    removes. Collective to enter; raises ExecutionError [R405] on every rank where another job is there.
+    Directories above that were not there are removed, too. What a killed comparison leaves, the next one saves over,
+    and removes. Collective to enter; raises ExecutionError [R405] on every rank where another job is there.
     """
     world = sessions[0].world
     own = [place for session in sessions for place in _places(session)]

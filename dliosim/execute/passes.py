@@ -23,7 +23,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Loop, Prepare, Restore, Save
 from dliosim.plan.saves import flat
 
-_SLOWEST: Final = ("stall", "serialize", "plan", "wait", "stage", "flush", "drain", "partner")
+_COMPLETING: Final = ("commit", "manifest", "directory_sync")
 
 
 def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
@@ -46,7 +46,8 @@ def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
 def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     """A whole pass of a loop, with everything inside it, from caches that are cold or warm; its own phase.
 
-    The same samples, draws and saves each time; what is saved is deleted when it is over. Collective. Raises DliosimError on every rank.
+    The same samples, draws and saves each time; what is saved is deleted when it is over. Collective. Raises
+    DliosimError on every rank.
     """
     if cold:
         drop_caches(session)
@@ -63,17 +64,17 @@ def run_pass(session: Session, loop: Loop, cold: bool) -> Phase:
 
 
 def save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]]:
-    """One save; its phase, and the `slowest` times of it. What it has saved is deleted when it is over.
+    """One save; its phase, and how long `completing` it took. What it has saved is deleted when it is over.
 
     Collective. Raises DliosimError on every rank.
     """
     checkpoint = session.workload.checkpoint(verb.checkpoint)
-    _settle(session)
     with Saves(session, [checkpoint]) as saves:
+        _settle(session)
         made = saves.save(checkpoint)
     phase = save_phase(session, made)
     delete_saved(session)
-    return phase, slowest(made.record, session.world)
+    return phase, _completing(made.record, session.world)
 
 
 def save_to_restore(session: Session, verb: Restore) -> None:
@@ -84,11 +85,8 @@ def save_to_restore(session: Session, verb: Restore) -> None:
         saves.save(as_written)
 
 
-def restore_pass(session: Session, verb: Restore, cold: bool) -> tuple[Phase, dict[str, float]]:
-    """One restore, from caches that are cold or warm; its phase, and the `slowest` times of it.
-
-    Collective. Raises DliosimError on every rank.
-    """
+def restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
+    """One restore, from caches that are cold or warm; its phase. Collective. Raises DliosimError on every rank."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     if cold:
         drop_caches(session)
@@ -97,15 +95,13 @@ def restore_pass(session: Session, verb: Restore, cold: bool) -> tuple[Phase, di
     _settle(session)
     record, notes = restore(session, checkpoint, verb)
     record.stall_ns = record.wall_ns  # nobody goes on before it has what it restores
-    return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes), slowest(
-        record, session.world
-    )
+    return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
 
 
-def slowest(record: VerbRecord, world: World) -> dict[str, float]:
-    """Times of a save or restore in seconds, each of the rank that took longest in it. Collective."""
-    longest = np.array([getattr(record, f"{name}_ns") for name in _SLOWEST], np.int64)
-    return dict(zip(_SLOWEST, (world.allreduce(longest, "max") * 1e-9).tolist(), strict=True))
+def _completing(record: VerbRecord, world: World) -> dict[str, float]:
+    """How long making complete what was written took the rank that took longest, and parts of that, in seconds."""
+    longest = world.allreduce(np.array([getattr(record, f"{name}_ns") for name in _COMPLETING], np.int64), "max")
+    return dict(zip(_COMPLETING, (longest * 1e-9).tolist(), strict=True))
 
 
 def _settle(session: Session) -> None:

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrapped
-from dliosim.readable import number, size
+from dliosim.readable import number, seconds, size
 from dliosim.report.saved.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
 from dliosim.report.saved.labels import variant_legend
 
@@ -30,6 +30,22 @@ GRID_CAPTION = (
     "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the rate; "
     "blue is faster, red slower, white alike. Ratios in brackets were not shown to differ. "
     "Formula: rate of the variant / rate of the reference."
+)
+
+STALL_FOREST_CAPTION = (
+    "How to read it: a dot is the reference's stall by a variant's, the line through it the interval that the "
+    "repetitions leave; right of 1 the job stalls less. An interval that holds 1 shows no difference. A true "
+    "difference within the grey band would have been missed by so many repetitions more than once in five times (the "
+    "limit of a power of 80 %); a verdict may still fall inside. At each name stands its stall: the median over passes "
+    "of the rank that was held longest. "
+    "Formula: stall of the reference / stall of the variant, on a logarithmic axis, so that half and double are alike "
+    "far."
+)
+
+STALL_GRID_CAPTION = (
+    "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the stall; "
+    "blue stalls less, red more, white alike. Ratios in brackets were not shown to differ. "
+    "Formula: stall of the reference / stall of the variant."
 )
 
 _COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
@@ -63,7 +79,8 @@ def forest(found: Comparison) -> Figure:
     axes.set_xscale("log")
     axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
     _ratio_axis(axes.xaxis, reach * 1.08)
-    axes.set_xlabel(wrapped(f"rate / rate of {found.reference}", 100))
+    said = f"stall of {found.reference} / stall" if found.of_stalls else f"rate / rate of {found.reference}"
+    axes.set_xlabel(wrapped(said, 100))
     axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
@@ -77,9 +94,15 @@ def with_ratio(found: Comparison) -> list[Variant]:
 
 
 def _named(found: Comparison) -> list[str]:
-    """The label of each variant, whole, with its number where tables have only that."""
+    """The label of each variant, whole, with its number where tables have only that, and its stall if it has one."""
     labels = [one.label for one in found.variants]
-    return [wrapped(label, 46) for label in variant_legend(labels) or labels]
+    stalls = [f"\n{_stall(one)}" if one.stall is not None else "" for one in found.variants]
+    named = [wrapped(label, 46) for label in variant_legend(labels) or labels]
+    return [name + stall for name, stall in zip(named, stalls, strict=True)]
+
+
+def _stall(one: Variant) -> str:
+    return seconds(one.stall.seconds if one.stall is not None else None, 3)
 
 
 def _interval(one: Variant) -> str:
@@ -138,7 +161,13 @@ def two_way(found: Comparison) -> Figure:
     axes.set_ylabel(wrapped(first, 40))
     for side in axes.spines.values():
         side.set_visible(False)
-    bar = drawn.colorbar(image, ax=axes, pad=0.02, aspect=18, label="rate / reference's")
+    bar = drawn.colorbar(
+        image,
+        ax=axes,
+        pad=0.02,
+        aspect=18,
+        label="reference's stall / stall" if found.of_stalls else "rate / reference's",
+    )
     bar.outline.set_visible(False)
     _ratio_axis(bar.ax.yaxis, reach * 1.001)
     return drawn
@@ -156,6 +185,8 @@ def _cell(one: Variant, found: Comparison) -> str:
         ratio = "1 (reference)"
     elif one.verdict not in (FASTER, SLOWER):
         ratio = f"({ratio})"
+    if one.stall is not None:
+        return f"{ratio}\n{_stall(one)}"
     rate = one.bytes_per_second
     if rate and _of_one_size(found):
         return f"{ratio}\n{size(rate, 3)}/s"

@@ -69,18 +69,14 @@ def of_comparison(found: Comparison) -> Gallery:
     """The pictures of a comparison."""
     if not comparisons.with_ratio(found):
         return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
-    pictures = [
-        Picture(
-            "ratios",
-            "Ratios to the reference",
-            comparisons.FOREST_CAPTION,
-            partial(comparisons.forest, found),
-        )
-    ]
+    captions = (comparisons.FOREST_CAPTION, comparisons.GRID_CAPTION)
+    if found.of_stalls:
+        captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
+    pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest, found))]
     if comparisons.is_two_way(found):
         names = " and ".join(name for name, _ in found.varied)
         title = f"All pairs of {names}"
-        pictures.append(Picture("pairs", title, comparisons.GRID_CAPTION, partial(comparisons.two_way, found)))
+        pictures.append(Picture("pairs", title, captions[1], partial(comparisons.two_way, found)))
     return Gallery(tuple(pictures), ())
 
 

@@ -113,7 +113,7 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
             [
                 ("directory", saved.place),
                 *(("override", f"-D {name}={value}") for name, value in found.overrides),
-                ("caches", f"{found.caches} before each pass"),
+                *([("caches", f"{found.caches} before each pass")] if found.caches else []),
                 *environment_rows(found.environment, found.ranks, found.nodes),
             ]
         )

@@ -53,10 +53,11 @@ def _read_as(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
 def _read(checkpoint: Checkpoint, verb: Restore, ranks: int) -> Iterator[object]:
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
+    access, whole = checkpoint.access, checkpoint.pieces == "whole"
     for rank in range(holder.present):
         yield rank
         found = everything(files) if verb.everything else fetches(files, holder, (rank + verb.shift) % ranks)
-        for step in steps(found, checkpoint.access.transfer, checkpoint.pieces == "whole"):
+        for step in steps(found, access.transfer, whole, access.page):
             yield step.file, step.segments, step.offset.tolist(), step.length.tolist()
 
 

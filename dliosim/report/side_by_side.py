@@ -18,7 +18,7 @@ from dliosim.report.grid import LINE, WIDTH, grid
 from dliosim.report.header import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.naming import alike, title_of
-from dliosim.report.saved.comparison import Comparison, Variant
+from dliosim.report.saved.comparison import Comparison, Stall, Variant
 from dliosim.report.saved.labels import variant_legend, variant_names
 from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.warnings import warnings_of
@@ -93,11 +93,15 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
     names = variant_names(labels)
     reference = names[labels.index(found.reference)] if found.reference in labels else found.reference
     title = (
-        f"{saved.label}: loop {found.loop} of {found.name}, {count(found.ranks, 'rank')} on "
-        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; ratios of rates to {reference}"
+        f"{saved.label}: {found.what} of {found.name}, {count(found.ranks, 'rank')} on "
+        f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; "
+        + (f"ratios of the stall of {reference} to others" if found.of_stalls else f"ratios of rates to {reference}")
     )
-    decoded = any(one.processing_share for one in found.variants)
-    columns = [(heading, show) for heading, show in _VARIANT_COLUMNS if decoded or heading != _PROCESSING]
+    columns = [
+        (heading, show)
+        for heading, show, is_there in (_STALL_COLUMNS if found.of_stalls else _VARIANT_COLUMNS)
+        if is_there is None or any(map(is_there, found.variants))
+    ]
     headings = ("", "verdict", *(heading for heading, _ in columns))
     rows = [
         (
@@ -344,21 +348,55 @@ def _tail(tail: str) -> Callable[[Variant], str]:
     return lambda one: ABSENT if one.batch_latency is None else seconds(getattr(one.batch_latency, tail), 3)
 
 
-# Left out where no variant's steps decoded anything.
-_PROCESSING = "proces-\nsing"
+def _stalled(figure: Callable[[Stall], float | None]) -> Callable[[Variant], float | None]:
+    return lambda one: None if one.stall is None else figure(one.stall)
 
-_VARIANT_COLUMNS: list[tuple[str, Callable[[Variant], str]]] = [
-    ("samples\n/s", lambda one: number(one.samples_per_second)),
-    ("GB/s", lambda one: number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9)),
-    ("ratio", lambda one: number(one.ratio, 3)),
-    ("interval", _interval),
-    ("data\nwait", lambda one: percent(one.data_wait_share, 3)),
-    ("com-\npute", lambda one: percent(one.compute_share, 3)),
-    ("sync\nwait", lambda one: percent(one.sync_wait_share, 3)),
-    (_PROCESSING, lambda one: percent(one.processing_share, 3)),
-    ("batch\np50", _tail("p50")),
-    ("batch\np99", _tail("p99")),
-    ("read() /\nasked", lambda one: number(one.amplification)),
-    ("two-\nphase", lambda one: one.two_phase or ABSENT),
-    ("order\nhash", lambda one: one.order_hash[:8]),
+
+def _took(figure: Callable[[Stall], float | None]) -> Callable[[Variant], str]:
+    return lambda one: seconds(_stalled(figure)(one), 3)
+
+
+def _counted(figure: Callable[[Stall], int]) -> Callable[[Variant], str]:
+    return lambda one: ABSENT if one.stall is None else str(figure(one.stall))
+
+
+def _gigabytes(rate: float | None) -> str:
+    return number(None if rate is None else rate / 1e9)
+
+
+# Heading, figure, and where it is left out for being nothing in all variants what tells that.
+_VariantColumn = tuple[str, Callable[[Variant], str], Callable[[Variant], float | None] | None]
+
+_VARIANT_COLUMNS: list[_VariantColumn] = [
+    ("samples\n/s", lambda one: number(one.samples_per_second), None),
+    ("GB/s", lambda one: _gigabytes(one.bytes_per_second), None),
+    ("ratio", lambda one: number(one.ratio, 3), None),
+    ("interval", _interval, None),
+    ("data\nwait", lambda one: percent(one.data_wait_share, 3), None),
+    ("com-\npute", lambda one: percent(one.compute_share, 3), None),
+    ("sync\nwait", lambda one: percent(one.sync_wait_share, 3), None),
+    ("check-\npoints", lambda one: seconds(one.checkpoint_seconds, 3), lambda one: one.checkpoint_seconds),
+    ("proces-\nsing", lambda one: percent(one.processing_share, 3), lambda one: one.processing_share),
+    ("batch\np50", _tail("p50"), None),
+    ("batch\np99", _tail("p99"), None),
+    ("read() /\nasked", lambda one: number(one.amplification), None),
+    ("two-\nphase", lambda one: one.two_phase or ABSENT, None),
+    ("order\nhash", lambda one: one.order_hash[:8], None),
+]
+
+_STALL_COLUMNS: list[_VariantColumn] = [
+    ("stall", _took(lambda one: one.seconds), None),
+    ("ratio", lambda one: number(one.ratio, 3), None),
+    ("interval", _interval, None),
+    ("longest\nstall", _took(lambda one: one.longest), None),
+    ("complete\nafter", _took(lambda one: one.complete), None),
+    ("GB/s", lambda one: _gigabytes(one.bytes_per_second), None),
+    ("files", _counted(lambda one: one.files), None),
+    ("calls", _counted(lambda one: one.calls), None),
+    ("in\ncalls", _took(lambda one: one.call), None),
+    ("open,\nclose", _took(lambda one: one.open_close), None),
+    ("passed\nto ranks", _took(lambda one: one.send), _stalled(lambda one: one.send)),
+    ("sync", _took(lambda one: one.file_sync), _stalled(lambda one: one.file_sync)),
+    ("com-\nmit", _took(lambda one: one.commit), _stalled(lambda one: one.commit)),
+    ("rename", _took(lambda one: one.rename), _stalled(lambda one: one.rename)),
 ]

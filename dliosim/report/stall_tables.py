@@ -42,6 +42,7 @@ _MORE = (
     Column("open,\nclose", _median(lambda each: each.open_close), time),
     Column("passed\nto ranks", _median(lambda each: each.send), time, optional=True),
     Column("sync", _median(lambda each: each.file_sync), time, optional=True),
+    Column("com-\nmit", _median(lambda each: each.commit), time, optional=True),
     Column("rename", _median(lambda each: each.rename), time, optional=True),
     Column("plan", _median(lambda each: each.plan), time, optional=True),
     Column("seria-\nlize", _median(lambda each: each.serialize), time, optional=True),

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.jobs import CLI, DATASET, HEAD, PREPARE, TRAIN, only_error
+from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, HEAD, PREPARE, TRAIN, only_error
 from tests.mpi.launch import run_ranks, running, start_ranks
+
+SAVES = CHECKPOINT + "save c\n"
 
 
 def compare(place: Path, ranks: int, *options: str, repeat: int = 5) -> subprocess.CompletedProcess[str]:
@@ -27,7 +29,8 @@ def outcome(place: Path, ranks: int, *options: str, repeat: int = 5) -> dict[str
     done = compare(place, ranks, *options, repeat=repeat)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     content: dict[str, Any] = json.loads((place / "out" / "compare.json").read_text())
-    assert all(line in " ".join(done.stdout.split()) for line in (f"loop {content['loop']}", "whole comparison"))
+    what = " ".join((content["what"], content.get("loop") or content.get("checkpoint")))
+    assert all(line in " ".join(done.stdout.split()) for line in (what, "whole comparison"))
     return content
 
 
@@ -136,3 +139,57 @@ def test_a_run_and_a_comparison_never_share_a_directory(place: Path) -> None:
     (place / "out" / "results.json").write_text("{}")
     done = compare(place, 1, "--vary", "api=posix,mpi-independent")
     assert done.returncode == 2 and "results of another" in done.stderr
+
+
+def test_saves_are_compared_and_nothing_of_them_is_left(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + SAVES)
+    # What was saved there before has the same description as the first variant, and stays as it is.
+    before = run_ranks(3, *CLI, "run", str(place / "tiny.dlio"), "--dir", str(place / "data"), seconds=60, cwd=place)
+    assert before.returncode == 0, before.stderr
+    there = left_in(place / "data")
+    writers = "writers=into file per rank,all ranks into shared file,one per 2 ranks,rank 0,rank 3"
+    found = outcome(place, 3, "--vary", writers, "--vary", "commit=rename,none", repeat=1)
+    assert (found["what"], found["checkpoint"], found["caches"], found["reference"]) == (
+        "save",
+        "c",
+        "",
+        "writers=into file per rank, commit=rename",
+    )
+    assert len(found["variants"]) == 8 and {one["reason"] for one in found["not_run"]} == {"rank 3 does not exist"}
+    passes = [one for variant in found["variants"] for one in variant["passes"]]
+    assert {one["bytes"] for one in passes} == {300_000 + 3 * 1001} and all(one["stall_seconds"] > 0 for one in passes)
+    assert [variant["files"] for variant in found["variants"][::2]] == [3, 1, 2, 1]
+    assert [variant["passes"][0]["rename_seconds"] > 0 for variant in found["variants"]] == [True, False] * 4
+    assert left_in(place / "data") == there
+
+
+def left_in(directory: Path) -> dict[Path, tuple[int, bytes] | None]:
+    """Everything below a directory, files with when they were written and what they hold."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) if path.is_file() else None for path in directory.rglob("*")
+    }
+
+
+def test_each_variant_restores_what_it_has_saved_itself(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + SAVES + "restore c\n")
+    vary = ("--vary", "api=posix,mpi-independent", "--vary", "reads=own part,everything")
+    found = outcome(place, 2, "--what", "restore", *vary, repeat=2)
+    assert (found["what"], found["caches"]) == ("restore", "cold")
+    saved = 300_000 + 2 * 1001
+    assert [variant["bytes"] for variant in found["variants"]] == [saved, 2 * saved] * 2
+    assert all(one["resident_share"] is not None for variant in found["variants"] for one in variant["passes"])
+    assert list((place / "data").iterdir()) == []
+
+
+def test_a_loop_that_saves_says_what_that_took_and_leaves_nothing(place: Path) -> None:
+    train = TRAIN.replace("}", "    checkpoint c every epoch\n}")
+    (place / "tiny.dlio").write_text(HEAD + DATASET + CHECKPOINT + PREPARE + train)
+    found = outcome(place, 2, "--vary", "writers=into file per rank,rank 0", repeat=1)
+    assert found["what"] == "loop" and all(variant["checkpoint_seconds"] > 0 for variant in found["variants"])
+    assert [path.name for path in (place / "data").iterdir()] == ["d"]
+
+
+def test_a_save_has_no_caches_to_be_treated(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + SAVES)
+    done = compare(place, 2, "--vary", "fsync=on,off", "--caches", "cold")
+    assert done.returncode == 2 and done.stderr.count("a save reads nothing that caches could hold") == 1
