@@ -13,6 +13,7 @@ from dliosim.units import (
     format_bytes,
     format_seconds,
     parse_bytes,
+    parse_rate,
     parse_seconds,
 )
 
@@ -57,3 +58,10 @@ def test_exact_text_is_the_shortest() -> None:
 def test_dimensions_name_themselves() -> None:
     assert (str(SIZE), str(RATIO)) == ("a size", "a ratio")
     assert str(Dimension(2, 0)) == "a product of bytes^2 and seconds^0"
+
+
+def test_a_rate_has_bytes_and_seconds() -> None:
+    assert parse_rate("1.5 GB/s") == 1.5e9
+    assert parse_rate("1 MiB/s") == 2**20
+    with pytest.raises(ValueError, match="is not a rate such as 10 GB/s"):
+        parse_rate("10 GB")

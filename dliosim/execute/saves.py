@@ -266,7 +266,8 @@ def save_phase(session: Session, save: Save) -> Phase:
             slower = "the memory of this machine is slower than that pace"
             notes = (*notes, f"copying to staging buffers took {asked}: {slower}")
     phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
-    return replace(phase, summary=replace(phase.summary, within=save.within))
+    how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit)
+    return replace(phase, summary=how)
 
 
 def _staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, Staging]:

@@ -131,8 +131,8 @@ class EpochSummary:
 class VerbSummary:
     """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
 
-    `stall_seconds` is how long a save held the loop. Of one in the background that is `wait_seconds` for earlier ones
-    and `stage_seconds` for the copy, and `flush_seconds` the time from there until it was complete.
+    Of a save `stall_seconds` is how long ranks were held: in the background by `wait_seconds` for earlier ones and by
+    `stage_seconds`; `flush_seconds` follows. See `records.VerbRecord` for these and the others.
     """
 
     ranks: int
@@ -151,22 +151,22 @@ class VerbSummary:
     file_sync_seconds: Spread
     rename_seconds: Spread
     delete_seconds: Spread
-    serialize_seconds: Spread
-    plan_seconds: Spread
-    stall_seconds: Spread
-    wait_seconds: Spread
-    stage_seconds: Spread
-    flush_seconds: Spread
-    drain_seconds: Spread
-    partner_seconds: Spread
     call_latency: Histogram
     resident_bytes: int
     examined_bytes: int
-    drain_bytes: int
-    partner_bytes: int
+    serialize_seconds: Spread = NO_TIME
+    plan_seconds: Spread = NO_TIME
     commit_seconds: Spread = NO_TIME
     directory_sync_seconds: Spread = NO_TIME
     manifest_seconds: Spread = NO_TIME
+    stall_seconds: Spread = NO_TIME
+    wait_seconds: Spread = NO_TIME
+    stage_seconds: Spread = NO_TIME
+    flush_seconds: Spread = NO_TIME
+    drain_seconds: Spread = NO_TIME
+    partner_seconds: Spread = NO_TIME
+    drain_bytes: int = 0
+    partner_bytes: int = 0
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -190,12 +190,12 @@ class PhaseSummary:
     """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
 
     A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
-    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `within`
-    is the name of the loop that a save was made in, None for the verb. `cache`
+    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
     is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
     keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
-    knowing, such as that data were kept.
+    knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
+    and `commit` are how it became durable and complete, None of what is no save.
     """
 
     name: str
@@ -215,6 +215,8 @@ class PhaseSummary:
     hint_set: str = "library"
     notes: tuple[str, ...] = ()
     within: str | None = None
+    fsync: bool | None = None
+    commit: str | None = None
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:

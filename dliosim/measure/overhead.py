@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Steps of a loop with a save in the background beside them, or without: how many, and mean seconds of one."""
+
+    steps: int
+    step_seconds: float
+    data_wait_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,22 @@ def whole_overhead(run: RunSummary) -> Overhead | None:
 def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
     """The saves that a loop made."""
     return [phase for phase in run.phases if phase.within == loop]
+
+
+def beside_flushes(epochs: Sequence[EpochSummary]) -> tuple[Beside, Beside] | None:
+    """The steps of epochs with a save in the background beside them, and those without one; None without both."""
+    beside = _mean([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
+    clear = _mean([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
+    return (beside, clear) if beside and clear and clear.step_seconds > 0 else None
+
+
+def _mean(given: Sequence[tuple[int, float | None, float | None]]) -> Beside | None:
+    known = [(steps, step, wait) for steps, step, wait in given if steps and step is not None and wait is not None]
+    steps = sum(each for each, _, _ in known)
+    if not steps:
+        return None
+    step, wait = (sum(one[0] * one[at] for one in known) / steps for at in (1, 2))
+    return Beside(steps, step, wait)
 
 
 def _seconds_of(run: RunSummary, loop: str) -> float:

@@ -41,11 +41,15 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class StateRisks:
-    """The costs of one checkpoint, a `Risk` for each bandwidth; `own` are its intervals, as said and in seconds."""
+    """The costs of one checkpoint, a `Risk` for each bandwidth; `own` are its intervals, as said and in seconds.
+
+    `knows_stall` is false of saves in the background whose copy to buffers has no pace: it counts as none.
+    """
 
     state: StateForecast
     risks: tuple[Risk, ...]
     own: tuple[tuple[str, float], ...]
+    knows_stall: bool
 
 
 def risks(workload: Workload, forecast: Forecast, failures: Failures) -> Iterator[StateRisks]:
@@ -56,7 +60,9 @@ def risks(workload: Workload, forecast: Forecast, failures: Failures) -> Iterato
     for state in forecast.states:
         checkpoint = workload.checkpoint(state.checkpoint)
         each = tuple(Risk(rate, _costs(checkpoint, state, failures, rate)) for rate in rates)
-        yield StateRisks(state, each, tuple(_own(workload, checkpoint)))
+        background = checkpoint.background
+        known = background is None or background.staging is not None or failures.save_time is not None
+        yield StateRisks(state, each, tuple(_own(workload, checkpoint)), known)
 
 
 def _costs(checkpoint: Checkpoint, state: StateForecast, failures: Failures, rate: float | None) -> Costs:

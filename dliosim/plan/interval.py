@@ -78,4 +78,4 @@ def lost(interval: float, costs: Costs) -> Lost:
     useful_and_saving = going_on * kept
     saving = useful_and_saving * (costs.stall / (interval + costs.stall)) if costs.stall else 0.0
     restart = -math.expm1(-costs.restart / costs.mtbf)
-    return Lost(saving, 1.0 - useful_and_saving - restart, restart)
+    return Lost(saving, max(0.0, 1.0 - useful_and_saving - restart), restart)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.figures import PhaseSummary, RunSummary, VerbSummary
-from dliosim.measure.overhead import Overhead, loop_overheads, whole_overhead
+from dliosim.measure.overhead import Beside, Overhead, beside_flushes, loop_overheads, whole_overhead
 from dliosim.plan.interval import Costs
 from dliosim.readable import count, number, percent, seconds
 from dliosim.report.grid import WIDTH, grid
 from dliosim.report.intervals import EXPLAINED, Row, interval_table, long_time
-from dliosim.report.naming import alike, title_of
+from dliosim.report.naming import alike, brief, title_of
 
 _BACKGROUND = (
     ("stall", "stall_seconds"),
@@ -52,7 +52,7 @@ def measured(run: RunSummary) -> Iterator[Measured]:
     The stall is that of the slowest rank, deleting old ones included where it waits for that. A restart takes as long
     as the restores of the same checkpoint, else as long as its saves took until they were complete.
     """
-    if run.mtbf is None:
+    if run.mtbf is None or run.null:
         return
     for group in _saves(run.phases):
         verbs = [phase.verb for phase in group if phase.verb is not None]
@@ -91,7 +91,7 @@ def _background(phases: Sequence[PhaseSummary]) -> str:
         return ""
     rows = [
         [
-            title_of(group[0]),
+            brief(title_of(group[0])),
             str(len(group)),
             *(seconds(statistics.median(getattr(one.verb, name).max for one in group), 3) for _, name in times),
             number(_flush_rate(group)),
@@ -99,7 +99,8 @@ def _background(phases: Sequence[PhaseSummary]) -> str:
         for group in groups
     ]
     title = "saves beside the steps: medians over saves of the slowest rank; the stall is what the steps waited for"
-    return grid(title, ["", "saves", *(head for head, _ in times), "flush\nGB/s"], rows)
+    headings = ["", "saves", *(head for head, _ in times), "flush\nGB/s"]
+    return grid(title, headings, rows, [1] * (len(headings) - 1))
 
 
 def _went_on(verb: VerbSummary) -> bool:
@@ -116,7 +117,11 @@ def _flush_rate(group: Sequence[PhaseSummary]) -> float | None:
 def _overheads(run: RunSummary) -> str:
     """A line for each loop that saves, and one for all there is, where that is more than one loop."""
     loops = loop_overheads(run)
-    lines = [_line(f"checkpoints held {one.loop} for", one) for one in loops]
+    lines = []
+    for one in loops:
+        lines.append(_line(f"checkpoints held {one.loop} for", one))
+        both = beside_flushes([epoch for phase in run.phases if phase.name == one.loop for epoch in phase.epochs])
+        lines += [_beside(one.loop, *both)] if both else []
     whole = whole_overhead(run)
     if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
         lines.append(_line("checkpoints held all loops and pauses for", whole))
@@ -129,8 +134,18 @@ def _line(text: str, one: Overhead) -> str:
     return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({told})", WIDTH)
 
 
+def _beside(loop: str, flushed: Beside, clear: Beside) -> str:
+    times = number(flushed.step_seconds / clear.step_seconds, 3)
+    text = f"steps of {loop} beside a save in the background took {times} times as long as others"
+    told = ", ".join(
+        f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
+        for which, one in (("these", flushed), ("those", clear))
+    )
+    return textwrap.fill(f"{text} ({told}; steps of all ranks but their first)", WIDTH)
+
+
 def _intervals(run: RunSummary) -> str:
-    rows = [Row(one.title, one.costs, one.interval) for one in measured(run)]
+    rows = [Row(brief(one.title), one.costs, one.interval) for one in measured(run)]
     if run.mtbf is None or not rows:
         return ""
     title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 from dliosim.measure.figures import PhaseSummary
 
+# Longer names are cut in tables; the conditions above them have them whole.
+_LONGEST = 32
+
 
 def title_of(phase: PhaseSummary) -> str:
     """What a phase is called: its keyword, and its name where that says more."""
     return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
+
+
+def brief(name: str) -> str:
+    """A name that leaves room for figures: its beginning and its end."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 15]}...{name[-12:]}"
 
 
 def alike(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:

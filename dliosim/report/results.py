@@ -44,6 +44,7 @@ _EPOCH_SPREADS = (
     "tool_seconds",
     "decode_seconds",
     "preprocess_seconds",
+    "content_seconds",
 )
 _EPOCH_FIGURES = (
     "steps",
@@ -71,6 +72,12 @@ _EPOCH_FIGURES = (
     "amplification",
     "storage_amplification",
     "depth",
+    "flush_steps",
+    "flush_step_seconds",
+    "flush_data_wait_seconds",
+    "clear_steps",
+    "clear_step_seconds",
+    "clear_data_wait_seconds",
     "dlio_au",
     "dlio_samples_per_second",
 )
@@ -96,6 +103,9 @@ _VERB_SPREADS = (
     "open_seconds",
     "view_seconds",
     "file_sync_seconds",
+    "commit_seconds",
+    "directory_sync_seconds",
+    "manifest_seconds",
     "rename_seconds",
     "delete_seconds",
     "serialize_seconds",
@@ -230,6 +240,8 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
         "within": phase.within,
+        "fsync": phase.fsync,
+        "commit": phase.commit,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

@@ -16,11 +16,20 @@ from dliosim.report.intervals import EXPLAINED, Row, interval_table, long_time
 #: Of more parts than so many only the bytes of all are named.
 _MOST_PARTS = 6
 
+#: Bytes of a checkpoint from which on they are given in GiB, too.
+_LARGE = 1e9
+
 _COPIES = {
-    "once": "of copies the first data-parallel rank's",
-    "dealt": "of copies each data-parallel rank's in turn",
-    "all": "every copy",
+    "once": "of what data-parallel ranks have alike the first one's",
+    "dealt": "of what data-parallel ranks have alike each one's in turn",
+    "all": "what data-parallel ranks have alike each for itself",
 }
+
+
+_UNKNOWN = (
+    "{names}: nothing says how long the copy to buffers holds the ranks, and none of it is counted: `staging` in the "
+    "pattern or --save-time does."
+)
 
 
 def state_tables(workload: Workload, forecast: Forecast) -> str:
@@ -47,7 +56,9 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
         )
         for one in found
     ]
-    return "\n\n".join([*tables, textwrap.fill(EXPLAINED, WIDTH)])
+    unknown = [one.state.checkpoint for one in found if not one.knows_stall]
+    notes = [EXPLAINED, *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
+    return "\n\n".join([*tables, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
 
 
 def _intervals(one: StateRisks) -> list[float | None]:
@@ -71,8 +82,8 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
     if checkpoint.parallel is not None:
         there = f"; {split.present} of these {split.ranks} ranks take part" if split.played else ""
         yield "split", f"tensor {split.tensor} x pipeline {split.pipeline} x data {split.data}{there}"
-    parts = [f"{name} {_both(value)}" for name, value in state.contents]
-    whole = _both(state.bytes)
+    shown = _both if state.bytes >= _LARGE else size
+    parts, whole = [f"{name} {shown(value)}" for name, value in state.contents], shown(state.bytes)
     yield "contents", f"{', '.join(parts)}: {whole}" if 1 < len(parts) <= _MOST_PARTS else whole
     yield "files", " + ".join(f"{number} {kind}".rstrip() for kind, number in state.files)
     yield "written by", _writers(checkpoint, forecast.ranks, state.writers)
@@ -102,8 +113,10 @@ def _writers(checkpoint: Checkpoint, ranks: int, writing: int) -> str:
         "one per": f"one rank of each {writers.number} for all of these",
         "rank": f"rank {writers.number} for all",
     }[writers.kind]
-    replicated = checkpoint.parallel is not None and checkpoint.parallel.data > 1
-    copies = f"; {_COPIES[checkpoint.replicas]}" if replicated else ""
+    split = checkpoint.split(ranks)
+    # Flat state is divided over all ranks, so that there are copies of tensors only.
+    tensors = any(part.scope not in ("total", "per rank") for part in checkpoint.parts_for(split))
+    copies = f"; {_COPIES[checkpoint.replicas]}" if tensors and split.data > 1 else ""
     return f"{writing} of {count(ranks, 'rank')}, {how}{copies}"
 
 
@@ -121,5 +134,5 @@ def _pace(pace: Pace, most: int) -> str:
 
 
 def _both(value: int) -> str:
-    """Bytes in powers of 1000 and, where it makes a difference, of 1024."""
-    return size(value) if value < 1e9 else f"{size(value)} ({number(value / 2**30)} GiB)"
+    """Bytes in powers of 1000 and in GiB, as models' checkpoints are published."""
+    return f"{size(value)} ({number(value / 2**30)} GiB)"

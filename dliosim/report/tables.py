@@ -13,12 +13,10 @@ from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.grid import grid
 from dliosim.report.header import header, notes_of
 from dliosim.report.loops import latency_cells, loop_tables
-from dliosim.report.naming import alike, title_of
+from dliosim.report.naming import alike, brief, title_of
 from dliosim.report.warnings import warnings
 
-# Longer names are cut in tables; the conditions above them have them whole.
-_LONGEST_NAME = 32
-
+#: Parts of the time of a verb, shown by their means over ranks; then what rank 0 does while the others wait.
 _VERB_TIMES = (
     ("calls", "call_seconds"),
     ("making\ndata", "content_seconds"),
@@ -28,7 +26,12 @@ _VERB_TIMES = (
     ("open,\nclose", "open_seconds"),
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
+)
+_COMPLETING_TIMES = (
     ("plans", "plan_seconds"),
+    ("commit", "commit_seconds"),
+    ("dir.\nsync", "directory_sync_seconds"),
+    ("mani-\nfest", "manifest_seconds"),
     ("rename", "rename_seconds"),
     ("delete\nold", "delete_seconds"),
 )
@@ -68,14 +71,22 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
     if not groups:
         return ""
     verbs = [phase.verb for phase in phases if phase.verb is not None]
-    times = [(heading, name) for heading, name in _VERB_TIMES if any(getattr(verb, name).max for verb in verbs)]
+    parts, completing = (
+        [(heading, name) for heading, name in times if any(getattr(verb, name).max for verb in verbs)]
+        for times in (_VERB_TIMES, _COMPLETING_TIMES)
+    )
     extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
-    headings = ["", "runs", "time", *extremes, "files", "bytes", "GB/s", "GiB/s", "cached", *(one[0] for one in times)]
-    rows = [_file_row(group, bool(extremes), [one[1] for one in times]) for group in groups]
+    headings = ["", "runs", "time", *extremes, "files", "bytes", "GB/s", "GiB/s", "cached"]
+    headings += [heading for heading, _ in (*parts, *completing)]
+    rows = [
+        _file_row(group, bool(extremes), [name for _, name in parts], [name for _, name in completing])
+        for group in groups
+    ]
     title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
-    text = grid(title, headings, rows, [group for group in (7 + len(extremes), len(times)) if group])
+    title += ", those of completing files the slowest rank's" if completing else ""
+    text = grid(title, headings, rows, [group for group in (7 + len(extremes), len(parts), len(completing)) if group])
     tails = [
-        (_brief(title_of(group[0])), *latency_cells(calls))
+        (brief(title_of(group[0])), *latency_cells(calls))
         for group in groups
         if (calls := merged(phase.verb.call_latency for phase in group if phase.verb)).count
     ]
@@ -84,17 +95,19 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
     return "\n\n".join(filter(None, [text, latencies, notes]))
 
 
-def _file_row(group: Sequence[PhaseSummary], extremes: bool, times: Sequence[str]) -> list[str]:
+def _file_row(
+    group: Sequence[PhaseSummary], extremes: bool, times: Sequence[str], completing: Sequence[str]
+) -> list[str]:
     """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
     verbs = [phase.verb for phase in group if phase.verb is not None]
     walls = [phase.seconds for phase in group]
-    row = [_brief(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
+    row = [brief(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
     if extremes:
         row += [seconds(min(walls)), seconds(max(walls))] if len(walls) > 1 else [""] * 2
     shares = [phase.resident_share for phase in group if phase.resident_share is not None]
     cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
     if group[0].kind == "drop caches":
-        return [*row, *[""] * 4, cached, *[""] * len(times)]
+        return [*row, *[""] * 4, cached, *[""] * (len(times) + len(completing))]
     wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
     rate = content / wall if wall > 0 and content else None
     return [
@@ -105,12 +118,8 @@ def _file_row(group: Sequence[PhaseSummary], extremes: bool, times: Sequence[str
         number(rate if rate is None else rate / 2**30),
         cached,
         *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
+        *(seconds(statistics.fmean(getattr(verb, time).max for verb in verbs), 3) for time in completing),
     ]
-
-
-def _brief(name: str) -> str:
-    """A name that leaves room for figures: its beginning and its end."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 15]}...{name[-12:]}"
 
 
 def _closing(run: RunSummary) -> str:

@@ -18,6 +18,8 @@ _DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 
 #: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
 _AMPLIFIED = 2.0
+#: Time outside the clock of a save or restore by its own time, above which storage may have gained by it.
+_CONTENT_SHARE = 0.1
 _SYNC_SHARE = 0.1
 
 #: With I/O an epoch takes no less than without, but for noise.
@@ -40,6 +42,7 @@ def warnings_of(run: RunSummary) -> list[str]:
         found += [f"{title_of(group[0])}: {text}" for text in _of_loop(group)]
         if not run.null:
             found += _of_each(group, lambda phase: _of_reading(run, phase))
+            found += _of_each(group, _of_checkpoint)
         found += _of_each(group, _of_hints)
     return found
 
@@ -127,6 +130,23 @@ def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     in_memory = places and all(place.kind in MEMORY_KINDS for place in places)
     if phase.kind == "restore" and share is not None and share > 0.5 and not in_memory:
         yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
+
+
+def _of_checkpoint(phase: PhaseSummary) -> Iterator[str]:
+    """What flatters the times of a save or a restore."""
+    if phase.fsync is False:
+        yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
+    if phase.commit == "none":
+        yield "`commit none`: nothing tells a complete checkpoint from one that a crash cut short"
+    verb = phase.verb
+    if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
+        return
+    if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds:
+        doing = "making" if phase.kind == "save" else "checking"
+        yield (
+            f"{doing} contents took more than {percent(_CONTENT_SHARE, 2)} of its own time, outside the clock: storage "
+            "may have worked on meanwhile, and rates may be too good"
+        )
 
 
 def _epochs_from_cache(phase: PhaseSummary) -> str:

@@ -31,6 +31,8 @@ TRAIN = "train {{\n    read d\n    batch 2 per rank\n    epochs 4\n    compute 1
         ("save c\nrepeat 3 {\n    save c\n    repeat 2 {\n        save c\n    }\n}\n", 1 + 3 * (1 + 2)),
         (TRAIN.format("checkpoint c every 4 steps"), 4 * (60 // (2 * 2) // 4)),
         (TRAIN.format("checkpoint c every 3 epochs\n    checkpoint c at end"), 1 + 1),
+        # 15 steps of 1 ms an epoch, and a save at the first boundary after each 7 ms: at least every seventh step.
+        (TRAIN.format("checkpoint c every 6500 us"), 4 * 15 // 7),
         ("repeat 2 {\n" + TRAIN.format("checkpoint c every 1 epochs") + "}\n", 2 * 4),
     ],
 )

@@ -183,7 +183,7 @@ def test_counts_are_sums_over_ranks(made: Made) -> None:
 def test_spreads_are_mean_least_and_greatest_of_the_ranks(made: Made) -> None:
     for epoch, rank in made.epochs():
         spreads = {name: value for name, value in epoch.items() if isinstance(value, dict) and "mean" in value}
-        assert len(spreads) == 12
+        assert len(spreads) == 13
         for name, spread in spreads.items():
             times = rank[name.replace("_seconds", "_ns")] * 1e-9
             assert [*spread.values()] == pytest.approx([times.mean(), times.min(), times.max()], rel=1e-12)
@@ -260,7 +260,7 @@ def test_without_io_the_order_is_the_same_and_nothing_is_read(made: Made, tmp_pa
 
 def test_every_figure_has_its_formula() -> None:
     words = {*re.findall(r"`([^`\n]+)`", (ROOT / "docs/metrics.md").read_text())}
-    kinds = ("phase", "epoch", "files", "quantiles", "bound_by", "expectation")
+    kinds = ("phase", "epoch", "files", "quantiles", "bound_by", "expectation", "overhead", "interval", "lost")
     figures = {name for kind in kinds for name in SCHEMA["$defs"][kind]["properties"]}
     assert {*RANK_COLUMNS} - words == set()
     assert figures - words == set()

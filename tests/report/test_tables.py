@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.figures import BoundBy, ExpectationResult, PhaseSummary
+from dliosim.measure.figures import BoundBy, ExpectationResult, PhaseSummary, Spread
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.report.tables import expectation_line, run_report
 from tests.report.sample import epoch, run, spread, verb
@@ -285,10 +285,35 @@ def test_a_loop_that_a_library_reads_says_so():
 
 def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
     shares = (0.1, 0.51, 1.0)
-    phases = [phase_of(kind="restore", verb=verb(1.0), resident_share=share) for share in shares]
+    read = verb(1.0, content_seconds=spread(0.0))
+    phases = [phase_of(kind="restore", verb=read, resident_share=share) for share in shares]
     (found,) = warnings_of(*phases, environment=ON_DISK)
     assert found.startswith("restore (2 of 3 runs): most of what it read was in the page cache")
     assert warnings_of(*phases) == []  # on tmpfs all of it is memory
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "said"),
+    [
+        ("save", 0.11, "save: making contents took more than 10 % of its own time, outside the clock: storage may"),
+        ("restore", 0.11, "restore: checking contents took more than 10 % of its own time, outside the clock"),
+        ("save", 0.09, None),
+        ("prepare", 0.11, None),
+    ],
+)
+def test_contents_that_gave_storage_time_are_warned_about(kind, share, said):
+    made = verb(2.0, content_seconds=Spread(0.0, 0.0, 2.0 * share))
+    found = warnings_of(phase_of(kind=kind, verb=made), environment=ON_DISK)
+    assert [line.startswith(said) for line in found] == ([True] if said else [])
+
+
+def test_saves_that_a_crash_would_lose_or_tear_are_warned_about():
+    made = verb(2.0, content_seconds=spread(0.0))
+    unsafe = phase_of(kind="save", verb=made, fsync=False, commit="none")
+    late, torn = warnings_of(unsafe, environment=ON_DISK)
+    assert late.startswith("save: `fsync off`: its times end when the data are in the page cache")
+    assert torn.startswith("save: `commit none`: nothing tells a complete checkpoint from one that a crash cut short")
+    assert warnings_of(replace(unsafe, fsync=True, commit="rename"), environment=ON_DISK) == []
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,27 @@ def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path
     assert {phase.verb.encode_seconds for phase in found.phases if phase.verb} == {nothing}
 
 
+def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(tmp_path: Path) -> None:
+    older = results_of(run())
+    for name in ("checkpoint_overhead", "mtbf_seconds", "restart_seconds", "intervals"):
+        del older[name]
+    for phase in older["phases"]:
+        del phase["within"], phase["fsync"], phase["commit"]
+        for epoch in phase["epochs"]:
+            for name in [name for name in epoch if name.startswith(("flush_", "clear_", "content_"))]:
+                del epoch[name]
+        for part in ("commit", "directory_sync", "manifest", "serialize", "plan", "stall", "wait", "stage", "flush"):
+            (phase["files"] or {}).pop(f"{part}_seconds", None)
+        for name in ("drain_seconds", "partner_seconds", "drain_bytes", "partner_bytes"):
+            (phase["files"] or {}).pop(name, None)
+    found, _ = run_of(read_json(saved(tmp_path, older)))
+    assert (found.mtbf, found.restart_time) == (None, None)
+    assert {phase.within for phase in found.phases} == {None}
+    assert {phase.verb.held_seconds for phase in found.phases if phase.verb} == {0.0}
+    assert {epoch.flush_step_seconds for phase in found.phases for epoch in phase.epochs} == {None}
+    assert results_of(found)["intervals"] == []
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -91,6 +112,22 @@ def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path
         ),
         (lambda one: one["phases"][4]["epochs"][0].update(order_hash="-1"), "order_hash is not 16 hexadecimal digits"),
         (lambda one: one["environment"].update(details={"a": []}), "environment.details.a is not a text"),
+        (lambda one: one.update(mtbf_seconds=0), "mtbf_seconds is not above 0"),
+        (lambda one: one.update(mtbf_seconds="4 h"), "mtbf_seconds is not a number"),
+        (lambda one: one.update(restart_seconds=1e30), "restart_seconds is not between 0 and"),
+        (lambda one: one["phases"][1].update(within=["train"]), "phases[1].within is not a text"),
+        (lambda one: one["phases"][1].update(fsync=1), "phases[1].fsync is neither true nor false"),
+        (lambda one: one["phases"][1].update(commit="c" * 10_001), "commit is longer than 10000 characters"),
+        (
+            lambda one: one["phases"][1]["files"]["stall_seconds"].update(max="soon"),
+            "phases[1].files.stall_seconds.max is not a number",
+        ),
+        (lambda one: one["phases"][1]["files"].update(drain_bytes=-1), "files.drain_bytes is not between 0 and"),
+        (lambda one: one["phases"][4]["epochs"][4].update(flush_steps=0.5), "flush_steps is not a whole number"),
+        (
+            lambda one: one["phases"][4]["epochs"][4].update(clear_step_seconds=-1),
+            "clear_step_seconds is not between 0 and",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_by_file_and_key(tmp_path: Path, change: Callable[[Content], object], said: str) -> None:

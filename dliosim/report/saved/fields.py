@@ -70,6 +70,10 @@ class Fields:
             raise self.wrong(key, "is neither true nor false")
         return value
 
+    def flag_or_none(self, key: str) -> bool | None:
+        """true or false, or None for null."""
+        return None if self._value(key) is None else self.flag(key)
+
     def whole(self, key: str) -> int:
         """A whole number, 0 or more, that fits 63 bits."""
         value = self._value(key)

@@ -61,8 +61,8 @@ def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ..
         arguments=results.texts("arguments"),
         null=null,
         verify=results.flag("verify"),
-        mtbf=results.number_or_none("mtbf_seconds") if results.has("mtbf_seconds") else None,
-        restart_time=results.number_or_none("restart_seconds") if results.has("restart_seconds") else None,
+        mtbf=_positive(results, "mtbf_seconds"),
+        restart_time=_positive(results, "restart_seconds"),
     )
     return run, tuple(tuple(map(_latencies, one.many("epochs"))) for one in phases)
 
@@ -105,13 +105,15 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         api=found.text_or_none("api"),
         cache=found.text_or_none("cache"),
         prefetch=found.whole("prefetch"),
-        readers=found.whole("readers") if found.has("readers") else 0,
+        readers=_later_whole(found, "readers"),
         through=found.text("through") if found.has("through") else "direct",
         hint_set=found.text("hint_set"),
         hints_asked=found.text_pairs("hints_asked"),
         hints_granted=found.text_pairs("hints_granted"),
         notes=found.texts("notes"),
         within=found.text_or_none("within") if found.has("within") else None,
+        fsync=found.flag_or_none("fsync") if found.has("fsync") else None,
+        commit=found.text_or_none("commit") if found.has("commit") else None,
     )
 
 
@@ -163,7 +165,14 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         extent_hash=_hash(found, "extent_hash"),
         null=null,
         null_seconds=found.number_or_none("null_seconds"),
-        unchecked_bytes=found.whole("unchecked_bytes") if found.has("unchecked_bytes") else 0,
+        unchecked_bytes=_later_whole(found, "unchecked_bytes"),
+        content_seconds=_later_spread(found, "content_seconds"),
+        flush_steps=_later_whole(found, "flush_steps"),
+        flush_step_seconds=_later_number(found, "flush_step_seconds"),
+        flush_data_wait_seconds=_later_number(found, "flush_data_wait_seconds"),
+        clear_steps=_later_whole(found, "clear_steps"),
+        clear_step_seconds=_later_number(found, "clear_step_seconds"),
+        clear_data_wait_seconds=_later_number(found, "clear_data_wait_seconds"),
     )
 
 
@@ -188,6 +197,9 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         open_seconds=_spread(found.one("open_seconds")),
         view_seconds=_spread(found.one("view_seconds")),
         file_sync_seconds=_spread(found.one("file_sync_seconds")),
+        commit_seconds=_later_spread(found, "commit_seconds"),
+        directory_sync_seconds=_later_spread(found, "directory_sync_seconds"),
+        manifest_seconds=_later_spread(found, "manifest_seconds"),
         rename_seconds=_spread(found.one("rename_seconds")),
         delete_seconds=_spread(found.one("delete_seconds")),
         serialize_seconds=_later_spread(found, "serialize_seconds"),
@@ -201,8 +213,8 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         call_latency=Histogram(),
         resident_bytes=found.whole("resident_bytes"),
         examined_bytes=found.whole("examined_bytes"),
-        drain_bytes=found.whole("drain_bytes") if found.has("drain_bytes") else 0,
-        partner_bytes=found.whole("partner_bytes") if found.has("partner_bytes") else 0,
+        drain_bytes=_later_whole(found, "drain_bytes"),
+        partner_bytes=_later_whole(found, "partner_bytes"),
     )
 
 
@@ -225,6 +237,23 @@ def _spread(found: Fields) -> Spread:
 def _later_spread(found: Fields, key: str) -> Spread:
     """A time that results of earlier versions do not have, when nothing took it."""
     return _spread(found.one(key)) if found.has(key) else Spread(0.0, 0.0, 0.0)
+
+
+def _later_whole(found: Fields, key: str) -> int:
+    """A count that results of earlier versions do not have, when there was none of it."""
+    return found.whole(key) if found.has(key) else 0
+
+
+def _later_number(found: Fields, key: str) -> float | None:
+    return found.number_or_none(key) if found.has(key) else None
+
+
+def _positive(found: Fields, key: str) -> float | None:
+    """Seconds of what the command line said, if it did: what is computed of them needs them above 0."""
+    value = _later_number(found, key)
+    if value == 0:
+        raise found.wrong(key, "is not above 0")
+    return value
 
 
 def _bound_by(found: Fields) -> BoundBy:

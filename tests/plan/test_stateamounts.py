@@ -1,0 +1,95 @@
+"""What checkpoints take of storage and memory, those of published models among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Workload, Writers
+from dliosim.plan.forecast import forecast
+from dliosim.plan.stateamounts import forecast_state, storage_of
+from dliosim.plan.statefiles import state_files
+from tests.plan.test_forecast import LOOP, workload
+from tests.strategies import checkpoints, jobs
+
+PATTERNS = Path(__file__).parents[2] / "patterns"
+CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("file per rank"), Access(), "c", keep=2)
+
+
+def published(name: str, ranks: int) -> Workload:
+    return compile_pattern(PATTERNS / f"{name}.dlio", [("scale", "1")], Job(ranks, ranks // 8))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "parameters", "weights", "optimizer", "files"),
+    [
+        ("llama3_8b", 8, 8_030_261_248, 14.96, 89.75, {"model": 8, "optimizer": 8}),
+        ("llama3_70b", 64, 69_882_617_856, 130.2, 781.0, {"model": 64, "optimizer": 64}),
+        ("llama3_405b", 512, 405_853_388_800, 756.0, 4536, {"layer": 1032, "optimizer": 512}),
+        ("llama3_1t", 1024, 1_183_035_102_480, 2204, 13221, {"layer": 1048, "optimizer": 1024}),
+    ],
+)
+def test_published_models_come_out_unscaled(
+    name: str, ranks: int, parameters: int, weights: float, optimizer: float, files: dict[str, int]
+) -> None:
+    found = published(name, ranks)
+    (state,) = forecast(found).states
+    model = found.checkpoints[0].model
+    assert model is not None and model.parameters == parameters
+    contents, tensor = dict(state.contents), found.checkpoints[0].split(ranks).tensor
+    # Norms are held, and saved, by every tensor-parallel rank where the weights are not flat.
+    again = (2 * model.layers + 1) * model.hidden * (tensor - 1) if model.zero < 3 else 0
+    assert contents == {"weights": 2 * (parameters + again), "optimizer": 12 * parameters}
+    assert [contents["weights"] / 2**30, contents["optimizer"] / 2**30] == pytest.approx([weights, optimizer], rel=1e-3)
+    assert dict(state.files) == files
+    assert state.writers == ranks
+
+
+@given(checkpoints, jobs)
+def test_contents_and_files_are_all_there_is(checkpoint: Checkpoint, job: Job) -> None:
+    files = state_files(checkpoint, checkpoint.split(job.ranks))
+    state = forecast_state(checkpoint, job.ranks, 1)
+    assert state.bytes == files.total()
+    assert sum(count for _, count in state.files) == len(list(files.files()))
+    assert state.most == max(files.owned_bytes(rank) for rank in range(job.ranks))
+
+
+def lies(checkpoint: Checkpoint, saves: int) -> list[tuple[str, float, int, int]]:
+    state = forecast_state(checkpoint, 4, saves)
+    return [(one.root, one.bytes, one.files, one.copies) for one in storage_of(checkpoint, state)]
+
+
+@pytest.mark.parametrize(("keep", "saves", "copies"), [(None, 9, 9), (2, 9, 3), (2, 1, 1), (1, 9, 2)])
+def test_a_new_checkpoint_lies_beside_those_that_are_kept(keep: int | None, saves: int, copies: int) -> None:
+    assert lies(replace(CHECKPOINT, keep=keep), saves) == [("data", 1000, 4, copies)]
+
+
+def test_saves_in_flight_lie_beside_those_that_are_kept_and_drained_ones_on_another_root() -> None:
+    flying = replace(CHECKPOINT, background=Background(in_flight=3), drain="cold")
+    assert lies(flying, 9) == [("data", 1000, 4, 5), ("cold", 1000, 4, 3)]
+
+
+def test_partners_keep_everything_once_more_on_the_same_root() -> None:
+    assert lies(replace(CHECKPOINT, partner=1, drain="cold"), 1) == [("data", 2000, 8, 1), ("cold", 1000, 4, 1)]
+
+
+@given(st.integers(1, 4), st.booleans())
+def test_a_rank_has_a_staging_buffer_for_each_save_in_flight(in_flight: int, simulated: bool) -> None:
+    background = replace(CHECKPOINT, background=Background(simulated=simulated, in_flight=in_flight))
+    train = replace(LOOP, checkpoints=(Cadence("c", "steps", 10),))
+    found = forecast(workload(train, checkpoint=background)).phases[-1].memory
+    assert found.staging == (0 if simulated else 250 * in_flight)
+    assert found.total == found.buffers + found.staging
+    blocking = forecast(workload(train, checkpoint=CHECKPOINT)).phases[-1].memory
+    assert blocking.staging == 0
+
+
+def test_saves_by_the_clock_are_at_least_so_many() -> None:
+    train = replace(LOOP, checkpoints=(Cadence("c", "seconds", seconds=10.0),))
+    saved = forecast(workload(train, checkpoint=CHECKPOINT)).phases[-1]
+    assert (saved.times, saved.at_least) == (1, True)

@@ -1,0 +1,104 @@
+"""What a run says of its checkpoints beside the table of files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dliosim.measure.figures import PhaseSummary, RunSummary, VerbSummary
+from dliosim.plan.interval import Costs, best, lost
+from dliosim.report.checkpoints import checkpoint_tables, measured
+from dliosim.report.results import results_of
+from tests.report.sample import BESIDE, epoch, flushed, run, saved, spread
+
+TRAIN = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))
+
+
+def phase(verb: VerbSummary, kind: str = "save", name: str = "c", within: str | None = None) -> PhaseSummary:
+    return PhaseSummary(name, kind, verb.seconds, verb=verb, within=within)
+
+
+def of(*phases: PhaseSummary, mtbf: float | None = 3600.0, **changed: object) -> RunSummary:
+    return run(phases=phases, mtbf=mtbf, **changed)
+
+
+def said(found: RunSummary) -> str:
+    return " ".join(checkpoint_tables(found).split())
+
+
+def test_the_stall_is_the_median_over_saves_of_the_slowest_rank_and_restores_are_the_restart() -> None:
+    times = [phase(saved(seconds)) for seconds in (1.0, 9.0, 2.0)]
+    restores = [phase(saved(seconds), "restore") for seconds in (5.0, 3.0, 7.0)]
+    (one,) = measured(of(*times, *restores, phase(saved(100.0), "restore", "other")))
+    assert (one.title, one.saves, one.costs, one.interval) == ("save c", 3, Costs(3600, 2.0, 5.0), None)
+
+
+def test_without_restores_a_restart_takes_as_long_as_a_save_until_it_is_complete() -> None:
+    (blocking,) = measured(of(phase(saved(2.0))))
+    assert blocking.costs == Costs(3600, 2.0, 2.0)
+    (beside,) = measured(of(phase(flushed(2.0, 8.0))))
+    assert beside.costs == Costs(3600, 2.0, 10.0, flush=8.0)
+    (told,) = measured(of(phase(saved(2.0)), phase(saved(5.0), "restore"), restart_time=60.0))
+    assert told.costs == Costs(3600, 2.0, 60.0)
+
+
+def test_a_loops_own_interval_is_the_time_of_its_steps_between_saves() -> None:
+    saves = [phase(saved(2.0), within="train"), phase(saved(2.0), within="train"), phase(saved(2.0))]
+    (one,) = measured(of(TRAIN, *saves))
+    assert one.interval == 30.0
+
+
+def test_nothing_is_said_of_failures_unless_there_is_an_mtbf_nor_of_a_run_without_io() -> None:
+    assert list(measured(of(phase(saved(2.0)), mtbf=None))) == []
+    assert list(measured(of(phase(saved(2.0)), null=True))) == []
+    assert checkpoint_tables(of(TRAIN, phase(saved(2.0)), null=True)) == ""
+    assert "how often" not in said(of(TRAIN, phase(saved(2.0)), mtbf=None))
+
+
+def test_results_have_the_interval_and_what_is_lost_with_it_and_with_the_loops_own() -> None:
+    (content,) = results_of(of(TRAIN, phase(saved(2.0), within="train")))["intervals"]
+    costs = Costs(3600, 2.0, 2.0)
+    assert content["young_seconds"] == 120
+    assert content["best"]["interval_seconds"] == best(costs)
+    assert content["best"]["total"] == lost(best(costs), costs).total
+    assert content["own"]["interval_seconds"] == 60
+    assert content["own"]["rework"] == lost(60, costs).rework
+    overhead = results_of(of(TRAIN, phase(saved(2.0), within="train")))["checkpoint_overhead"]
+    assert overhead["share"] == overhead["loops"][0]["share"] == 2 / 62
+
+
+def test_saves_beside_the_steps_have_their_stall_and_flush_apart() -> None:
+    waited = replace(flushed(0.5, 2.0), wait_seconds=spread(0.25))
+    drained = replace(flushed(0.5, 4.0), drain_seconds=spread(3.0))
+    text = said(of(TRAIN, phase(waited, within="train"), phase(drained, within="train"), mtbf=None))
+    # Medians over both; 2 x 100 MB by 6 s of flushing.
+    assert "saves stall waiting copying flush drain GB/s" in text
+    assert "save c 2 500 ms 138 ms 500 ms 3.00 s 1.65 s 0.03333" in text
+    assert "partner" not in text
+    assert "beside the steps" not in said(of(TRAIN, phase(saved(0.5), within="train"), mtbf=None))
+
+
+def test_the_share_that_saves_held_is_said_of_each_loop_and_of_all() -> None:
+    alone = said(of(TRAIN, phase(saved(20.0), within="train"), mtbf=None))
+    assert "checkpoints held train for 25.0 % of the time (20.00 s in 1 save beside 60.00 s of steps)" in alone
+    assert "all loops" not in alone
+    pause = PhaseSummary("", "pause", 20.0)
+    both = said(of(TRAIN, phase(saved(20.0), within="train"), pause, phase(saved(20.0)), mtbf=None))
+    assert "all loops and pauses for 33.3 % of the time (40.00 s in 2 saves beside 80.00 s of steps)" in both
+
+
+def test_what_a_flush_cost_the_steps_beside_it_is_said_with_their_numbers() -> None:
+    train = replace(TRAIN, epochs=(epoch(0, **BESIDE),))
+    text = said(of(train, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
+    assert "steps of train beside a save in the background took 1.14 times as long as others (these 15 16.3 ms" in text
+    assert "took" not in said(of(TRAIN, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
+
+
+@pytest.mark.parametrize("seconds", [1e-7, 98_765.4])
+def test_no_table_is_wider_than_a_terminal(seconds: float) -> None:
+    times = {f"{part}_seconds": spread(seconds) for part in ("stall", "wait", "stage", "flush", "drain", "partner")}
+    name = "a_checkpoint_of_a_very_long_name_indeed"
+    wide = [phase(saved(seconds, **times), name=name, within="train") for _ in range(3)]
+    text = checkpoint_tables(of(TRAIN, *wide, mtbf=1e9, restart_time=seconds))
+    assert max(map(len, text.splitlines())) <= 120
