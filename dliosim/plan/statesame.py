@@ -15,12 +15,19 @@ from dliosim.plan.statefiles import state_files
 def same_saves(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
     """Whether the ranks of a job do the same when they save either, each by itself and none of them kept."""
     plain_one, plain_other = (replace(_planned_away(each), keep=None) for each in (one, other))
-    return plain_one == plain_other and _alike(_written(one, ranks), _written(other, ranks))
+    cut = _cut_alike(one, other)
+    return plain_one == plain_other and _alike(_written(one, ranks, cut), _written(other, ranks, cut))
 
 
 def same_restores(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint, Restore], ranks: int) -> bool:
     """Whether the ranks of a job do the same when they restore either."""
-    return _read_as(*one) == _read_as(*other) and _alike(_read(*one, ranks), _read(*other, ranks))
+    cut = _cut_alike(one[0], other[0])
+    return _read_as(*one) == _read_as(*other) and _alike(_read(*one, ranks, cut), _read(*other, ranks, cut))
+
+
+def _cut_alike(one: Checkpoint, other: Checkpoint) -> bool:
+    """Whether both cut what lies in a file into the same calls, which are then too many to look at."""
+    return (one.access.transfer, one.pieces) == (other.access.transfer, other.pieces)
 
 
 def _planned_away(checkpoint: Checkpoint) -> Checkpoint:
@@ -36,12 +43,16 @@ def _planned_away(checkpoint: Checkpoint) -> Checkpoint:
     )
 
 
-def _written(checkpoint: Checkpoint, ranks: int) -> Iterator[object]:
-    """For each rank who writes for it and the files it makes, and its calls."""
+def _written(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterator[object]:
+    """For each rank who writes for it and the files it makes, and its calls, or else what these are cut from."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     for rank in range(files.split.present):
         yield files.writer(rank), files.made_by(rank)
-        yield from pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
+        shards = files.shards(rank)
+        if cut_alike:
+            yield from shards
+        else:
+            yield from pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
 def _read_as(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
@@ -50,13 +61,16 @@ def _read_as(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
     return read, verb.once
 
 
-def _read(checkpoint: Checkpoint, verb: Restore, ranks: int) -> Iterator[object]:
+def _read(checkpoint: Checkpoint, verb: Restore, ranks: int, cut_alike: bool) -> Iterator[object]:
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     for rank in range(holder.present):
         yield rank
         found = everything(files) if verb.everything else fetches(files, holder, (rank + verb.shift) % ranks)
+        if cut_alike:
+            yield from found
+            continue
         for step in steps(found, access.transfer, whole, access.page):
             yield step.file, step.segments, step.offset.tolist(), step.length.tolist()
 

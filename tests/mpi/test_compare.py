@@ -147,6 +147,9 @@ def test_saves_are_compared_and_nothing_of_them_is_left(place: Path) -> None:
     before = run_ranks(3, *CLI, "run", str(place / "tiny.dlio"), "--dir", str(place / "data"), seconds=60, cwd=place)
     assert before.returncode == 0, before.stderr
     there = left_in(place / "data")
+    stale = place / "data" / "c" / "compare-1" / "0123456789abcdef" / "000007"  # of a comparison that was killed
+    stale.mkdir(parents=True)
+    (stale / "000000.ckpt").write_bytes(b"stale")
     writers = "writers=into file per rank,all ranks into shared file,one per 2 ranks,rank 0,rank 3"
     found = outcome(place, 3, "--vary", writers, "--vary", "commit=rename,none", repeat=1)
     assert (found["what"], found["checkpoint"], found["caches"], found["reference"]) == (
@@ -193,3 +196,9 @@ def test_a_save_has_no_caches_to_be_treated(place: Path) -> None:
     (place / "tiny.dlio").write_text(HEAD + SAVES)
     done = compare(place, 2, "--vary", "fsync=on,off", "--caches", "cold")
     assert done.returncode == 2 and done.stderr.count("a save reads nothing that caches could hold") == 1
+
+
+def test_there_must_be_room_for_the_largest_save_before_any_is_written(place: Path) -> None:
+    (place / "tiny.dlio").write_text(HEAD + SAVES.replace("300 kB", "900 TB"))
+    assert "R402" in only_error(compare(place, 1, "--vary", "fsync=on,off"), status=1)
+    assert list((place / "data").iterdir()) == [] and not (place / "out").exists()
