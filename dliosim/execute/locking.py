@@ -49,8 +49,9 @@ class Hold:
     """What this run does in one directory of checkpoints (`base`); on rank 0 alone.
 
     `note` says why there is no lock, where there is none. `busy` has the numbers that are being written or deleted,
-    `used` how many drains and restores go on of each, `last` is the highest number that this run has begun, `newest`
-    the highest it has completed. `mutex` is for whoever looks at several of them, or changes them.
+    `used` how many drains and restores go on of each, and `finished` those that need not be looked at for being so.
+    `last` is the highest number that this run has begun, `newest` the highest it has completed. `mutex` is for whoever
+    looks at several of them, or changes them.
     """
 
     base: Path
@@ -59,6 +60,7 @@ class Hold:
     descriptor: int | None = None
     busy: set[int] = field(default_factory=set)
     used: Counter[int] = field(default_factory=Counter)
+    finished: set[int] = field(default_factory=set)
     last: int = 0
     newest: int = 0
     mutex: threading.Lock = field(default_factory=threading.Lock)

@@ -84,9 +84,7 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """
     with hold.mutex:
         make_durably(hold.base)
-        before = highest(hold.base)
-        sweep(hold)
-        number = max(before, hold.last, above) + 1
+        number = max(_sweep(hold), hold.last, above) + 1
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         directory.mkdir()
         hold.busy.add(number)
@@ -101,7 +99,7 @@ def begin_copy(hold: Hold, number: int) -> Path:
     """
     with hold.mutex:
         make_durably(hold.base)
-        sweep(hold)
+        _sweep(hold)
         _remove(hold.base / f"{number:06d}")
         directory = hold.base / f"{number:06d}{_ASIDE}"
         directory.mkdir()
@@ -141,6 +139,7 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
         done = Committed(final, sync_ns, written - synced, rename_ns)
     with hold.mutex:
         hold.busy.discard(number)
+        hold.finished.add(number)
         hold.newest = max(hold.newest, number)
     return done
 
@@ -153,14 +152,6 @@ def abandon(hold: Hold, number: int) -> None:
             with suppress(OSError):
                 _remove(entry)
         hold.busy.discard(number)
-
-
-def sweep(hold: Hold) -> None:
-    """Remove what jobs that are no more have left unfinished; for who has the `mutex` of the hold."""
-    # Those that are dying come first: another one may have to take their name.
-    for number, kind, entry in sorted(_entries(hold.base), key=lambda found: found[1], reverse=True):
-        if number not in hold.busy and (kind or _is_unfinished(entry)):
-            _remove(entry)
 
 
 def delete_old(hold: Hold, keep: int) -> None:
@@ -241,6 +232,20 @@ def _entries(base: Path) -> list[tuple[int, str, Path]]:
     found = ((_OURS.fullmatch(entry.name), entry) for entry in base.iterdir())
     made = ((int(match[1]), match[2], entry) for match, entry in found if match)
     return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
+
+
+def _sweep(hold: Hold) -> int:
+    """Remove what jobs that are no more have left unfinished; the highest number that was there. With the `mutex`."""
+    # Those that are dying come first: another one may have to take their name.
+    found = sorted(_entries(hold.base), key=lambda entry: entry[1], reverse=True)
+    for number, kind, entry in found:
+        if number in hold.busy or (number in hold.finished and not kind):
+            continue
+        if kind or _is_unfinished(entry):
+            _remove(entry)
+        else:
+            hold.finished.add(number)
+    return max((number for number, _, _ in found), default=0)
 
 
 def _files_below(directory: Path) -> list[Path]:

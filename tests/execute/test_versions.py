@@ -142,6 +142,22 @@ def test_a_manifest_that_ends_in_the_middle_was_never_finished_and_another_one_i
     assert names(tmp_path) == ["000002", "000004.partial"]
 
 
+def test_what_is_known_to_be_finished_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    look = versions.ends_whole
+
+    def looked_at(directory: Path) -> bool:
+        seen.append(directory.name)
+        return look(directory)
+
+    saved(tmp_path)
+    monkeypatch.setattr(versions, "ends_whole", looked_at)
+    hold = Hold(tmp_path)
+    for _ in range(3):
+        versions.commit(hold, written(hold), described(tmp_path, (3, 5)))
+    assert seen == ["000001"]
+
+
 def test_what_this_run_still_writes_is_not_removed_and_no_number_given_twice(tmp_path: Path) -> None:
     for commit in COMMITS:
         hold = Hold(tmp_path / commit)
