@@ -84,7 +84,10 @@ def begin(session: Session, files: StateFiles, failed: DliosimError | None, reco
         hold = session.locks.to_save(base)
         copies = 1 if checkpoint.partner is None else 2
         require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
-        number, directory = versions.begin(hold, checkpoint.commit)
+        drained = session.drained_to(checkpoint, files.split)
+        # Where the faster root was emptied, copies of higher numbers may be left in the other.
+        above = versions.highest(drained) if drained is not None else 0
+        number, directory = versions.begin(hold, checkpoint.commit, above)
         if checkpoint.drain is not None:
             hold.keep(number)  # until it is drained
         if checkpoint.stripe is not None:

@@ -73,6 +73,8 @@ class Saves:
         self._flusher: Worker | None = None
         self._drainer: Worker | None = None
         some = {} if session.options.null else {one.name: one for one in checkpoints}
+        for one in some.values():
+            _plan_files(session, one)
         staged = {name: one for name, one in some.items() if one.background is not None}
         if staged:
             require_threads("`async on`")
@@ -240,6 +242,14 @@ class Saves:
                 own.locks.to_save(target.base).let_go(target.number)
         # It may have been kept only to be drained.
         delete_old(own, files, target, VerbRecord())
+
+
+def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
+    """Plan who makes which files, which on rank 0 are those of all ranks, before a clock runs."""
+    world = session.world
+    files = state_files(checkpoint, checkpoint.split(world.size))
+    planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.made_by(world.rank))
+    deque(planned, maxlen=0)
 
 
 def saved_checkpoints(workload: Workload) -> list[Checkpoint]:

@@ -38,7 +38,7 @@ class Shard(NamedTuple):
 class StateFiles:
     """The files of one checkpoint that ranks split in one way write. Made by `state_files`.
 
-    What it keeps is 8 bytes a part of each of the ranks that were asked for last.
+    What it keeps is 8 bytes a part of each of the ranks that were asked for last, and the names of files asked for.
     """
 
     def __init__(self, checkpoint: Checkpoint, split: Split) -> None:
@@ -53,6 +53,7 @@ class StateFiles:
             labels.setdefault(part.file, []).append(number)
         self._labels = {label: np.array(numbers) for label, numbers in labels.items()}
         self._offsets: dict[int, NDArray[np.int64]] = {}
+        self._sizes: dict[int, dict[str, int]] = {}
 
     def shards(self, owner: int) -> tuple[Shard, ...]:
         """What a rank saves, in the order of the parts; in files of its own that is the order of the offsets, too."""
@@ -99,7 +100,13 @@ class StateFiles:
         return tuple(self.sizes(rank))
 
     def sizes(self, rank: int) -> dict[str, int]:
-        """Bytes of each of the files that a rank makes."""
+        """Bytes of each of the files that a rank makes; kept, as all ranks' of a large model take seconds."""
+        found = self._sizes.get(rank)
+        if found is None:
+            found = self._sizes[rank] = self._sizes_of(rank)
+        return found
+
+    def _sizes_of(self, rank: int) -> dict[str, int]:
         kind = self.checkpoint.writers.kind
         if kind == "shared file":
             return {self.name_of_shared(): self.total()} if rank == 0 else {}
