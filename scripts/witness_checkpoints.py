@@ -4,11 +4,12 @@
 
 Each run saves checkpoints in four ways (files of each rank's own in folders, tensors split; replicas dealt, calls that
 go on from tensor to tensor; one file of all by MPI-IO; ranks that send theirs to a neighbour), and restores them, also
-by ranks that split them otherwise. Every rank runs under a strace of its own. It must show:
+by ranks that split them otherwise or read for each other. Every rank runs under a strace of its own. It must show:
 
   - of each save and rank, the writes that `plan/saving.py` cuts the plan's shards into: file, offset, length, in that
     order, and no other call that changes a file of a checkpoint;
-  - of each restore and rank, the reads that `plan/reassembly.py` lists, in that order, and no other read;
+  - of each restore and rank, the reads that `plan/reassembly.py` lists, in that order, and no other read but one of
+    the file of all plans, where there is one;
   - the events of `commit rename`, `metadata` and `none`, one after the other and no others: files synced by every rank
     that wrote them, file of all plans, folders, manifest, directories, names;
   - no fsync at all of what has `commit none` and `fsync off`;
@@ -35,7 +36,7 @@ from witness import WRITES, Call, Extent, Unlike, counted, reads_of, trace
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
-from dliosim.plan.reassembly import fetches, steps
+from dliosim.plan.reassembly import Fetch, everything, fetches, lone_reads, shared_reads, steps
 from dliosim.plan.saving import pieces
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
@@ -62,8 +63,12 @@ checkpoint {name} {{
 #: What each has besides.
 WAYS = {
     "split": ("parallel tensor $ranks", "metadata on", "folder per rank"),
-    "copied": ("replicas dealt", "pieces whole", "metadata on", "commit metadata"),
-    "shared": ("writers all ranks into shared file", "api mpi-independent", "parallel tensor $ways data $ranks / $ways"),
+    "copied": ("replicas dealt", "pieces whole", "commit metadata"),
+    "shared": (
+        "writers all ranks into shared file",
+        "api mpi-independent",
+        "parallel tensor $ways data $ranks / $ways",
+    ),
     "sent": ("writers one per 2 ranks", "pieces whole", "metadata on", "commit none", "fsync off"),
 }
 
@@ -78,6 +83,11 @@ save shared
 restore shared { parallel tensor $ranks }
 save sent
 restore sent { shifted by 1 rank }
+restore sent {
+    parallel tensor $ways data $ranks / $ways
+    reads    own part once
+}
+restore sent { reads everything once }
 save split
 """
 
@@ -151,18 +161,22 @@ def planned_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Ex
 
 
 def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterator[str]:
-    """Every read of a file of a checkpoint is one of the plan's, in its order."""
+    """Every read of a file of a checkpoint is one of the plan's, in its order, after the file of all plans."""
     ranks, strided = len(calls), 0
     for rank, some in enumerate(calls):
-        seen = [extent for _, extent in reads_of(some)]
+        lists = [call for call in some if Path(call.path).name == METADATA and call.name == "read"]
+        seen = [extent for _, extent in reads_of([call for call in some if call not in lists])]
         wanted: list[Extent] = []
+        wanted_lists = []
         for checkpoint, number, verb in saves_and_restores(workload):
             if isinstance(verb, Restore):
                 directory = f"{base_of(checkpoint, ranks)}/{number:06d}"
+                wanted_lists += [f"{directory}/{METADATA}"] * checkpoint.metadata
                 for name, extents in planned_reads(checkpoint, verb, ranks, rank):
                     strided += len(extents) > 1
                     wanted += [(f"{directory}/{name}", offset, length) for offset, length in extents]
         same(f"rank {rank} of {ranks}, read", seen, wanted)
+        same(f"rank {rank} of {ranks}, read of a list", [call.path for call in lists if call.result], wanted_lists)
         yield f"rank {rank}: {counted(len(seen), 'read')} of {counted(len({path for path, *_ in seen}), 'file')}"
     yield f"as the plan lists them, in its order, {counted(strided, 'step')} strided, and no other"
 
@@ -170,12 +184,25 @@ def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Itera
 def planned_reads(
     checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int
 ) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """The steps of a rank in one restore: the file, and offset and length of each call."""
+    """The steps that a rank reads in one restore: the file, and offset and length of each call."""
+    access = checkpoint.access
+    for found in found_by(checkpoint, verb, ranks, rank):
+        for step in steps(found, access.transfer, checkpoint.pieces == "whole", access.page):
+            yield step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True))
+
+
+def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[Fetch]]:
+    """What a rank reads in each of its passes; with `once` the first of those that hold the same reads for all."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
-    found = fetches(files, holder, (rank + verb.shift) % ranks, verb.everything)
-    for step in steps(found, checkpoint.access.transfer):
-        yield step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True))
+    place = (rank + verb.shift) % ranks
+    if verb.everything:
+        yield everything(files) if rank == 0 or not verb.once else iter(())
+    elif verb.once:
+        yield shared_reads(files, holder, place) if holder.place(place)[2] == 0 else iter(())
+        yield lone_reads(files, holder, place)
+    else:
+        yield fetches(files, holder, place)
 
 
 def same(what: str, seen: Sequence[object], wanted: Sequence[object]) -> None:
