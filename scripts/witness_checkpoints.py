@@ -135,7 +135,8 @@ def check_writes(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterato
         for checkpoint, number, verb in saves_and_restores(workload):
             if isinstance(verb, Save):
                 directory = f"{base_of(checkpoint, ranks)}/{begun_as(checkpoint, number)}"
-                wanted += [(f"{directory}/{name}", *rest) for name, *rest in planned_writes(checkpoint, ranks, rank)]
+                planned = planned_writes(checkpoint, ranks, rank)
+                wanted += [(f"{directory}/{name}", offset, length) for name, offset, length in planned]
         same(f"rank {rank} of {ranks}, write", seen, wanted)
         yield f"rank {rank}: {counted(len(seen), 'write')} of {counted(len({path for path, *_ in seen}), 'file')}"
     yield "as the plan cuts them, in its order, and no other"
