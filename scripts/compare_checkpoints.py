@@ -91,7 +91,7 @@ def traced(command: str, ranks: int, place: Path, folder: Path, extra: dict[str,
 
 
 def is_aside(record: Record) -> bool:
-    """Whether a call is not about the checkpoint's bytes: the lock of a job, or another that failed."""
+    """Whether a call is on the lock of a job, or failed."""
     return Path(record.file).name == "lock" or record.returned < 0
 
 
