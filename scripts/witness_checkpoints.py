@@ -2,9 +2,10 @@
 
     python scripts/witness_checkpoints.py [--ranks 1 2 3] [--place DIR]
 
-Each run saves checkpoints in four ways (files of each rank's own in folders, tensors split; replicas dealt, calls that
-go on from tensor to tensor; one file of all by MPI-IO; ranks that send theirs to a neighbour), and restores them, also
-by ranks that split them otherwise or read for each other. Every rank runs under a strace of its own. It must show:
+Each run saves checkpoints in five ways (files of each rank's own in folders, tensors split; in the background; replicas
+dealt, calls that go on from tensor to tensor; one file of all by MPI-IO; ranks that send theirs to a neighbour), and
+restores them, also by ranks that split them otherwise or read for each other. Every rank runs under a strace of its
+own. It must show:
 
   - of each save and rank, the writes that `plan/saving.py` cuts the plan's shards into: file, offset, length, in that
     order, and no other call that changes a file of a checkpoint;
@@ -69,11 +70,14 @@ WAYS = {
         "api mpi-independent",
         "parallel tensor $ways data $ranks / $ways",
     ),
+    "behind": ("parallel tensor $ranks", "writers into file per rank", "async on"),
     "sent": ("writers one per 2 ranks", "pieces whole", "metadata on", "commit none", "fsync off"),
 }
 
 VERBS = """\
+save behind
 save split
+save behind
 restore split
 restore split { parallel data $ranks }
 save copied
@@ -127,19 +131,26 @@ def begun_as(checkpoint: Checkpoint, number: int) -> str:
 
 
 def check_writes(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterator[str]:
-    """Every call that changes a file of a checkpoint is one of the plan's, in its order."""
+    """Every call that changes a file of a checkpoint is one of the plan's, in the order of its saves."""
     ranks = len(calls)
     for rank, some in enumerate(calls):
-        seen = [changed(call) for call in some if call.name in CHANGES and Path(call.path).name not in (*LISTS, "lock")]
+        writes = [call for call in some if call.name in CHANGES and Path(call.path).name not in (*LISTS, "lock")]
+        seen = in_order_of_checkpoints([changed(call) for call in writes], workload)
         wanted: list[Extent] = []
         for checkpoint, number, verb in saves_and_restores(workload):
             if isinstance(verb, Save):
                 directory = f"{base_of(checkpoint, ranks)}/{begun_as(checkpoint, number)}"
                 planned = planned_writes(checkpoint, ranks, rank)
                 wanted += [(f"{directory}/{name}", offset, length) for name, offset, length in planned]
-        same(f"rank {rank} of {ranks}, write", seen, wanted)
+        same(f"rank {rank} of {ranks}, write", seen, in_order_of_checkpoints(wanted, workload))
         yield f"rank {rank}: {counted(len(seen), 'write')} of {counted(len({path for path, *_ in seen}), 'file')}"
     yield "as the plan cuts them, in its order, and no other"
+
+
+def in_order_of_checkpoints(extents: Sequence[Extent], workload: Workload) -> list[Extent]:
+    """The same, those of one checkpoint after the other, and otherwise as they are."""
+    paths = [checkpoint.path for checkpoint in workload.checkpoints]
+    return sorted(extents, key=lambda extent: paths.index(extent[0].partition("/")[0]))
 
 
 def changed(call: Call) -> Extent:
@@ -242,11 +253,12 @@ def check_commits(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterat
 def events_of(calls: Sequence[Call], base: str, number: int) -> Iterator[tuple[Call, Event]]:
     """What was written, synced and renamed of one save, and syncs of what is above it between these."""
     below = f"{base}/{number:06d}"
-    own = [place for place, call in enumerate(calls) if call.path.startswith(below) and call.name in SAVING]
-    for call in calls[own[0] : own[-1] + 2] if own else []:
+    near = [call for call in calls if call.name in SAVING and f"{call.path}/".startswith(f"{base}/")]
+    own = [place for place, call in enumerate(near) if call.path.startswith(below)]
+    for call in near[own[0] : own[-1] + 2] if own else []:
         # The directory above may be synced last.
-        if call.name in SAVING and (call.path.startswith(below) or call.path == base):
-            kind = "write" if call.name in CHANGES else call.name.removesuffix("at").removesuffix("at2")
+        if call.path.startswith(below) or call.path == base:
+            kind = "write" if call.name in CHANGES else "rename" if call.name.startswith("rename") else call.name
             yield call, (kind, call.path.removeprefix(base).removeprefix("/"))
 
 
