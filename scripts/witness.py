@@ -83,7 +83,10 @@ train {name} {{
 
 READS = "read,readv,pread64,preadv,preadv2,sendfile,copy_file_range,splice,mmap,mincore"
 WRITES = "write,writev,pwrite64,pwritev,pwritev2"
-OTHERS = "fsync,fdatasync,rename,renameat,renameat2"
+OTHERS = "fsync,fdatasync,rename,renameat,renameat2,ftruncate,fallocate"
+
+#: Files that say something of data or keep other jobs off them.
+NO_DATA = ("manifest", "lock")
 
 CALL = re.compile(r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\w+)")
 DESCRIPTOR = re.compile(r"\b\d+<([^>]*)>")
@@ -116,12 +119,13 @@ def pattern_text() -> str:
     return PATTERN + "prepare apart\nprepare together\n" + "".join(loops) + "save model\n"
 
 
-def trace(pattern: Path, api: str, ranks: int, place: Path) -> list[list[Call]]:
+def trace(pattern: Path, overrides: Sequence[str], ranks: int, place: Path) -> list[list[Call]]:
     """Run the pattern with every rank under strace; the calls of each rank on files below its data, in order."""
     data = place / "data"
     shutil.rmtree(place / "out", ignore_errors=True)
     options = f"-ff -ttt -y -v -s 8 -e trace={READS},{WRITES},{OTHERS}"
-    program = f"{sys.executable} -m dliosim.cli run {pattern} -D api={api} --dir {data} --output {place}/out"
+    program = f"{sys.executable} -m dliosim.cli run {pattern} --dir {data} --output {place}/out"
+    program = " ".join([program, *(f"-D {override}" for override in overrides)])
     rank = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
     run([mpiexec(), "-n", str(ranks), "sh", "-c", f"exec strace {options} -o {place}/calls.{rank} {program}"], 120)
     return [calls_of(sorted(place.glob(f"calls.{rank}.*")), data) for rank in range(ranks)]
@@ -264,7 +268,7 @@ def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
         written: dict[str, float] = {}
         for rank, some in enumerate(calls):
             writes = [call for call in some if call.name in WRITES.split(",") and call.path.startswith(root)]
-            for path in {call.path for call in writes if "manifest" not in call.path}:
+            for path in {call.path for call in writes if not Path(call.path).name.startswith(NO_DATA)}:
                 last = max(call.time for call in writes if call.path == path)
                 written[path] = max(last, written.get(path, last))
                 if not any(last < time < declared for time in synced([some], path)):
@@ -302,7 +306,7 @@ def witness(api: str, ranks: int, place: Path) -> Iterator[str]:
     pattern = place / "witness.dlio"
     pattern.write_text(pattern_text())
     workload, _ = compile_pattern(pattern, [("api", api)], Job(ranks))
-    calls = trace(pattern, api, ranks, place)
+    calls = trace(pattern, [f"api={api}"], ranks, place)
     yield from check_reads(calls, pattern, api, workload)
     yield from check_syncs(calls, workload)
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from fidelity.compare import Likeness, Profile, likeness, sizes
-from fidelity.tracing import READS, UNKNOWN, Record
+from fidelity.tracing import READS, UNKNOWN, WRITES, Record
 
 
 def sequence(records: Sequence[Record]) -> Iterator[str]:
@@ -131,12 +131,12 @@ def _alike(found: Likeness) -> Iterator[tuple[str, float]]:
 
 
 def _shown(record: Record) -> tuple[str, str, str, str, str]:
-    is_read = record.call in READS
+    moves = record.call in (*READS, *WRITES)
     place = str(record.offset) if record.offset != UNKNOWN else ""
     return (
         record.call,
         record.file,
         place,
-        str(record.asked) if is_read or record.call == "mmap" else "",
-        str(record.returned) if is_read else "",
+        str(record.asked) if moves or record.call == "mmap" else "",
+        str(record.returned) if moves else "",
     )

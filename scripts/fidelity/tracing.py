@@ -1,7 +1,8 @@
 """What a command does to the files below a folder, system call by system call, as strace sees it.
 
-Offsets of read(), which has none, are those of the descriptor: where it was opened, sought and read to, over dup() and
-over fork(), whose child shares them. Reads by io_uring or through a mapping are not seen; that a file was mapped is.
+Offsets of read() and write(), which have none, are those of the descriptor: where it was opened, sought and moved to,
+over dup() and over fork(), whose child shares them; that a file was opened to append is not known. Reads by io_uring
+or through a mapping are not seen; that a file was mapped is.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from pathlib import Path
 from typing import Final
 
 READS: Final = ("read", "readv", "pread64", "preadv", "preadv2")
+WRITES: Final = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
+SYNCS: Final = ("fsync", "fdatasync")
+RENAMES: Final = ("rename", "renameat", "renameat2")
 STATS: Final = ("fstat", "newfstatat", "statx")
 _OTHERS: Final = ("openat", "lseek", "close", "mmap", "dup", "dup2", "dup3", "clone", "clone3", "fork", "vfork")
 
 #: How slow_reads.c waits; glibc sleeps by another call.
 _ADDED: Final = "nanosleep"
+
+#: Calls that are followed where data are read, and where they are written.
+READING: Final = (*READS, *STATS, *_OTHERS, _ADDED)
+SAVING: Final = (*READING, *WRITES, *SYNCS, *RENAMES)
 
 #: A filter in the kernel stops only at these calls: without it every call of the process costs two switches.
 _STRACE: Final = ("strace", "--seccomp-bpf", "-f", "-v", "-s", "0", "-ttt", "-T", "-y", "--signal=none")
@@ -31,6 +39,9 @@ _VECTOR = re.compile(r"iov_len=(\d+)")
 _UNFINISHED = " <unfinished ...>"
 _RESUMED = re.compile(r"<\.\.\. \w+ resumed>(.*)")
 
+#: Calls that read or write where the descriptor stands, and move it.
+_AT_THE_OFFSET: Final = ("read", "readv", "write", "writev")
+
 UNKNOWN: Final = -1
 """`Record.offset` where a call has none, or none that the trace tells."""
 
@@ -40,8 +51,9 @@ class Record:
     """One call on a file below the folder.
 
     `pid` is the thread, `process` the one that it belongs to; `start` (since the epoch) and `duration` are seconds;
-    `file` is relative to the folder. `offset` is where a read begins, where a seek leads, or what a mapping begins
-    with; `asked` the bytes asked for; `returned` what the call returned, negative where it failed.
+    `file` is relative to the folder; of a renaming the new name. `offset` is where a read or write begins, where a seek
+    leads, or what a mapping begins with; `asked` the bytes asked for; `returned` what the call returned, negative where
+    it failed.
     """
 
     pid: int
@@ -86,10 +98,9 @@ class _Description:
     offset: int
 
 
-def strace(command: Sequence[str], log: Path) -> list[str]:
-    """The same command under strace, which writes what `parse` reads to `log`."""
-    traced = ",".join((*READS, *STATS, *_OTHERS, _ADDED))
-    return [*_STRACE, "-e", f"trace={traced}", "-o", str(log), *command]
+def strace(command: Sequence[str], log: Path, calls: Sequence[str] = READING) -> list[str]:
+    """The same command under strace, which writes what `parse` reads of these `calls` to `log`."""
+    return [*_STRACE, "-e", f"trace={','.join(calls)}", "-o", str(log), *command]
 
 
 def parse(lines: Iterable[str], folder: Path) -> list[Record]:
@@ -148,6 +159,8 @@ class _Following:
             yield from self._opened(call)
         elif call.name.startswith("dup"):
             self._doubled(call)
+        elif call.name in RENAMES:
+            yield from self._record(call, re.findall(r'"([^"]*)"', call.arguments)[-1], UNKNOWN, 0)
         elif call.name == "newfstatat" and (path := re.search(r'"([^"]+)"', call.arguments)):
             yield from self._record(call, path[1], UNKNOWN, 0)
         elif found := _DESCRIPTOR.search(call.arguments):
@@ -196,14 +209,14 @@ class _Following:
         elif call.name == "mmap":
             parts = call.arguments.split(", ")
             offset, asked = int(parts[-1], 0), int(parts[1])
-        elif call.name in READS:
+        elif call.name in (*READS, *WRITES):
             asked = _asked(call)
-            if call.name in ("read", "readv"):
+            if call.name in _AT_THE_OFFSET:
                 offset = known.offset if known is not None else UNKNOWN
                 if known is not None and call.result > 0:
                     known.offset += call.result
             else:
-                offset = int(call.arguments.split(", ")[-2 if call.name == "preadv2" else -1])
+                offset = int(call.arguments.split(", ")[-2 if call.name.endswith("v2") else -1])
         yield from self._record(call, path, offset, asked)
 
     def _record(self, call: _Call, path: str, offset: int, asked: int) -> Iterator[Record]:
@@ -214,6 +227,6 @@ class _Following:
 
 
 def _asked(call: _Call) -> int:
-    if call.name in ("read", "pread64"):
+    if call.name in ("read", "pread64", "write", "pwrite64"):
         return int(call.arguments.split(", ")[2])
     return sum(int(length) for length in _VECTOR.findall(call.arguments))

@@ -122,6 +122,28 @@ def test_added_latency_belongs_to_the_read_before_it_and_a_programs_own_sleep_do
     assert [round(r.duration, 6) for r in parsed(text)] == [0.5, 0.000001]
 
 
+def test_writes_go_on_where_the_file_stands_and_a_renaming_has_the_new_name() -> None:
+    text = """\
+5 1.0 openat(AT_FDCWD</>, "/data/a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 7</data/a.tmp> <0.000001>
+5 2.0 write(7</data/a.tmp>, ""..., 10) = 10 <0.000001>
+5 3.0 writev(7</data/a.tmp>, [{iov_base=""..., iov_len=1}, {iov_base=""..., iov_len=5}], 2) = 6 <0.000001>
+5 4.0 pwrite64(7</data/a.tmp>, ""..., 3, 100) = 3 <0.000001>
+5 5.0 lseek(7</data/a.tmp>, 4, SEEK_SET) = 4 <0.000001>
+5 6.0 write(7</data/a.tmp>, ""..., 2) = 2 <0.000001>
+5 7.0 fsync(7</data/a.tmp>) = 0 <0.000001>
+5 8.0 rename("/data/a.tmp", "/data/a") = 0 <0.000001>
+"""
+    assert brief(text)[1:] == [
+        ("write", "a.tmp", 0, 10, 10),
+        ("writev", "a.tmp", 10, 6, 6),
+        ("pwrite64", "a.tmp", 100, 3, 3),
+        ("lseek", "a.tmp", 4, 0, 4),
+        ("write", "a.tmp", 4, 2, 2),
+        ("fsync", "a.tmp", tracing.UNKNOWN, 0, 0),
+        ("rename", "a", tracing.UNKNOWN, 0, 0),
+    ]
+
+
 def test_only_files_below_the_folder_count() -> None:
     text = """\
 5 1.0 openat(AT_FDCWD</>, "/database/a", O_RDONLY) = 7</database/a> <0.000001>
