@@ -45,7 +45,8 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     try:
         descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, encoding="utf-8") as stream:
-            content = json.loads(stream.read(LARGEST))
+            # A read asks for memory of its whole limit, whatever there is to read.
+            content = json.loads(stream.read(min(LARGEST, os.fstat(descriptor).st_size)))
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
