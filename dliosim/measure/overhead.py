@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ class Overhead:
         return self.held_seconds / whole if whole > 0 else None
 
 
+@dataclass(frozen=True, slots=True)
+class SaveTimes:
+    """Medians over the saves of a checkpoint, in seconds of the slowest rank: held, flushed, and until complete."""
+
+    checkpoint: str
+    saves: int
+    held: float
+    flush: float
+    complete: float
+
+
 def loop_overheads(run: RunSummary) -> list[Overhead]:
     """One for each loop in which something was saved, all of its runs together."""
     names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
@@ -53,6 +65,24 @@ def whole_overhead(run: RunSummary) -> Overhead | None:
 def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
     """The saves that a loop made."""
     return [phase for phase in run.phases if phase.within == loop]
+
+
+def save_times(run: RunSummary) -> list[SaveTimes]:
+    """One for each checkpoint that was saved."""
+    groups: dict[str, list[VerbSummary]] = {}
+    for phase in run.phases:
+        if phase.kind == "save" and phase.verb is not None:
+            groups.setdefault(phase.name, []).append(phase.verb)
+    return [
+        SaveTimes(
+            name,
+            len(verbs),
+            statistics.median(one.held_seconds for one in verbs),
+            statistics.median(one.flush_seconds.max for one in verbs),
+            statistics.median(one.seconds for one in verbs),
+        )
+        for name, verbs in groups.items()
+    ]
 
 
 def beside_flushes(epochs: Sequence[EpochSummary]) -> tuple[Beside, Beside] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dliosim.model import Checkpoint
 from dliosim.plan.figures import StateForecast, Storage
+from dliosim.plan.shares import Shares
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
 
@@ -32,9 +33,9 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         for number, part in enumerate(files.parts)
     ]
     contents = Counter(dict.fromkeys(labels, 0))
-    for rank in present:
-        for shard in files.shards(rank):
-            contents[labels[shard.part]] += shard.block.length
+    saved = Shares(files.parts, files.split, checkpoint.replicas).before(files.split.present)
+    for label, size in zip(labels, saved.tolist(), strict=True):
+        contents[label] += size
     owned = [files.owned_bytes(rank) for rank in present]
     writers = len({files.writer(rank) for rank in present if owned[rank]})
     return StateForecast(checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, max(owned))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.figures import PhaseSummary, RunSummary, VerbSummary
-from dliosim.measure.overhead import Beside, Overhead, beside_flushes, loop_overheads, whole_overhead
+from dliosim.measure.overhead import Beside, Overhead, beside_flushes, loop_overheads, save_times, whole_overhead
 from dliosim.plan.interval import Costs
 from dliosim.readable import count, number, percent, seconds
 from dliosim.report.grid import WIDTH, grid
@@ -32,7 +32,7 @@ class Measured:
     `interval` is None of saves that no loop made.
     """
 
-    title: str
+    checkpoint: str
     saves: int
     costs: Costs
     interval: float | None
@@ -54,27 +54,24 @@ def measured(run: RunSummary) -> Iterator[Measured]:
     """
     if run.mtbf is None or run.null:
         return
-    for group in _saves(run.phases):
-        verbs = [phase.verb for phase in group if phase.verb is not None]
-        stall, flush = (statistics.median(times) for times in zip(*map(_held, verbs), strict=True))
+    for one in save_times(run):
+        restores = [
+            phase.verb.seconds
+            for phase in run.phases
+            if phase.kind == "restore" and phase.name == one.checkpoint and phase.verb is not None
+        ]
         restart = run.restart_time
         if restart is None:
-            name = group[0].name
-            restores = [
-                one.verb.seconds for one in run.phases if one.kind == "restore" and one.name == name and one.verb
-            ]
-            restart = statistics.median(restores or [one.seconds for one in verbs])
-        yield Measured(title_of(group[0]), len(verbs), Costs(run.mtbf, stall, restart, flush), _interval(run, group))
+            restart = statistics.median(restores) if restores else one.complete
+        costs = Costs(run.mtbf, one.held, restart, one.flush)
+        yield Measured(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
 
 
-def _held(verb: VerbSummary) -> tuple[float, float]:
-    return verb.held_seconds, verb.flush_seconds.max
-
-
-def _interval(run: RunSummary, group: Sequence[PhaseSummary]) -> float | None:
-    """Mean time of steps between saves of one checkpoint, over the loops that made them."""
-    made = [phase for phase in group if phase.within is not None]
-    steps = sum(one.steps_seconds for one in loop_overheads(run) if any(phase.within == one.loop for phase in made))
+def _interval(run: RunSummary, checkpoint: str) -> float | None:
+    """Mean time of steps between saves of a checkpoint, over the loops that made them."""
+    made = [phase for phase in run.phases if phase.within is not None and phase.name == checkpoint]
+    loops = {phase.within for phase in made}
+    steps = sum(one.steps_seconds for one in loop_overheads(run) if one.loop in loops)
     return steps / len(made) if made and steps > 0 else None
 
 
@@ -145,7 +142,7 @@ def _beside(loop: str, flushed: Beside, clear: Beside) -> str:
 
 
 def _intervals(run: RunSummary) -> str:
-    rows = [Row(brief(one.title), one.costs, one.interval) for one in measured(run)]
+    rows = [Row(brief(one.checkpoint), one.costs, one.interval) for one in measured(run)]
     if run.mtbf is None or not rows:
         return ""
     title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"

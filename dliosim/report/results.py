@@ -207,7 +207,7 @@ def _interval(one: Measured) -> dict[str, Any]:
     """What a checkpoint's saves and the job's failures cost, and the intervals at which that is least."""
     costs = one.costs
     return {
-        "name": one.title,
+        "name": one.checkpoint,
         "saves": one.saves,
         "stall_seconds": costs.stall,
         "flush_seconds": costs.flush,

@@ -11,6 +11,7 @@ from pathlib import Path
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, RunSummary
 from dliosim.measure.histogram import Quantiles
+from dliosim.measure.overhead import loop_overheads, save_times
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.differences import line_rows, override_rows, pattern_names
@@ -69,7 +70,7 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     if not runs:
         return []
     loops = [_loop_table(title, [_loop_of(one, title) for one in runs], runs) for title in loop_titles(runs)]
-    return [_conditions(runs), *_patterns(runs), *loops, *_verbs(runs)]
+    return [_conditions(runs), *_patterns(runs), *loops, *_verbs(runs), *_saves(runs)]
 
 
 def places_of(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
@@ -335,6 +336,22 @@ def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
             cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
         rows.append((_brief(title), *cells))
     title = "files: mean time of a run of the verb, and bytes by time"
+    return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if rows else []
+
+
+def _saves(runs: Sequence[SavedRun]) -> list[Table]:
+    """How long saves of each checkpoint held the ranks and were flushed; the share of each loop that saves held."""
+    stalls = [{each.checkpoint: each for each in save_times(one.run)} for one in runs]
+    rows: list[tuple[str, ...]] = []
+    for name in dict.fromkeys(name for of_run in stalls for name in of_run):
+        found = [of_run.get(name) for of_run in stalls]
+        rows.append((f"stall of {_brief(name)}", *(seconds(one.held if one else None, 3) for one in found)))
+        if any(one and one.flush for one in found):
+            rows.append((f"flush of {_brief(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
+    shares = [{each.loop: each.share for each in loop_overheads(one.run)} for one in runs]
+    for loop in dict.fromkeys(loop for of_run in shares for loop in of_run):
+        rows.append((f"share of {_brief(loop)} held", *(percent(of_run.get(loop), 3) for of_run in shares)))
+    title = "checkpoints: medians over saves of the slowest rank, and the share of a loop's time that saves held"
     return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if rows else []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ranks: int = request.param
     place = Place(tmp_path_factory.mktemp(f"on{ranks}"))
     place.write(DATASET, CHECKPOINT, PREPARE, LOOPS)
-    done = place.run(ranks, "--with-null")
+    done = place.run(ranks, "--with-null", "--mtbf", "4 h")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     results = json.loads((place.output / "results.json").read_text())
     with h5py.File(place.output / "ranks.h5") as file:
@@ -133,6 +134,31 @@ def test_results_are_as_their_schema_says(made: Made) -> None:
     assert list(faults(made.results, SCHEMA)) == []
     kinds = [phase["kind"] for phase in made.results["phases"]]
     assert {*kinds} == {"prepare", "train", "infer", "save", "restore"}
+
+
+def test_saves_are_those_of_their_loop_and_held_it_for_what_they_took(made: Made) -> None:
+    saves = [phase for phase in made.results["phases"] if phase["kind"] == "save"]
+    assert {(phase["within"], phase["fsync"], phase["commit"]) for phase in saves} == {("train", True, "rename")}
+    (loop,) = made.results["checkpoint_overhead"]["loops"]
+    held = sum(phase["files"]["stall_seconds"]["max"] + phase["files"]["delete_seconds"]["max"] for phase in saves)
+    (train,) = [phase for phase in made.results["phases"] if phase["name"] == "train"]
+    steps = sum(epoch["loop_seconds"] for epoch in train["epochs"])
+    assert (loop["held_seconds"], loop["steps_seconds"]) == pytest.approx((held, steps))
+    assert loop["share"] == pytest.approx(held / (held + steps))
+
+
+def test_with_an_mtbf_it_is_said_how_often_to_save_by_what_saves_took(made: Made) -> None:
+    (found,) = made.results["intervals"]
+    stalls = [
+        phase["files"]["stall_seconds"]["max"] + phase["files"]["delete_seconds"]["max"]
+        for phase in made.results["phases"]
+        if phase["kind"] == "save"
+    ]
+    restores = [phase["files"]["seconds"] for phase in made.results["phases"] if phase["kind"] == "restore"]
+    assert found["stall_seconds"] == pytest.approx(statistics.median(stalls))
+    assert found["restart_seconds"] == pytest.approx(statistics.median(restores))
+    assert found["young_seconds"] == pytest.approx((2 * found["stall_seconds"] * 4 * 3600) ** 0.5)
+    assert "how often to save if the job fails every 4.000 h on average" in made.printed
 
 
 def test_every_override_is_there_in_its_order() -> None:

@@ -15,12 +15,13 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
+from dliosim.measure.figures import PhaseSummary
 from dliosim.readable import number
 from dliosim.report.grid import WIDTH
 from dliosim.report.saved.load import SavedRun, load
 from dliosim.report.side_by_side import side_by_side
 from tests.pictures.sample import comparison, write_comparison, write_run
-from tests.report.sample import run, spread
+from tests.report.sample import flushed, run, spread
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("side_by_side.txt")
@@ -36,6 +37,18 @@ def written(place: Path) -> list[str]:
 
 def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
     assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+
+
+def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
+    beside = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
+    write_run(tmp_path / "beside", ranks=1, steps=8, epochs=3)
+    (one,) = load([str(tmp_path / "beside")], with_arrays=False)
+    assert isinstance(one, SavedRun)
+    text = side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, beside)))])
+    assert row_of(text, "stall of state") == ["20.0 ms"]
+    assert row_of(text, "flush of state") == ["880 ms"]
+    assert "flush of model" not in text
+    assert "stall of" not in side_by_side([replace(one, run=replace(one.run, phases=()))])
 
 
 def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path: Path) -> None:

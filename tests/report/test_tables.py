@@ -70,8 +70,10 @@ def huge(index):
 
 def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
     name = "a_loop_over_the_whole_universe_of_a_cosmology_simulation_at_full_resolution"
-    times = {f"{part}_seconds": spread(98_765.4) for part in ("call", "content", "send", "open", "view", "file_sync")}
-    written = verb(98_765.4, bytes=10**18, files=10**9, rename_seconds=spread(98_765.4), **times)
+    parts = ("call", "content", "encode", "serialize", "send", "broadcast", "open", "view", "file_sync")
+    completing = ("plan", "commit", "directory_sync", "manifest", "rename", "delete")
+    times = {f"{part}_seconds": spread(98_765.4) for part in (*parts, *completing)}
+    written = verb(98_765.4, bytes=10**18, files=10**9, **times)
     hints = tuple((f"a_rather_long_hint_{number}", "with a value") for number in range(20))
     phases = (
         PhaseSummary(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),

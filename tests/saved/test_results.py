@@ -74,7 +74,18 @@ def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(
         for epoch in phase["epochs"]:
             for name in [name for name in epoch if name.startswith(("flush_", "clear_", "content_"))]:
                 del epoch[name]
-        for part in ("commit", "directory_sync", "manifest", "serialize", "plan", "stall", "wait", "stage", "flush"):
+        for part in (
+            "commit",
+            "directory_sync",
+            "manifest",
+            "serialize",
+            "plan",
+            "stall",
+            "wait",
+            "stage",
+            "flush",
+            "broadcast",
+        ):
             (phase["files"] or {}).pop(f"{part}_seconds", None)
         for name in ("drain_seconds", "partner_seconds", "drain_bytes", "partner_bytes"):
             (phase["files"] or {}).pop(name, None)
