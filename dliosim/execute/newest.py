@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
@@ -12,17 +12,22 @@ from dliosim.execute import versions
 from dliosim.execute.savedfiles import SavedFiles, saved_in
 from dliosim.execute.session import Session
 from dliosim.model import Checkpoint, Split
+from dliosim.plan.statefiles import METADATA, state_files
 from dliosim.readable import count
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A checkpoint whose files are all there: its number, where it lies, in which root, and what its manifest says."""
+    """A checkpoint that can be restored: its number, where it lies, in which root, and what its manifest says.
+
+    `lost` has the files that are not what was saved, and why, where partners keep copies of what they held.
+    """
 
     number: int
     directory: Path
     root: str
     saved: SavedFiles
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -41,6 +46,7 @@ class Newest:
     def __init__(self, session: Session, checkpoint: Checkpoint, written: Split) -> None:
         self._checkpoint = checkpoint
         self._written = written
+        self._files = state_files(checkpoint, written)
         self._places = [_Place(checkpoint.root, session.saved_at(checkpoint, written))]
         drained = session.drained_to(checkpoint, written)
         if drained is not None and checkpoint.drain is not None:
@@ -79,16 +85,41 @@ class Newest:
         ]
         if len(self._places) > 1:
             notes.append(f"read {found.directory.name} from root `{found.root}`")
+        copies = "what it held was read from partners' copies"
+        notes += [f"{found.directory.name}: {why}; {copies}" for why in found.lost.values()]
         if found.saved.doubt:
             notes.append(f"{found.directory.name}: {found.saved.doubt}")
         return tuple(notes)
 
     def _newest_in(self, place: _Place) -> Found:
         name, ranks, passed = self._checkpoint.name, self._written.present, place.passed_over
-        number, directory, place.passed_over = versions.newest_complete(place.base, name, ranks, place.below, passed)
+        try:
+            number, directory, passed = versions.newest_complete(place.base, name, ranks, place.below, passed)
+        except ExecutionError:
+            mended = self._mended(place, 0)
+            if mended is None:
+                raise
+            return mended
+        mended = self._mended(place, number)
+        if mended is not None:
+            return mended
+        place.passed_over = passed
         # What is newer than this was said.
         place.below = number + 1
         return Found(number, directory, place.root, saved_in(directory))
+
+    def _mended(self, place: _Place, above: int) -> Found | None:
+        """The newest above a number of which files are missing or cut, and partners keep all that these held."""
+        copies = {name for name, _ in self._files.partner_files()}
+        for number in versions.numbers(place.base) if copies else ():
+            if number > above and (place.below is None or number < place.below):
+                directory = place.base / f"{number:06d}"
+                with suppress(ValueError):
+                    saved = saved_in(directory)
+                    lost = dict(_faults(saved, directory))
+                    if saved.files.keys() >= copies and not lost.keys() & {*copies, METADATA}:
+                        return Found(number, directory, place.root, saved, lost)
+        return None
 
     def _of(self, place: _Place) -> str:
         return f" (root `{place.root}`)" if len(self._places) > 1 else ""
@@ -106,6 +137,14 @@ class Newest:
 
     def _is_ours(self, split: Split, others: Sequence[Path]) -> bool:
         return self._checkpoint.digest(split) in {base.name for base in others}
+
+
+def _faults(saved: SavedFiles, directory: Path) -> Iterator[tuple[str, str]]:
+    """The files that are missing or have another size, and what is wrong with each."""
+    for name, found in saved.files.items():
+        fault = replace(saved, files={name: found}).fault(directory)
+        if fault is not None:
+            yield name, fault
 
 
 def _splits(bases: Sequence[Path]) -> list[Split]:

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter_ns
 
 from mpi4py import MPI
@@ -40,23 +41,56 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
     files = state_files(checkpoint, written)
     holder = verb.parallel or checkpoint.split(world.size)
     newest = Newest(session, checkpoint, written) if world.rank == 0 else None
-    with _passes(session, files, holder, verb) as passes:
-        while True:
-            found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
-            begun, record = perf_counter_ns(), VerbRecord()
-            try:
-                _read(session, files, found, passes, record)
-            except ExecutionError as error:
-                if not error.shared or error.code not in _OF_DATA:
-                    raise
-                took = seconds((perf_counter_ns() - begun) * 1e-9)
-                if newest is not None:
-                    newest.pass_over(found, f"{_without_place(error, found)} (found after {took})")
-            else:
-                return record, world.share(newest.notes(found) if newest is not None else None)
-            finally:
-                if world.rank == 0:
-                    session.locks.to_restore(found.directory.parent).let_go(found.number)
+    while True:
+        found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
+        try:
+            record, found = _read(session, files, found, holder, verb)
+        except _Damaged as damage:
+            if newest is not None:
+                newest.pass_over(found, damage.message)
+        else:
+            return record, world.share(newest.notes(found) if newest is not None else None)
+        finally:
+            if world.rank == 0:
+                session.locks.to_restore(found.directory.parent).let_go(found.number)
+
+
+class _Damaged(ExecutionError):
+    """A checkpoint cannot be read, and why; on every rank."""
+
+
+def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore) -> tuple[VerbRecord, Found]:
+    """Read what this rank needs, from the copies of partners where a file is lost; what was done, and which are lost.
+
+    Collective. Raises _Damaged, and DliosimError for what is no damage, on every rank.
+    """
+    while True:
+        begun, record = perf_counter_ns(), VerbRecord()
+        sound = files.without(found.lost)
+        try:
+            with _passes(session, sound, holder, verb) as passes:
+                _look(session, sound, found, record)
+                read_state(session, sound, found, passes, record)
+            return record, found
+        except ExecutionError as error:
+            if not error.shared or error.code not in _OF_DATA:
+                raise
+            took = seconds((perf_counter_ns() - begun) * 1e-9)
+            # Rank 0's clock for all: who lost what must be the same on every rank.
+            why = session.world.share(f"{_without_place(error, found)} (found after {took})")
+            lost = _file_of(error, files, found)
+            if lost is None:
+                raise _Damaged(why) from error
+            found = replace(found, lost={**found.lost, lost: why})
+
+
+def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | None:
+    """The file that an error is about, if partners keep what it held."""
+    copies = {name for name, _ in files.partner_files()}
+    if not copies or not found.saved.files.keys() >= copies:
+        return None
+    own = found.saved.files.keys() - copies - {METADATA}
+    return next((name for name in sorted(own) if f"{found.directory}/{name}" in error.message), None)
 
 
 def _held(session: Session, newest: Newest | None) -> Found:
@@ -86,14 +120,15 @@ def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -
             alike.Free()
 
 
-def _read(session: Session, files: StateFiles, found: Found, passes: list[Pass], record: VerbRecord) -> None:
-    names = sorted(name for name in found.saved.files if name != METADATA)
+def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> None:
+    """Look how much of it is in the page cache, and read the file of all shards' places, where there is one."""
+    apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
+    names = sorted(found.saved.files.keys() - apart)
     record.resident_bytes, record.examined_bytes = session.world.together(
         lambda: resident_before_reading(session, len(names), lambda file: found.directory / names[file])
     )
     if files.checkpoint.metadata:
         session.world.together(lambda: _read_metadata(found, record))
-    read_state(session, files, found, passes, record)
 
 
 def _read_metadata(found: Found, record: VerbRecord) -> None:

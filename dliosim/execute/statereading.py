@@ -55,9 +55,9 @@ def read_state(session: Session, files: StateFiles, found: Found, passes: list[P
     if access.collective:
         world.allreduce(rounds, "max")
     buffer = world.together(lambda: _buffer(session, max(count.largest for count in counts) + _TRAILER))
-    names = _Names([files.name_of_shared()] if files.regions else [])
+    names = _Names([files.name_of_shared()] if files.one_file else [])
     sizes = found.saved.files
-    of_files = Files(found.directory, names.name, lambda file: sizes[names.name(file)][0], files.regions, world.comm)
+    of_files = Files(found.directory, names.name, lambda file: sizes[names.name(file)][0], files.one_file, world.comm)
     reader = open_readers(access, of_files)[0]
     reading = _Reading(
         session, files, found.directory, part_keys(files.checkpoint, files.parts, found.number), names, reader, buffer,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,6 +56,23 @@ class StateFiles:
         self._labels = {label: np.array(numbers) for label, numbers in labels.items()}
         self._offsets: dict[int, NDArray[np.int64]] = {}
         self._sizes: dict[int, dict[str, int]] = {}
+        self._lost: frozenset[str] = frozenset()
+
+    def without(self, lost: Collection[str]) -> StateFiles:
+        """The same, where the shards of some files are found in what partners keep: files that no ranks share."""
+        if not lost:
+            return self
+        mended = copy(self)
+        mended._lost = frozenset(lost)
+        access = self.checkpoint.access
+        if access.collective:
+            mended.checkpoint = replace(self.checkpoint, access=replace(access, api="mpi-independent"))
+        return mended
+
+    @property
+    def one_file(self) -> bool:
+        """Whether all that is read lies in one file."""
+        return self.regions and not self._lost
 
     def shards(self, owner: int) -> tuple[Shard, ...]:
         """What a rank saves, in the order of the parts; in files of its own that is the order of the offsets, too."""
@@ -72,6 +91,8 @@ class StateFiles:
         alone = self.checkpoint.writers.kind == "file per rank"
         name = self._name(part.file if alone else "", self.writer(owner))
         offset = int(self._offset(owner)[number])
+        if name in self._lost:
+            name, offset = partner_file(owner), int(_before_each(self._shares.of(owner))[number])
         for block in held_blocks(part, self.split, owner):
             yield Shard(number, block, owner, name, offset)
             offset += block.length

@@ -13,7 +13,9 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import restoring
+from dliosim.execute.manifest import write_manifest
 from dliosim.execute.restoring import restore
+from dliosim.execute.savedfiles import saved_in
 from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
@@ -157,3 +159,36 @@ def test_what_nothing_proves_complete_is_said(tmp_path: Path) -> None:
     job = session(tmp_path, checkpoint)
     save(job, checkpoint)
     assert restore(job, checkpoint, Restore("c"))[1] == ("000001: `commit none`: nothing proves that it is complete",)
+
+
+def keep_copy(file: Path) -> None:
+    """As a partner would keep what the only rank has saved."""
+    directory, copied = file.parent, "partner_of_000000.ckpt"
+    shutil.copy(file, directory / copied)
+    saved = saved_in(directory)
+    write_manifest(directory, replace(saved, files={**saved.files, copied: saved.files[file.name]}).described())
+
+
+@pytest.mark.parametrize(
+    ("api", "writers"), [("posix", "file per rank"), ("posix", "shared file"), ("mpi-collective", "shared file")]
+)
+def test_what_a_file_held_is_read_from_a_partner(tmp_path: Path, api: str, writers: str) -> None:
+    checkpoint = replace(CHECKPOINT, writers=Writers(writers), access=Access(api, 512))
+    job = session(tmp_path, checkpoint)
+    save(job, checkpoint)
+    save(job, checkpoint)
+    newest = file_of(tmp_path, "000002")
+    keep_copy(newest)
+    checkpoint = replace(checkpoint, partner=1)
+    assert restore(job, checkpoint, Restore("c"))[1] == ()
+    copied = "what it held was read from partners' copies"
+    flip(newest, 6000)
+    record, (note,) = restore(job, checkpoint, Restore("c"))
+    assert note.startswith("000002: 000000.ckpt differs from what was saved, at byte 6000 (found after ")
+    assert note.endswith(copied)
+    assert record.bytes == TOTAL
+    newest.unlink()
+    assert restore(job, checkpoint, Restore("c"))[1] == (f"000002: 000000.ckpt: No such file or directory; {copied}",)
+    flip(newest.with_name("partner_of_000000.ckpt"), 10_000)
+    (note,) = restore(job, checkpoint, Restore("c"))[1]
+    assert note.startswith("passed over 000002: partner_of_000000.ckpt differs from what was saved, at byte 10000")

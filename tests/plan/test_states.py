@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from unittest.mock import patch
 
 import numpy as np
@@ -199,6 +200,30 @@ def test_any_split_restores_what_any_other_saved(
             # A file is read through before the next one.
             names = [fetch.file for fetch in made]
             assert len(dict.fromkeys(names)) == sum(a != b for a, b in zip(["", *names], names, strict=False))
+
+
+@settings(deadline=None)
+@given(checkpoints, splits, splits, st.randoms())
+def test_what_lost_files_held_is_found_in_the_copies_of_partners(
+    checkpoint: Checkpoint, writer: Split, holder: Split, random: Random
+) -> None:
+    checkpoint = replace(checkpoint, partner=1)
+    files = state_files(checkpoint, writer)
+    found = written(files)
+    for name, rank in files.partner_files():
+        calls = list(pieces(files.shards(rank), 7, False))
+        parts = [found[piece.file][piece.offset : piece.offset + piece.length] for piece in calls]
+        found[name] = np.concatenate([np.empty(0, np.int64), *parts])
+    names = [name for name, _ in files.files()]
+    lost = random.sample(names, random.randint(0, len(names)))
+    sound = files.without(lost)
+    found = {name: content for name, content in found.items() if name not in lost}
+    for rank in range(holder.ranks):
+        cut = list(steps(fetches(sound, holder, rank), None, False))
+        _check_steps(sound, found, cut, None)
+        parts = checkpoint.parts_for(holder)
+        needed = [number * 1_000_000 + indices(parts[number], block) for number, block in needs(sound, holder, rank)]
+        assert _sorted([of_segments(sound, step) for step in cut]) == _sorted(needed)
 
 
 @settings(deadline=None)
