@@ -11,8 +11,9 @@ from dliosim.model import Checkpoint, Part
 from dliosim.plan.saving import Segment
 from dliosim.plan.streams import key
 
-#: Rows of a block that are narrower than this are cut out of whole rows: each call of `fill` takes microseconds.
-_NARROW = 8192
+#: A block's rows are cut out of whole rows, made many at a time, where these have no more bytes than this: a call of
+#: `fill` for each takes as long as making about so many.
+_LONGEST_ROW = 1 << 17
 _ROWS_BYTES = 1 << 20
 
 
@@ -25,8 +26,8 @@ def fill_segment(content: int, row: int, segment: Segment, out: memoryview) -> N
     """Write the bytes of a segment of a part whose rows have `row` bytes to `out`."""
     for at, begin, length in _stretches(row, segment):
         fill(content, begin, out[at : at + length])
-    for at, narrow in _cut_out(content, row, segment):
-        out[at : at + len(narrow)] = narrow
+    for at, part in _cut_out(content, row, segment):
+        out[at : at + len(part)] = part
 
 
 def first_wrong(content: int, row: int, segment: Segment, data: memoryview) -> int | None:
@@ -35,15 +36,15 @@ def first_wrong(content: int, row: int, segment: Segment, data: memoryview) -> i
         wrong = first_mismatch(content, begin, data[at : at + length])
         if wrong is not None:
             return at + wrong
-    for at, narrow in _cut_out(content, row, segment):
-        differs = np.frombuffer(narrow, np.uint8) != np.frombuffer(data[at : at + len(narrow)], np.uint8)
+    for at, part in _cut_out(content, row, segment):
+        differs = np.frombuffer(part, np.uint8) != np.frombuffer(data[at : at + len(part)], np.uint8)
         if differs.any():
             return at + int(differs.argmax())
     return None
 
 
-def _is_narrow(row: int, segment: Segment) -> bool:
-    return segment.block.width < min(row, _NARROW) and segment.block.row1 - segment.block.row0 > 1
+def _is_cut_out(row: int, segment: Segment) -> bool:
+    return segment.block.width < row <= _LONGEST_ROW and segment.block.row1 - segment.block.row0 > 1
 
 
 def _stretches(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
@@ -52,7 +53,7 @@ def _stretches(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
     if width == row or block.row1 - block.row0 == 1:
         yield 0, block.row0 * row + block.col0 + segment.begin, segment.length
         return
-    if _is_narrow(row, segment):
+    if _is_cut_out(row, segment):
         return
     done = 0
     while done < segment.length:
@@ -63,8 +64,8 @@ def _stretches(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
 
 
 def _cut_out(content: int, row: int, segment: Segment) -> Iterator[tuple[int, memoryview]]:
-    """The bytes of a segment with narrow rows, some rows at a time, with their position in it."""
-    if not _is_narrow(row, segment) or segment.length == 0:
+    """The bytes of a segment whose rows are cut out, some rows at a time, with their position in it."""
+    if not _is_cut_out(row, segment) or segment.length == 0:
         return
     block, width = segment.block, segment.block.width
     first, end = segment.begin // width, -(-(segment.begin + segment.length) // width)
