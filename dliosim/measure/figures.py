@@ -156,6 +156,7 @@ class VerbSummary:
     examined_bytes: int
     serialize_seconds: Spread = NO_TIME
     plan_seconds: Spread = NO_TIME
+    broadcast_seconds: Spread = NO_TIME
     commit_seconds: Spread = NO_TIME
     directory_sync_seconds: Spread = NO_TIME
     manifest_seconds: Spread = NO_TIME

@@ -110,6 +110,7 @@ _VERB_SPREADS = (
     "delete_seconds",
     "serialize_seconds",
     "plan_seconds",
+    "broadcast_seconds",
     "stall_seconds",
     "wait_seconds",
     "stage_seconds",

@@ -23,6 +23,7 @@ _VERB_TIMES = (
     ("encoding", "encode_seconds"),
     ("seri-\nalizing", "serialize_seconds"),
     ("sending", "send_seconds"),
+    ("passing\non", "broadcast_seconds"),
     ("open,\nclose", "open_seconds"),
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),

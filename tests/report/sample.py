@@ -97,6 +97,7 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
         delete_seconds=spread(0.0),
         serialize_seconds=spread(0.0),
         plan_seconds=spread(0.0),
+        broadcast_seconds=spread(0.0),
         stall_seconds=spread(0.0),
         wait_seconds=spread(0.0),
         stage_seconds=spread(0.0),

@@ -204,6 +204,7 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         delete_seconds=_spread(found.one("delete_seconds")),
         serialize_seconds=_later_spread(found, "serialize_seconds"),
         plan_seconds=_later_spread(found, "plan_seconds"),
+        broadcast_seconds=_later_spread(found, "broadcast_seconds"),
         stall_seconds=_later_spread(found, "stall_seconds"),
         wait_seconds=_later_spread(found, "wait_seconds"),
         stage_seconds=_later_spread(found, "stage_seconds"),
