@@ -158,13 +158,15 @@ class _Reading:
 
     def _round(self, plan: Calls, step: Step | None) -> None:
         """Read a step, or take part with nothing where others read; what fails is raised when they are done."""
+        calls = self.reader.meter.calls
         try:
             if step is None:
                 self.reader.read(_NOTHING, self.buffer)
             else:
                 self._step(plan, step)
         except ExecutionError as failure:
-            if self.files.checkpoint.access.collective and not _took_part(failure):
+            took_part = self.reader.meter.calls > calls or _is_of_the_file(failure)
+            if self.files.checkpoint.access.collective and not took_part:
                 if not failure.shared:
                     self.session.world.abort(failure)
                 raise
@@ -220,10 +222,10 @@ class _Reading:
         return bool(failed)
 
 
-def _took_part(failure: ExecutionError) -> bool:
-    """Whether a collective read that failed was one that the others have not waited for in vain."""
+def _is_of_the_file(failure: ExecutionError) -> bool:
+    """Whether a read failed in storage: a collective one for which the others have not waited in vain."""
     cause = failure.__cause__
-    return not isinstance(cause, MPI.Exception) or cause.Get_error_class() == MPI.ERR_IO
+    return isinstance(cause, MPI.Exception) and cause.Get_error_class() == MPI.ERR_IO
 
 
 def _count(files: StateFiles, one: Pass) -> Reading:

@@ -130,7 +130,8 @@ def test_saving_that_fails_on_one_rank(place: Place, writers: str, api: str) -> 
     assert not place.files("c/*/000001")
     place.write(DATASET, CHECKPOINT, "save c\nrestore c\n")
     assert place.run(3, define={"c.writers": writers, "c.api": api}).returncode == 0
-    assert [found.name for found in place.files("c/*/*")] == ["000001"]
+    # Where the job had to be ended at once, what it left of number 1 is gone, and the number is not given again.
+    assert [found.name for found in place.files("c/*/*")] in (["000001"], ["000002"])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,11 @@ def test_saving_that_fails_on_one_rank(place: Place, writers: str, api: str) -> 
 def test_restoring_that_fails_on_one_rank(place: Place, writers: str, api: str) -> None:
     place.write(DATASET, CHECKPOINT, "save c\nrestore c\n")
     error = only_error(fail(place, 3, "read:1:1:error", c__writers=writers, c__api=api))
-    assert error == "error: rank 1: made to fail on /a/file"
+    if api == "mpi-collective":  # the others wait for the call that it did not make
+        assert error == "error: rank 1: made to fail on /a/file"
+        return
+    assert error.startswith("error[R404]: no complete checkpoint of `c` in ")
+    assert "000001: made to fail on /a/file (found after " in error
 
 
 @pytest.mark.parametrize("define", [{}, {"train.api": "mpi-collective"}], ids=str)
@@ -226,11 +231,11 @@ def test_a_rank_killed_while_saving(tmp_path: Path) -> None:
         job.finish(15)  # as above
     assert not place.output.exists()
     found = [entry.name for entry in place.files("c/*/*")]
-    assert found == ["000001", "000002.partial"]
+    assert found == ["000001", "000002.partial", "lock"]
     place.write(checkpoint, "restore c\nsave c\n")
     restored = place.run(2, "--verify")
     assert restored.returncode == 0, restored.stderr
-    assert [entry.name for entry in place.files("c/*/*")] == ["000001", "000002"]
+    assert [entry.name for entry in place.files("c/*/*")] == ["000001", "000003"]
 
 
 @pytest.mark.parametrize("sync", ["barrier every 4 steps", "allreduce 1 kB every 4 steps", "barrier every 2 steps"])
