@@ -15,6 +15,7 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.session import Session
 from dliosim.execute.statewriting import Made, Run, finish, largest_call, pieces_of
+from dliosim.execute.world import SOON
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.statefiles import StateFiles, partner_file
@@ -55,7 +56,8 @@ def copy_to_partner(
 
 
 def _send(session: Session, target: int, data: memoryview) -> None:
-    session.world.wait_for_turn(target, _TAG)
+    # Whoever keeps it sends and writes as many calls as this rank does.
+    session.world.wait_for_turn(target, _TAG, SOON)
     session.world.send(data, target, _TAG)
 
 

@@ -19,7 +19,7 @@ from dliosim.execute.compute import busy
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import fill_segment
 from dliosim.execute.striping import with_striping
-from dliosim.execute.world import World
+from dliosim.execute.world import LONGEST_PAUSE, SOON, World
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
@@ -225,8 +225,9 @@ def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None
     sent = 0
     for piece, data in made:
         begun = perf_counter_ns()
-        # A turn for each: a send spins until it is received, and the writer writes meanwhile.
-        world.wait_for_turn(writer, _TAG)
+        # A turn for each: a send takes a core until it is received, and the writer writes meanwhile. The first turn
+        # comes after those of other ranks, and the next as soon as the writer has written one call.
+        world.wait_for_turn(writer, _TAG, SOON if sent else LONGEST_PAUSE)
         world.send(data, writer, _TAG)
         ended = perf_counter_ns()
         record.send_ns += ended - begun
