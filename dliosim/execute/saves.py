@@ -38,7 +38,7 @@ class Save:
 
     checkpoint: Checkpoint
     record: VerbRecord = field(default_factory=VerbRecord)
-    within: str = ""
+    within: str | None = None
     content_ns: int = 0
     late_ns: int = 0
     flush: Job | None = None

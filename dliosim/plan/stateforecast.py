@@ -74,12 +74,14 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     found = [own(rank) for rank in some]
     estimated = len(found) < ranks
     read = over([count.bytes for count, _ in found], ranks, estimated)
-    opened = over([names for _, names in found], ranks, estimated)
+    files_read = over([names for _, names in found], ranks, estimated)
+    # Each rank looks into the file of all shards' places before anything else.
+    opens = over([names + checkpoint.metadata for _, names in found], ranks, estimated)
     issued = over([count.calls for count, _ in found], ranks, estimated)
     if access.collective:
         issued = same(max(count.steps for count, _ in found), ranks, estimated)
     memory = Memory(buffers=max(count.largest for count, _ in found))
-    return PhaseForecast("restore", checkpoint.name, times, 1, same(0, ranks), read, opened, opened, issued, memory)
+    return PhaseForecast("restore", checkpoint.name, times, 1, same(0, ranks), read, files_read, opens, issued, memory)
 
 
 def _named(found: Iterable[Fetch], names: set[str]) -> Iterator[Fetch]:

@@ -122,6 +122,15 @@ def test_restoring_reads_all_that_was_written(checkpoint, job, written_by):
     assert not phase.calls.estimated
 
 
+@given(checkpoints, jobs)
+def test_each_rank_opens_the_metadata_beside_the_files_that_it_restores(checkpoint, job):
+    without, beside = (
+        only(Restore("c"), checkpoint=replace(checkpoint, metadata=metadata), job=job) for metadata in (False, True)
+    )
+    assert beside.opens.total == without.opens.total + job.ranks
+    assert beside.files == without.files
+
+
 def test_later_epochs_stand_apart_from_the_first():
     first, later = forecast(workload(LOOP)).phases
     assert (first.first_epoch, first.last_epoch, first.times) == (1, 1, 1)
