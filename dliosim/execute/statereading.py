@@ -210,7 +210,7 @@ class _Reading:
         begun = perf_counter_ns()
         self.session.world.broadcast_on(group, data)
         ended = perf_counter_ns()
-        self.record.broadcast_ns += ended - begun
+        self.record.send_ns += ended - begun
         failed, aside = np.frombuffer(told.tobytes(), _WORD).tolist()
         if group.rank:
             # Who waits for the reading rank waits while that one plans and compares.

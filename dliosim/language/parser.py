@@ -250,7 +250,9 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
         hint = "write `128 x 128 of uint8`, with spaces around each `x`"
         return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
-        return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word))
+        return mistake(
+            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word)
+        )
     hint = _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS

@@ -147,21 +147,21 @@ class EpochRecord:
 class VerbRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
 
-    `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
-    data, `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from
-    another rank, `rename_ns` moving complete files into place (of a checkpoint on rank 0 alone), `delete_ns` waiting
-    for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page
-    cache when it was last looked at. `hints` are those granted for the first file, None where this rank opened none.
+    `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the data,
+    `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from another
+    rank (of a restore with waiting for what that one reads), `rename_ns` moving complete files into place (of a
+    checkpoint on rank 0 alone), `delete_ns` waiting for old checkpoints to be deleted, after the end of `wall_ns`.
+    `resident_bytes` of `examined_bytes` were in the page cache when it was last looked at. `hints` are those granted
+    for the first file, None where this rank opened none.
 
     Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
-    `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `broadcast_ns` is, of a restore,
-    passing on what one rank reads for others, and waiting for it. `stall_ns` is how long the caller was held: of a
-    save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
-    is then the time from there until it is complete, and `wall_ns` both. `partner_ns`, of which `partner_bytes` were
-    written, is that of the copy to a partner, which ends before the checkpoint is complete; `drain_ns` and
-    `drain_bytes` are of its copying to another root afterwards. `commit_ns` is making a written checkpoint complete:
-    telling rank 0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns`
-    in it.
+    `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `stall_ns` is how long the caller
+    was held: of a save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to
+    buffers; `flush_ns` is then the time from there until it is complete, and `wall_ns` both. `partner_ns`, of which
+    `partner_bytes` were written, is that of the copy to a partner, which ends before the checkpoint is complete;
+    `drain_ns` and `drain_bytes` are of its copying to another root afterwards. `commit_ns` is making a written
+    checkpoint complete: telling rank 0 what was written, and waiting for it; there it has `directory_sync_ns`,
+    `manifest_ns` and `rename_ns` in it.
     """
 
     wall_ns: int = 0
@@ -184,7 +184,6 @@ class VerbRecord:
     delete_ns: int = 0
     serialize_ns: int = 0
     plan_ns: int = 0
-    broadcast_ns: int = 0
     stall_ns: int = 0
     wait_ns: int = 0
     stage_ns: int = 0

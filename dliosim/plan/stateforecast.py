@@ -81,7 +81,10 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     if access.collective:
         issued = same(max(count.steps for count, _ in found), ranks, estimated)
     memory = Memory(buffers=max(count.largest for count, _ in found))
-    return PhaseForecast("restore", checkpoint.name, times, 1, same(0, ranks), read, files_read, opens, issued, memory)
+    none = same(0, ranks)
+    return PhaseForecast(
+        "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.how
+    )
 
 
 def _named(found: Iterable[Fetch], names: set[str]) -> Iterator[Fetch]:

@@ -94,7 +94,7 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
     if checkpoint.drain is not None:
         yield "drained to", f"root {checkpoint.drain}"
     if checkpoint.partner is not None:
-        yield "partner", f"each rank keeps what the rank {checkpoint.partner} before it saved: the same bytes again"
+        yield "partner", f"rank r + {checkpoint.partner} keeps what rank r saved: the same bytes again"
 
 
 def _model(model: Transformer) -> str:
