@@ -35,7 +35,8 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
         calls = written * (float(np.mean(made_by_each)) * ranks / max(1, int(written.sum())))
     else:
         np.add.at(calls, [files.writer(rank) for rank in counted], made_by_each)
-    issued = over(calls, ranks, estimated)
+    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    issued = over(calls, ranks, estimated or access.page > 1)
     if access.collective and checkpoint.writers.kind == "shared file":
         issued = same(issued.maximum, ranks, issued.estimated)
     largest = max(count.largest for count in counted.values())
