@@ -125,7 +125,8 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
         record, notes = restore(session, checkpoint, verb)
-        return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
+        phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
+        return replace(phase, summary=replace(phase.summary, how=verb.how))
     if isinstance(verb, DropCaches):
         return verb_phase(session, "", "drop caches", drop_caches(session), None)
     if isinstance(verb, Pause):

@@ -26,6 +26,10 @@ from dliosim.model import Checkpoint, Loop, Workload
 from dliosim.model import Save as SaveVerb
 from dliosim.plan.saves import flat
 from dliosim.plan.statefiles import StateFiles, state_files
+from dliosim.readable import seconds
+
+#: A copy to buffers that is slower than its pace by more than this share of its time is told of.
+_LATE = 0.1
 
 
 @dataclass(slots=True)
@@ -271,10 +275,10 @@ def save_phase(session: Session, save: Save) -> Phase:
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))
-        if late:
-            asked = f"{late * 1e-9:.3g} s longer than `staging` says, up to {took * 1e-9:.3g} s"
+        if late > _LATE * took:
+            asked = f"{seconds(took * 1e-9, 3)}, {seconds(late * 1e-9, 3)} longer than `staging` says"
             slower = "the memory of this machine is slower than that pace"
-            notes = (*notes, f"copying to staging buffers took {asked}: {slower}")
+            notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
     phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
     how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit)
     return replace(phase, summary=how)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dliosim.language.build import GRAMMAR, TABLES, identity, options
 from dliosim.language.diagnostics import Mistake, did_you_mean, hints, mistake
 from dliosim.language.source import MAX_LINE_LENGTH, Span
+from dliosim.language.vocabulary import homes
 from dliosim.units import UNITS
 
 if TYPE_CHECKING:
@@ -249,7 +250,9 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
         hint = "write `128 x 128 of uint8`, with spaces around each `x`"
         return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
-        return mistake("E002", f"unknown unit `{word}`", here, "not a unit", hint=unit_hint(word))
+        return mistake(
+            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word)
+        )
     hint = _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
@@ -258,6 +261,13 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
             keyword = "parameters are written with a `$`"
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
     return mistake("E003", message, here, _expected(expected), hint=keyword or hint)
+
+
+def _elsewhere(rule: str, word: str) -> str:
+    """Where a word of the language belongs that stands in the place of a unit; or an empty text."""
+    if rule in ("parallel", "written") and word in ("tensor", "pipeline", "data"):
+        return "the order is `tensor T pipeline P data D`, of which each may be left out"
+    return f"does the setting `{word}` begin here? It needs a line of its own" if homes(word) else ""
 
 
 def _keywords(expected: set[str]) -> list[str]:

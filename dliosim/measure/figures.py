@@ -196,7 +196,8 @@ class PhaseSummary:
     keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
     knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
-    and `commit` are how it became durable and complete, None of what is no save.
+    and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
+    the same checkpoint.
     """
 
     name: str
@@ -218,6 +219,7 @@ class PhaseSummary:
     within: str | None = None
     fsync: bool | None = None
     commit: str | None = None
+    how: str = ""
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:

@@ -38,6 +38,12 @@ class Split:
         """The rank at a place."""
         return tensor + self.tensor * (data + self.data * pipeline)
 
+    @property
+    def brief(self) -> str:
+        """The axes along which it splits; `data 1` where it does not."""
+        axes = {"tensor": self.tensor, "pipeline": self.pipeline, "data": self.data}
+        return " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"
+
     def __str__(self) -> str:
         """As a pattern would say it."""
         text = f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}"

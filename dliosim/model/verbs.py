@@ -130,6 +130,18 @@ class Restore:
     everything: bool = False
     once: bool = False
 
+    @property
+    def how(self) -> str:
+        """What tells it from a plain one of the same checkpoint, in few words; empty for that."""
+        told = [
+            f"by {self.parallel.brief}" if self.parallel else "",
+            f"from {self.written_by.brief}" if self.written_by else "",
+            f"shifted by {self.shift}" if self.shift else "",
+            "everything" * self.everything,
+            "once" * self.once,
+        ]
+        return " ".join(filter(None, told))
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:

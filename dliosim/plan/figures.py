@@ -95,11 +95,11 @@ class Memory:
 class PhaseForecast:
     """One phase, or epochs of it that are alike, done `times` times; figures are of one time, over the ranks.
 
-    Epochs count from 1 and are None outside loops; `when` has the passes that requests make. `at_most` where `for`
-    may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those asked of storage, not those that
-    `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT, None without it. `span_ratio` is
-    the span of the file that a step touches on all ranks of a communicator for each byte that they read there (what a
-    two-phase collective would read), None unless all read one file.
+    Epochs count from 1 and are None outside loops; `when` has the passes that requests make, or what tells a restore
+    from others. `at_most` where `for` may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those
+    asked of storage, not those that `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT,
+    None without it. `span_ratio` is the span of the file that a step touches on all ranks of a communicator for each
+    byte that they read there (what a two-phase collective would read), None unless all read one file.
     """
 
     verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]

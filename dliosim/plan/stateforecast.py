@@ -35,7 +35,8 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
         calls = written * (float(np.mean(made_by_each)) * ranks / max(1, int(written.sum())))
     else:
         np.add.at(calls, [files.writer(rank) for rank in counted], made_by_each)
-    issued = over(calls, ranks, estimated)
+    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    issued = over(calls, ranks, estimated or access.page > 1)
     if access.collective and checkpoint.writers.kind == "shared file":
         issued = same(issued.maximum, ranks, issued.estimated)
     largest = max(count.largest for count in counted.values())
@@ -74,12 +75,17 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     found = [own(rank) for rank in some]
     estimated = len(found) < ranks
     read = over([count.bytes for count, _ in found], ranks, estimated)
-    opened = over([names for _, names in found], ranks, estimated)
+    files_read = over([names for _, names in found], ranks, estimated)
+    # Each rank looks into the file of all shards' places before anything else.
+    opens = over([names + checkpoint.metadata for _, names in found], ranks, estimated)
     issued = over([count.calls for count, _ in found], ranks, estimated)
     if access.collective:
         issued = same(max(count.steps for count, _ in found), ranks, estimated)
     memory = Memory(buffers=max(count.largest for count, _ in found))
-    return PhaseForecast("restore", checkpoint.name, times, 1, same(0, ranks), read, opened, opened, issued, memory)
+    none = same(0, ranks)
+    return PhaseForecast(
+        "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.how
+    )
 
 
 def _named(found: Iterable[Fetch], names: set[str]) -> Iterator[Fetch]:

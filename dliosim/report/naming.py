@@ -11,8 +11,9 @@ _LONGEST = 32
 
 
 def title_of(phase: PhaseSummary) -> str:
-    """What a phase is called: its keyword, and its name where that says more."""
-    return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
+    """What a phase is called: its keyword, its name where that says more, and what tells it from others of the name."""
+    name = phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
+    return f"{name} {phase.how}".rstrip()
 
 
 def brief(name: str) -> str:

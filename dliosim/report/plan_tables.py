@@ -58,7 +58,8 @@ def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:
 def _name(phase: PhaseForecast) -> str:
     name = phase.verb if phase.name == phase.verb else f"{phase.verb} {phase.name}"
     if phase.first_epoch is None:
-        return f"{name}, {phase.when}" if phase.when else name
+        between = " " if phase.verb == "restore" else ", "
+        return f"{name}{between}{phase.when}" if phase.when else name
     epochs = f"{phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
         epochs += f" to {phase.last_epoch}"

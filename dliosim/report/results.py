@@ -243,6 +243,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "within": phase.within,
         "fsync": phase.fsync,
         "commit": phase.commit,
+        "how": phase.how,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

@@ -94,7 +94,7 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
     if checkpoint.drain is not None:
         yield "drained to", f"root {checkpoint.drain}"
     if checkpoint.partner is not None:
-        yield "partner", f"each rank keeps what the rank {checkpoint.partner} before it saved: the same bytes again"
+        yield "partner", f"rank r + {checkpoint.partner} keeps what rank r saved: the same bytes again"
 
 
 def _model(model: Transformer) -> str:
@@ -121,10 +121,10 @@ def _writers(checkpoint: Checkpoint, ranks: int, writing: int) -> str:
 
 
 def _background(background: Background, state: StateForecast) -> str:
-    held = "no buffers (simulated)" if background.simulated else f"buffers of {size(state.most * background.in_flight)}"
+    buffers = f"buffers of {size(state.most * background.in_flight)} on the rank that saves most"
+    held = "no buffers (simulated)" if background.simulated else buffers
     pace = f", copied {_pace(background.staging, state.most)}" if background.staging else ""
-    flying = count(background.in_flight, "save")
-    return f"{flying} in flight at most, {held} on the rank that saves most{pace}"
+    return f"{count(background.in_flight, 'save')} in flight at most, {held}{pace}"
 
 
 def _pace(pace: Pace, most: int) -> str:

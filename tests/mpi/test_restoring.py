@@ -70,7 +70,15 @@ def test_any_ranks_restore_what_two_have_saved(tmp_path: Path, api: str) -> None
             TENSORS + MOMENTS,
             ranks * (TENSORS + MOMENTS),
         ]
-        assert all(phase["notes"] == [] for phase in phases(results, "restore"))
+        restores = phases(results, "restore")
+        assert all(phase["notes"] == [] for phase in restores)
+        assert [phase["how"] for phase in restores] == [
+            f"by {f'tensor {ranks}' if ranks > 1 else 'data 1'} from tensor 2",
+            f"by data {ranks} from tensor 2 shifted by 1 once",
+            f"by data {ranks} from tensor 2 everything once",
+            f"by {f'tensor {ranks}' if ranks > 1 else 'data 1'} from tensor 2 shifted by 1 everything",
+        ]
+        assert [phase["files"]["broadcast_seconds"]["max"] > 0 for phase in restores] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(("api", "reads"), [("posix", "own part once"), ("mpi-collective", "own part")])

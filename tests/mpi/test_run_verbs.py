@@ -195,6 +195,7 @@ def test_only_the_newest_are_kept(place: Place) -> None:
     assert len(phases(results, "save")) == 4
     assert (results["verify"], results["verified_bytes"]) == (True, 300_000 + 2 * 1001)
     assert [path.name for path in place.files("c/*/*")] == ["000003", "000004"]
+    assert results["checkpoint_overhead"]["loops"] == []
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,21 @@ def test_restoring_reads_all_that_was_written(checkpoint, job, written_by):
     assert not phase.calls.estimated
 
 
+def test_calls_past_the_page_cache_are_estimated_as_parts_of_pages_are_calls_of_their_own():
+    checkpoint = Checkpoint("c", 1, (Part("p", 10_000, "total"),), Writers("file per rank"), Access(cache="off"), "c")
+    assert only(Save("c"), checkpoint=checkpoint).calls.estimated
+    assert not only(Save("c"), checkpoint=replace(checkpoint, access=Access())).calls.estimated
+
+
+@given(checkpoints, jobs)
+def test_each_rank_opens_the_metadata_beside_the_files_that_it_restores(checkpoint, job):
+    without, beside = (
+        only(Restore("c"), checkpoint=replace(checkpoint, metadata=metadata), job=job) for metadata in (False, True)
+    )
+    assert beside.opens.total == without.opens.total + job.ranks
+    assert beside.files == without.files
+
+
 def test_later_epochs_stand_apart_from_the_first():
     first, later = forecast(workload(LOOP)).phases
     assert (first.first_epoch, first.last_epoch, first.times) == (1, 1, 1)

@@ -342,6 +342,13 @@ def test_of_several_saves_the_shortest_and_the_longest_are_shown():
     assert "least" not in run_report(run(phases=tuple(runs[:1]), expectations=()))
 
 
+def test_restores_that_differ_have_rows_of_their_own():
+    restores = [PhaseSummary("c", "restore", 1.0, verb=verb(1.0), how=how) for how in ("", "everything once", "")]
+    text = run_report(run(phases=tuple(restores)))
+    assert re.search(r"^restore c +2 ", text, re.MULTILINE)
+    assert re.search(r"^restore c everything once +1 ", text, re.MULTILINE)
+
+
 def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
     beside = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
     # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.

@@ -114,6 +114,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         within=found.text_or_none("within") if found.has("within") else None,
         fsync=found.flag_or_none("fsync") if found.has("fsync") else None,
         commit=found.text_or_none("commit") if found.has("commit") else None,
+        how=found.text("how") if found.has("how") else "",
     )
 
 
