@@ -363,9 +363,23 @@ class _Reading:
             _check_block(line, head, place)
             block.body.append(self._verb(line, head, place, phrase))
             return
-        if line.opened is not None:
+        if line.opened is not None and head == "model":
+            phrase = self._model_in_place(line, phrase)
+        elif line.opened is not None:
             raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
         block.layers[-1].append(Setting(head, place, phrase))
+
+    def _model_in_place(self, line: Statement, phrase: Span) -> Span:
+        """Take a model that a checkpoint describes where it uses it; its name, which is `transformer` unless given."""
+        unnamed = phrase.text == "transformer"
+        header = {"NAME": Node("NAME", phrase)} if unnamed else _header(parse("model", phrase))
+        name = header["NAME"].span
+        first = self.document.nouns.get(name.text)
+        if first is not None:
+            raise _twice("model", name.text, name, first.place, "write `model NAME transformer {`" if unnamed else "")
+        block = self.document.nouns[name.text] = Block("model", name.text, name, header, own=not self.included)
+        self._settings(block, line)
+        return name
 
 
 def reserved(word: str, span: Span) -> Mistake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ def test_a_model_that_says_only_its_shape_is_bf16_with_adam_and_zero_1(patterns:
     assert saved(patterns, "model llama").model == Transformer(
         "llama", 4, 64, 128, 8, 8, 1000, "bf16", "adam", "fp32", 1
     )
+
+
+@pytest.mark.parametrize("name", ["", "gpt "])
+def test_a_model_may_be_described_where_it_is_saved(patterns: Patterns, name: str) -> None:
+    lines = MODEL.replace("llama ", name)
+    workload = patterns.workload(f'checkpoint c {{{lines}path "c"\n}}\nsave c\n')
+    model = workload.checkpoint("c").model
+    assert model is not None
+    assert replace(model, name="llama") == saved(patterns, "model llama").model
+    assert model.name == (name.strip() or "transformer")
 
 
 def test_a_model_made_from_another_has_its_lines_then_its_own(patterns: Patterns) -> None:
