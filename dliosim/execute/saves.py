@@ -20,6 +20,7 @@ from dliosim.execute.session import Phase, Session
 from dliosim.execute.space import require_memory
 from dliosim.execute.staging import Staged, Staging, staging_bytes
 from dliosim.execute.statewriting import Run
+from dliosim.execute.striping import hints_dropped
 from dliosim.execute.verbs import verb_phase
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Loop, Workload
@@ -37,7 +38,7 @@ class Save:
     """One save: its record, which is whole when it `is_over`, and what of it goes on in the background.
 
     `content_ns` is what of the caller's time went into making contents; `late_ns` by how much staging was slower than
-    its pace. `within` is the loop that it belongs to, if any.
+    its pace. `within` is the loop that it belongs to, if any. `unstriped` is that of its `Target`.
     """
 
     checkpoint: Checkpoint
@@ -45,6 +46,7 @@ class Save:
     within: str | None = None
     content_ns: int = 0
     late_ns: int = 0
+    unstriped: str = ""
     flush: Job | None = None
     drain: Job | None = None
     runs: list[Run] = field(default_factory=list)
@@ -119,6 +121,7 @@ class Saves:
             if checkpoint.access.is_mpi:
                 self.settle_mpi()
             target = self._write_now(save, files, run or (lambda action: action()))
+        save.unstriped = target.unstriped
         if self._drainer is not None and checkpoint.drain is not None:
             save.drain = self._drainer.submit(lambda own: self._drain(own, save, files, target), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
@@ -271,7 +274,8 @@ def save_phase(session: Session, save: Save) -> Phase:
     """The phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
     unlocked = session.locks.note(session.saved_at(checkpoint))
-    notes: tuple[str, ...] = (unlocked,) if unlocked else ()
+    dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
+    notes = tuple(filter(None, (unlocked, save.unstriped, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))

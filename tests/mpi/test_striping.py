@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.execute.striping import hints_dropped, with_striping
 from dliosim.model import Access, Stripe
-from tests.mpi.jobs import DATASET, PREPARE, Place, phases
+from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 
 STRIPED = DATASET.replace("header   100 B", "header   100 B\n    stripe   1 MiB over 8 targets")
 
@@ -58,6 +58,13 @@ def test_striping_that_is_refused_is_a_note(
 ) -> None:
     lustre_tool(place, monkeypatch, body)
     assert phases(place.results(2), "prepare")[0]["notes"] == [note]
+
+
+def test_striping_of_a_checkpoint_that_is_refused_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lustre_tool(place, monkeypatch, "echo no such pool >&2; exit 3")
+    place.write(CHECKPOINT.replace("path ", "stripe 1 MiB over 8 targets\n    path "), "save c\n")
+    (saved,) = phases(place.results(2), "save")
+    assert saved["notes"] == ["striping was not granted: lfs setstripe said: no such pool"]
 
 
 def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
