@@ -87,7 +87,7 @@ def stall_of(
         calls=verb.calls,
         opens=verb.opens,
         call=verb.call_seconds.max,
-        send=verb.send_seconds.max,
+        send=verb.send_seconds.max + verb.broadcast_seconds.max,  # of a save the one, of a restore the other
         open_close=verb.open_seconds.max,
         view=verb.view_seconds.max,
         file_sync=verb.file_sync_seconds.max,

@@ -10,6 +10,7 @@ from dliosim.compare.stall_verdict import stall_verdict
 from dliosim.compare.stalls import stall_of
 from dliosim.measure.figures import PhaseSummary
 from tests.compare.stall_sample import one_pass, saves, stalled
+from tests.report.sample import saved, spread
 
 
 def said(begin: str, *stalls: float, **changed: object) -> str:
@@ -82,3 +83,10 @@ def test_no_stall_is_still_a_time() -> None:
 
 def test_other_ranks_have_no_figures() -> None:
     assert stall_of(PhaseSummary("c", "save", 1.0), {}, 0, 0, 0) is None
+
+
+def test_what_one_rank_reads_for_others_is_passed_to_them() -> None:
+    verb = replace(saved(1.0), send_seconds=spread(0.0), broadcast_seconds=spread(0.25))
+    found = stall_of(PhaseSummary("c", "restore", 1.0, verb=verb), {}, 0, 0, 0)
+    assert found is not None
+    assert found.send == pytest.approx(0.275)

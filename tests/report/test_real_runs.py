@@ -38,7 +38,16 @@ infer {
 restore c
 """
 
-SCHEMA: dict[str, Any] = json.loads((ROOT / "docs/results.schema.json").read_text())
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    assert len(made) == len(pairs), f"a name is there twice: {[name for name, _ in pairs]}"
+    required = made.get("required", [])
+    assert not isinstance(required, list) or len(set(required)) == len(required), f"required twice: {required}"
+    return made
+
+
+SCHEMA: dict[str, Any] = json.loads((ROOT / "docs/results.schema.json").read_text(), object_pairs_hook=_once_each)
 
 # Figures of an epoch that are sums over ranks of a column of the same name.
 SUMS = ("samples", "bytes", "bytes_moved", "calls", "opens")
