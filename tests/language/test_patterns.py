@@ -17,6 +17,7 @@ from dliosim.model import Job, Split
 ROOT = Path(__file__).parent.parent.parent
 PATTERNS = sorted((ROOT / "patterns").glob("*.dlio"))
 MANUAL = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
 RECORDS = ("bert", "cosmoflow", "cosmoflow_large", "resnet50")  # stored as tfrecord
 CATALOGUE = ROOT / "dliosim" / "language" / "errors.md"
 
@@ -98,7 +99,7 @@ def test_an_explained_pattern_says_where_each_value_comes_from(monkeypatch: pyte
 
 
 def examples() -> list[str]:
-    return re.findall(r"^```dlio\n(.*?)^```", MANUAL, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```dlio\n(.*?)^```", MANUAL + GUIDE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(examples())))
