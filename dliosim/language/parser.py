@@ -253,7 +253,7 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
         return mistake(
             "E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word)
         )
-    hint = _remedy(rule, text, offset, expected)
+    hint = unit_hint(word) if rule in _GOES_ON and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or did_you_mean(word, known)
