@@ -60,6 +60,27 @@ def test_striping_that_is_refused_is_a_note(
     assert phases(place.results(2), "prepare")[0]["notes"] == [note]
 
 
+def test_striping_that_is_refused_to_a_checkpoint_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lustre_tool(place, monkeypatch, "echo no such pool >&2; exit 3")
+    state = """checkpoint c {
+        part     w 100 kB total
+        stripe   1 MiB over 8 targets
+        drain to local
+        path     "c"
+    }
+    checkpoint staged {
+        part     w 100 kB total
+        stripe   1 MiB over 8 targets
+        async    on
+        path     "staged"
+    }
+    """
+    place.write(state, "save c\nsave staged\n")
+    said = "striping was not granted: lfs setstripe said: no such pool"
+    copied, staged = phases(place.results(2, "--root", f"local={place.directory / 'local'}"), "save")
+    assert copied["notes"] == [said, f"{said} (root `local`)"] and staged["notes"] == [said]
+
+
 def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     lustre_tool(place, monkeypatch, "")
     (place.directory / "bin" / "lfs").write_text("#!/no/such/shell\n")
