@@ -88,11 +88,11 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
 
 
 def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | None:
-    """The file that an error is about, if partners keep what it held."""
+    """The file that an error is about, if partners keep what it held and it is not known to be lost."""
     copies = {name for name, _ in files.partner_files()}
     if not copies or not found.saved.files.keys() >= copies:
         return None
-    own = found.saved.files.keys() - copies - {METADATA}
+    own = found.saved.files.keys() - copies - found.lost.keys() - {METADATA}
     return next((name for name in sorted(own) if f"{found.directory}/{name}" in error.message), None)
 
 

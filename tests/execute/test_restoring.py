@@ -196,6 +196,23 @@ def test_what_a_file_held_is_read_from_a_partner(tmp_path: Path, api: str, write
     assert note.startswith("passed over 000002: partner_of_000000.ckpt differs from what was saved, at byte 10000")
 
 
+def test_a_file_is_lost_once_whatever_a_manifest_names(tmp_path: Path) -> None:
+    job = session(tmp_path)
+    save(job, CHECKPOINT)
+    newest = file_of(tmp_path, "000001")
+    keep_copy(newest)
+    # The beginning of the name of what a partner keeps, which every error there is about, too.
+    other = newest.with_name("partner_of_")
+    other.write_bytes(b"x")
+    saved = saved_in(newest.parent)
+    files = {**saved.files, other.name: (1, 0)}
+    write_manifest(newest.parent, replace(saved, files=files).described())
+    for path in (newest, newest.with_name("partner_of_000000.ckpt")):
+        flip(path, 0)
+    with pytest.raises(ExecutionError, match="differs from what was saved, at byte 0"):
+        restore(job, replace(CHECKPOINT, partner=1), Restore("c"))
+
+
 def test_no_manifest_decides_how_much_memory_is_taken(tmp_path: Path) -> None:
     described = replace(CHECKPOINT, metadata=True)
     own = session(tmp_path, described)
