@@ -29,13 +29,13 @@ from dliosim.plan.statefiles import METADATA, StateFiles
 class Target(NamedTuple):
     """A checkpoint that is being saved: its number, the directory it is written in, and the one of all its numbers.
 
-    `unstriped` is why the striping that was asked was not granted, if so.
+    `refused` says why it is not striped as it should be; empty where nothing was asked or said.
     """
 
     number: int
     directory: Path
     base: Path
-    unstriped: str = ""
+    refused: str
 
     @property
     def complete(self) -> Path:
@@ -94,8 +94,8 @@ def begin(session: Session, files: StateFiles, failed: DliosimError | None, reco
         number, directory = versions.begin(hold, checkpoint.commit, above)
         if checkpoint.drain is not None:
             hold.keep(number)  # until it is drained
-        unstriped = ask_for_striping(directory, checkpoint.stripe) if checkpoint.stripe is not None else ""
-        return Target(number, directory, base, unstriped)
+        refused = ask_for_striping(directory, checkpoint.stripe) if checkpoint.stripe is not None else ""
+        return Target(number, directory, base, refused)
 
     target = session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
     record.wall_ns += perf_counter_ns() - begun

@@ -26,17 +26,18 @@ from dliosim.plan.statefiles import METADATA, StateFiles
 _TRANSFER = 4 << 20
 
 
-def drain(session: Session, files: StateFiles, target: Target, written: Iterable[Run], record: VerbRecord) -> None:
+def drain(session: Session, files: StateFiles, target: Target, written: Iterable[Run], record: VerbRecord) -> str:
     """Copy what this rank has written of a complete checkpoint, complete the copy, delete old ones. Collective.
 
-    Raises DliosimError on every rank, and leaves nothing of the copy then.
+    The result says why the copy is not striped as the checkpoint is, or nothing. Raises DliosimError on every rank, and
+    leaves nothing of the copy then.
     """
     world, checkpoint = session.world, files.checkpoint
     begun = perf_counter_ns()
     base = session.drained_to(checkpoint, files.split)
     assert base is not None
     doing = f"make room to drain checkpoint `{checkpoint.name}`"
-    aside = world.on_rank_0(doing, lambda: _begin(session.locks.to_save(base), files, target.number))
+    aside, refused = world.on_rank_0(doing, lambda: _begin(session.locks.to_save(base), files, target.number))
     own = _own_files(files, world.rank, written)
     error: DliosimError | None = None
     try:
@@ -60,17 +61,18 @@ def drain(session: Session, files: StateFiles, target: Target, written: Iterable
     if keep is not None:
         doing = f"delete old copies of checkpoint `{checkpoint.name}`"
         world.on_rank_0(doing, lambda: versions.delete_old(session.locks.to_save(base), keep))
+    return f"{refused} (root `{checkpoint.drain}`)" if refused else ""
 
 
-def _begin(hold: Hold, files: StateFiles, number: int) -> Path:
+def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
+    """The directory that a copy is written in, and why it is not striped, if it should be."""
     checkpoint = files.checkpoint
     require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
     aside = versions.begin_copy(hold, number)
-    if checkpoint.stripe is not None:
-        ask_for_striping(aside, checkpoint.stripe)
+    refused = ask_for_striping(aside, checkpoint.stripe) if checkpoint.stripe is not None else ""
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         (aside / folder).mkdir()
-    return aside
+    return aside, refused
 
 
 def _complete(hold: Hold, files: StateFiles, target: Target) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
+from typing import BinaryIO
 
 from mpi4py import MPI
 
@@ -26,6 +27,8 @@ from dliosim.readable import seconds
 
 #: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
 _OF_DATA = (None, "R401")
+
+_AT_ONCE = 1 << 20
 
 
 def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
@@ -85,11 +88,11 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
 
 
 def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | None:
-    """The file that an error is about, if partners keep what it held."""
+    """The file that an error is about, if partners keep what it held and it is not known to be lost."""
     copies = {name for name, _ in files.partner_files()}
     if not copies or not found.saved.files.keys() >= copies:
         return None
-    own = found.saved.files.keys() - copies - {METADATA}
+    own = found.saved.files.keys() - copies - found.lost.keys() - {METADATA}
     return next((name for name in sorted(own) if f"{found.directory}/{name}" in error.message), None)
 
 
@@ -141,15 +144,23 @@ def _read_metadata(found: Found, record: VerbRecord) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
-            data = stream.read(size)
+            value = _checksum(stream, size)
     except OSError as error:
         raise failed("open", path, error, reading=True) from error
     took = perf_counter_ns() - begun
     record.plan_ns += took
     record.wall_ns += took
     record.opens += 1
-    if zlib.crc32(data) != checksum:
+    if value != checksum:
         raise ExecutionError(f"{path} differs from what was saved", "R401")
+
+
+def _checksum(stream: BinaryIO, size: int) -> int:
+    """The CRC-32 of the next `size` bytes, of which the manifest alone says how many they are."""
+    value = 0
+    while data := stream.read(min(size, _AT_ONCE)):
+        value, size = zlib.crc32(data, value), size - len(data)
+    return value
 
 
 def _without_place(error: DliosimError, found: Found) -> str:

@@ -38,7 +38,8 @@ class Save:
     """One save: its record, which is whole when it `is_over`, and what of it goes on in the background.
 
     `content_ns` is what of the caller's time went into making contents; `late_ns` by how much staging was slower than
-    its pace. `within` is the loop that it belongs to, if any. `unstriped` is that of its `Target`.
+    its pace. `within` is the loop that it belongs to, if any. `refused` has what was asked for it and not granted.
+    `runs` is what this rank has written, until that is drained.
     """
 
     checkpoint: Checkpoint
@@ -46,9 +47,9 @@ class Save:
     within: str | None = None
     content_ns: int = 0
     late_ns: int = 0
-    unstriped: str = ""
     flush: Job | None = None
     drain: Job | None = None
+    refused: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
     @property
@@ -61,6 +62,11 @@ class Save:
         """What ended it, as far as this rank knows."""
         found = (job.error for job in (self.flush, self.drain) if job is not None and job.is_over)
         return next((error for error in found if error is not None), None)
+
+    def keep_for_drain(self, runs: list[Run]) -> None:
+        """Remember what this rank has written, if anybody will ask: in a shared file that is a run for each tensor."""
+        if self.checkpoint.drain is not None:
+            self.runs = runs
 
 
 class Saves:
@@ -121,7 +127,7 @@ class Saves:
             if checkpoint.access.is_mpi:
                 self.settle_mpi()
             target = self._write_now(save, files, run or (lambda action: action()))
-        save.unstriped = target.unstriped
+        save.refused += filter(None, [target.refused])
         if self._drainer is not None and checkpoint.drain is not None:
             save.drain = self._drainer.submit(lambda own: self._drain(own, save, files, target), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
@@ -193,7 +199,7 @@ class Saves:
         def write() -> None:
             failed = self._failed(save.checkpoint)
             target, written = checkpointing.save(self._session, files, failed, save.record)
-            save.runs = written.runs
+            save.keep_for_drain(written.runs)
             found.append(target)
 
         run(write)
@@ -233,7 +239,7 @@ class Saves:
             written = write_all(own, files, target, staged.made, record)
         finally:
             staged.release()
-        save.runs = written.runs
+        save.keep_for_drain(written.runs)
         complete(own, files, target, written, record)
         record.flush_ns = perf_counter_ns() - staged_at - (record.content_ns - save.content_ns)
         record.wall_ns = record.stall_ns + record.flush_ns
@@ -242,7 +248,7 @@ class Saves:
     def _drain(self, own: Session, save: Save, files: StateFiles, target: Target) -> None:
         """What the drainer does, with its own session."""
         try:
-            drain(own, files, target, save.runs, save.record)
+            save.refused += filter(None, [drain(own, files, target, save.runs, save.record)])
         finally:
             save.runs = []
             if own.world.rank == 0:
@@ -275,7 +281,7 @@ def save_phase(session: Session, save: Save) -> Phase:
     checkpoint = save.checkpoint
     unlocked = session.locks.note(session.saved_at(checkpoint))
     dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
-    notes = tuple(filter(None, (unlocked, save.unstriped, dropped)))
+    notes = tuple(filter(None, (unlocked, *save.refused, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))

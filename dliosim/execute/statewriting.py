@@ -138,8 +138,9 @@ def _write_file(
 def _write_shared(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
     world, checkpoint = session.world, files.checkpoint
     name = files.name_of_shared()
-    if checkpoint.folder and world.rank == 0:
-        _make_folder((directory / name).parent)
+    if checkpoint.folder:
+        # Opening is collective: all must know if there is no folder to open in.
+        world.on_rank_0(f"make the folder of {name}", lambda: _make_folder((directory / name).parent))
     written = _Written(name)
     writer = open_writer(_writing(checkpoint), directory / name, world.comm)
     error: DliosimError | None = None

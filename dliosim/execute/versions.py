@@ -29,6 +29,7 @@ from dliosim.execute.savedfiles import SavedFiles, saved_in
 from dliosim.model.checkpoint import Commit
 
 _OURS = re.compile(r"([0-9]{6,12})(\.old\.partial|\.partial|)")
+_MOST = 10**12 - 1
 _ASIDE, _DYING = ".partial", ".old.partial"
 
 
@@ -80,11 +81,14 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
 
     Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes, and
-    `above` those of its copies elsewhere, which may outlive it. Raises OSError as the calls do.
+    `above` those of its copies elsewhere, which may outlive it. Raises OSError as the calls do, ExecutionError where
+    somebody has given the last number that there is.
     """
     with hold.mutex:
         make_durably(hold.base)
         number = max(_sweep(hold), hold.last, above) + 1
+        if number > _MOST:
+            raise ExecutionError(f"{hold.base / str(_MOST)} has the last number that there is: move it away")
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         directory.mkdir()
         hold.busy.add(number)

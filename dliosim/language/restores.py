@@ -37,13 +37,20 @@ def _reads(node: Node) -> tuple[bool, bool]:
 
 
 def _check(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
-    """E218 and E113 for splits that what is saved cannot have; E218 for more of a subset than there is."""
+    """E218 and E113 for splits that what is saved cannot have; E218 for a subset of which there is less."""
     for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
         if split is not None:
             splits.check_split(saved, split, settings.place(head))
     usual = saved.split(settings.context.scope.job.ranks)
     wrote, own = verb.written_by or usual, verb.parallel or usual
-    if not wrote.played or (own == wrote and not verb.everything):
+    if not wrote.played:
+        return
+    if saved.replicas == "dealt" and not wrote.has_all_copies:
+        message = f"of `{saved.name}` some is saved by ranks that take no part, {wrote.played} of {wrote.ranks} do"
+        label = "each of them would need what those save"
+        hint = "with `replicas once` the first of the ranks that hold the same saves it, which does take part"
+        raise mistake("E218", message, settings.place("written by"), label, hint=hint)
+    if own == wrote and not verb.everything:
         return
     head = "reads" if own == wrote else "parallel" if verb.parallel is not None else "written by"
     label = "this is all of it" if own == wrote else f"this job's ranks are {own}"

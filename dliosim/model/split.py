@@ -28,6 +28,11 @@ class Split:
         """Ranks that take part, 0 to this."""
         return self.played or self.ranks
 
+    @property
+    def has_all_copies(self) -> bool:
+        """Whether with each rank that takes part all those do that differ from it in their data rank alone."""
+        return self.data == 1 or self.present % (self.tensor * self.data) == 0
+
     def place(self, rank: int) -> tuple[int, int, int]:
         """The tensor, pipeline and data rank of a rank."""
         rest, tensor = divmod(rank, self.tensor)

@@ -38,12 +38,14 @@ def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, B
     """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
 
     Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved.
-    Raises PlanError where other ranks than those shall hold it.
+    Raises PlanError where other ranks than those shall hold it, or where what they hold was `dealt` to others to save.
     """
     written = stored.split
     if written.played and holder != written:
         text = f"{written.played} of {written.ranks} ranks saved checkpoint `{stored.checkpoint.name}`"
         raise PlanError(f"{text}: only the same ranks can restore it, and not {holder}")
+    if stored.checkpoint.replicas == "dealt" and not written.has_all_copies:
+        raise PlanError(f"of checkpoint `{stored.checkpoint.name}` some was dealt to ranks that take no part")
     held = stored.checkpoint.parts_for(holder)
     for number, part in enumerate(stored.parts):
         if part.scope == "per rank" and holder != written:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -192,3 +194,39 @@ def test_what_a_file_held_is_read_from_a_partner(tmp_path: Path, api: str, write
     flip(newest.with_name("partner_of_000000.ckpt"), 10_000)
     (note,) = restore(job, checkpoint, Restore("c"))[1]
     assert note.startswith("passed over 000002: partner_of_000000.ckpt differs from what was saved, at byte 10000")
+
+
+def test_a_file_is_lost_once_whatever_a_manifest_names(tmp_path: Path) -> None:
+    job = session(tmp_path)
+    save(job, CHECKPOINT)
+    newest = file_of(tmp_path, "000001")
+    keep_copy(newest)
+    # The beginning of the name of what a partner keeps, which every error there is about, too.
+    other = newest.with_name("partner_of_")
+    other.write_bytes(b"x")
+    saved = saved_in(newest.parent)
+    files = {**saved.files, other.name: (1, 0)}
+    write_manifest(newest.parent, replace(saved, files=files).described())
+    for path in (newest, newest.with_name("partner_of_000000.ckpt")):
+        flip(path, 0)
+    with pytest.raises(ExecutionError, match="differs from what was saved, at byte 0"):
+        restore(job, replace(CHECKPOINT, partner=1), Restore("c"))
+
+
+def test_no_manifest_decides_how_much_memory_is_taken(tmp_path: Path) -> None:
+    described = replace(CHECKPOINT, metadata=True)
+    own = session(tmp_path, described)
+    save(own, described)
+    size = 1 << 28
+    os.truncate(file_of(tmp_path, "000001", "metadata.json"), size)
+    manifest = file_of(tmp_path, "000001", "manifest.json")
+    content = json.loads(manifest.read_text())
+    content["files"]["metadata.json"][0] = size
+    manifest.write_text(json.dumps(content, indent=1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExecutionError, match="differs from what was saved"):
+            restore(own, described, Restore("c"))
+        assert tracemalloc.get_traced_memory()[1] < size // 2
+    finally:
+        tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -296,3 +297,24 @@ def test_the_checkpoints_of_a_workload_are_those_that_it_saves(tmp_path: Path) -
     verbs = (Repeat(2, (SaveVerb("verb"), loop)), Restore("restored"))
     workload = Workload("w", "", 1, Job(1), (), checkpoints, verbs)
     assert [one.name for one in saved_checkpoints(workload)] == ["verb", "loop"]
+
+
+def test_the_next_number_is_above_those_of_copies_that_outlived_what_was_saved(tmp_path: Path) -> None:
+    drained = replace(STAGED, root="local", drain="data")
+    own = session(tmp_path, drained)
+    for _ in range(2):
+        with Saves(own, [drained]) as saves:
+            saves.save(drained)
+        # The disk of the node is gone with the node.
+        own.locks.release()
+        shutil.rmtree(tmp_path / "local" / "c")
+        own = session(tmp_path, drained)
+    assert complete(own.drained_to(drained)) == [1, 2]
+
+
+def test_what_was_written_is_forgotten_unless_it_is_drained(tmp_path: Path) -> None:
+    plain = replace(STAGED, background=None)
+    own = session(tmp_path, plain)
+    with Saves(own, [plain, STAGED]) as saves:
+        kept = [saves.save(plain), saves.save(STAGED)]
+    assert [save.runs for save in kept] == [[], []]

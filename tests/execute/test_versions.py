@@ -65,6 +65,15 @@ def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_co
     assert [versions.begin(hold, "rename", versions.highest(tmp_path / "copies"))[0] for _ in range(2)] == [3, 4]
 
 
+def test_after_the_last_number_there_is_none(tmp_path: Path) -> None:
+    for name in ("999999", "9" * 12):
+        (tmp_path / name).write_text("no directory of ours: it stays")
+    with pytest.raises(ExecutionError, match="999999999999 has the last number"):
+        versions.begin(Hold(tmp_path), "rename")
+    (tmp_path / ("9" * 12)).unlink()
+    assert versions.begin(Hold(tmp_path), "rename")[1].name == "1000000.partial"
+
+
 def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: Path) -> None:
     hold = Hold(tmp_path)
     number, aside = versions.begin(hold, "rename")

@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.execute.striping import hints_dropped, with_striping
 from dliosim.model import Access, Stripe
-from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
+from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
 STRIPED = DATASET.replace("header   100 B", "header   100 B\n    stripe   1 MiB over 8 targets")
 
@@ -60,11 +60,25 @@ def test_striping_that_is_refused_is_a_note(
     assert phases(place.results(2), "prepare")[0]["notes"] == [note]
 
 
-def test_striping_of_a_checkpoint_that_is_refused_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_striping_that_is_refused_to_a_checkpoint_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     lustre_tool(place, monkeypatch, "echo no such pool >&2; exit 3")
-    place.write(CHECKPOINT.replace("path ", "stripe 1 MiB over 8 targets\n    path "), "save c\n")
-    (saved,) = phases(place.results(2), "save")
-    assert saved["notes"] == ["striping was not granted: lfs setstripe said: no such pool"]
+    state = """checkpoint c {
+        part     w 100 kB total
+        stripe   1 MiB over 8 targets
+        drain to local
+        path     "c"
+    }
+    checkpoint staged {
+        part     w 100 kB total
+        stripe   1 MiB over 8 targets
+        async    on
+        path     "staged"
+    }
+    """
+    place.write(state, "save c\nsave staged\n")
+    said = "striping was not granted: lfs setstripe said: no such pool"
+    copied, staged = phases(place.results(2, "--root", f"local={place.directory / 'local'}"), "save")
+    assert copied["notes"] == [said, f"{said} (root `local`)"] and staged["notes"] == [said]
 
 
 def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -79,7 +79,7 @@ def indices(part: Part, block: Block) -> NDArray[np.int64]:
 
 def written(files: StateFiles) -> dict[str, NDArray[np.int64]]:
     """What every file holds, each byte as (part, place in it) in one number; a byte that none wrote is -1."""
-    found = {name: np.full(files.size(name, maker), -1, np.int64) for name, maker in files.files()}
+    found = {name: np.full(files.sizes(maker)[name], -1, np.int64) for name, maker in files.files()}
     for rank in range(files.split.present):
         for shard in files.shards(rank):
             place = found[shard.file][shard.offset : shard.offset + shard.block.length]
@@ -241,20 +241,18 @@ def test_everything_is_what_was_saved_once(
 
 @settings(deadline=None)
 @given(checkpoints, splits, st.integers(1, 40))
-def test_the_ranks_of_a_subset_restore_what_they_hold_and_have_saved(
-    checkpoint: Checkpoint, split: Split, present: int
-) -> None:
+def test_the_ranks_of_a_subset_restore_all_that_they_hold(checkpoint: Checkpoint, split: Split, present: int) -> None:
     split = played(split, present)
     files = state_files(checkpoint, split)
+    assume(checkpoint.replicas != "dealt" or split.has_all_copies)
     found = written(files)
-    saved = set(np.concatenate([np.empty(0, np.int64), *found.values()]).tolist())
     for rank in range(split.present):
         cut = list(steps(fetches(files, split, rank), None, False))
         _check_steps(files, found, cut, None)
         needed = _sorted(
             [number * 1_000_000 + indices(files.parts[number], b) for number, b in needs(files, split, rank)]
         )
-        assert _sorted([of_segments(files, step) for step in cut]) == [byte for byte in needed if byte in saved]
+        assert _sorted([of_segments(files, step) for step in cut]) == needed
 
 
 def test_a_subset_is_not_restored_by_other_ranks() -> None:
@@ -357,3 +355,17 @@ def test_a_rank_of_a_thousand_finds_all_that_it_needs() -> None:
     needed = sum(block.length for _, block in needs(stored, other, 100))
     assert found.bytes == needed > 10 * GIB
     assert found.largest <= 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("split", "all_there"), [(Split(1, 1, 4, 2), False), (Split(1, 2, 2, 2), True), (Split(4, 1, 1, 2), True)]
+)
+def test_what_was_dealt_to_ranks_that_take_no_part_is_not_restored(split: Split, all_there: bool) -> None:
+    parts = tuple(Part(name, 400, "rows", 20) for name in "abc")
+    checkpoint = Checkpoint("c", 1, parts, Writers("file per rank"), Access(), "c", replicas="dealt", parallel=split)
+    files = state_files(checkpoint, split)
+    if all_there:
+        assert sum(fetch.block.length for fetch in fetches(files, split, 0)) == 3 * 400 // split.tensor
+    else:
+        with pytest.raises(PlanError, match="was dealt to ranks that take no part"):
+            list(fetches(files, split, 0))
