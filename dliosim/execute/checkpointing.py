@@ -29,13 +29,13 @@ from dliosim.plan.statefiles import METADATA, StateFiles
 class Target(NamedTuple):
     """A checkpoint that is being saved: its number, the directory it is written in, and the one of all its numbers.
 
-    `refused` says why it is not striped as it should be; empty where nothing was asked or said.
+    `notes` say why it is not striped as it should be, and what of earlier jobs was removed.
     """
 
     number: int
     directory: Path
     base: Path
-    refused: str
+    notes: tuple[str, ...]
 
     @property
     def complete(self) -> Path:
@@ -95,7 +95,9 @@ def begin(session: Session, files: StateFiles, failed: DliosimError | None, reco
         if checkpoint.drain is not None:
             hold.keep(number)  # until it is drained
         refused = ask_for_striping(directory, checkpoint.stripe) if checkpoint.stripe is not None else ""
-        return Target(number, directory, base, refused)
+        swept = [f"removed {name}, which an earlier job had not finished" for name in hold.swept]
+        hold.swept.clear()
+        return Target(number, directory, base, tuple(filter(None, (refused, *swept))))
 
     target = session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
     record.wall_ns += perf_counter_ns() - begun

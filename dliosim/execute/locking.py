@@ -50,8 +50,9 @@ class Hold:
 
     `note` says why there is no lock, where there is none. `busy` has the numbers that are being written or deleted,
     `used` how many drains and restores go on of each, and `finished` those that need not be looked at for being so.
-    `last` is the highest number that this run has begun, `newest` the highest it has completed. `mutex` is for whoever
-    looks at several of them, or changes them.
+    `last` is the highest number that this run has begun, `newest` the highest it has completed. `swept` has the names
+    of what earlier jobs had left, until somebody was told. `mutex` is for whoever looks at several of them, or changes
+    them.
     """
 
     base: Path
@@ -63,6 +64,7 @@ class Hold:
     finished: set[int] = field(default_factory=set)
     last: int = 0
     newest: int = 0
+    swept: list[str] = field(default_factory=list)
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager

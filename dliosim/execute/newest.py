@@ -85,6 +85,8 @@ class Newest:
         ]
         if len(self._places) > 1:
             notes.append(f"read {found.directory.name} from root `{found.root}`")
+        elif notes:
+            notes.append(f"read {found.directory.name}")
         copies = "what it held was read from partners' copies"
         notes += [f"{found.directory.name}: {why}; {copies}" for why in found.lost.values()]
         if found.saved.doubt:

@@ -38,7 +38,7 @@ class Save:
     """One save: its record, which is whole when it `is_over`, and what of it goes on in the background.
 
     `content_ns` is what of the caller's time went into making contents; `late_ns` by how much staging was slower than
-    its pace. `within` is the loop that it belongs to, if any. `refused` has what was asked for it and not granted.
+    its pace. `within` is the loop that it belongs to, if any. `notes` has what is to be said of it.
     `runs` is what this rank has written, until that is drained.
     """
 
@@ -49,7 +49,7 @@ class Save:
     late_ns: int = 0
     flush: Job | None = None
     drain: Job | None = None
-    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
     @property
@@ -127,7 +127,7 @@ class Saves:
             if checkpoint.access.is_mpi:
                 self.settle_mpi()
             target = self._write_now(save, files, run or (lambda action: action()))
-        save.refused += filter(None, [target.refused])
+        save.notes += target.notes
         if self._drainer is not None and checkpoint.drain is not None:
             save.drain = self._drainer.submit(lambda own: self._drain(own, save, files, target), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
@@ -205,6 +205,7 @@ class Saves:
         run(write)
         save.content_ns = save.record.content_ns
         delete_old(self._session, files, found[0], save.record)
+        save.record.stall_ns += save.record.delete_ns
         return found[0]
 
     def _flush_later(self, save: Save, files: StateFiles, in_flight: int) -> Target:
@@ -248,7 +249,7 @@ class Saves:
     def _drain(self, own: Session, save: Save, files: StateFiles, target: Target) -> None:
         """What the drainer does, with its own session."""
         try:
-            save.refused += filter(None, [drain(own, files, target, save.runs, save.record)])
+            save.notes += filter(None, [drain(own, files, target, save.runs, save.record)])
         finally:
             save.runs = []
             if own.world.rank == 0:
@@ -276,12 +277,22 @@ def saved_checkpoints(workload: Workload) -> list[Checkpoint]:
     return [workload.checkpoint(name) for name in names]
 
 
+def _part_of_it(checkpoint: Checkpoint, ranks: int) -> str:
+    """What is smaller here than what the checkpoint is named for; empty where it is all of it."""
+    said, model, split = [], checkpoint.model, checkpoint.split(ranks)
+    if model is not None and model.scale > 1:
+        said.append(f"1/{model.scale} of the bytes of {model.name}")
+    if split.played:
+        said.append(f"the first {split.played} of its {split.ranks} ranks alone")
+    return f"{' and '.join(said)}: so are times, and intervals by `--mtbf`" if said else ""
+
+
 def save_phase(session: Session, save: Save) -> Phase:
     """The phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
     unlocked = session.locks.note(session.saved_at(checkpoint))
     dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
-    notes = tuple(filter(None, (unlocked, *save.refused, dropped)))
+    notes = tuple(filter(None, (unlocked, _part_of_it(checkpoint, session.world.size), *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))

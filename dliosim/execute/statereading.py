@@ -216,7 +216,9 @@ class _Reading:
         failed, aside = np.frombuffer(told.tobytes(), _WORD).tolist()
         if group.rank:
             # Who waits for the reading rank waits while that one plans and compares.
-            self.aside_ns = max(self.aside_ns, before + aside)
+            waited = max(0, before + aside - self.aside_ns)
+            self.aside_ns += waited
+            self.record.broadcast_ns -= min(waited, ended - begun)
             self.given_up = self.given_up or bool(failed)
             self.session.progress.tick(ended, 0, self.record.bytes)
         return bool(failed)

@@ -247,6 +247,7 @@ def _sweep(hold: Hold) -> int:
             continue
         if kind or _is_unfinished(entry):
             _remove(entry)
+            hold.swept.append(entry.name)
         else:
             hold.finished.add(number)
     return max((number for number, _, _ in found), default=0)

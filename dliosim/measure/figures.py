@@ -176,9 +176,8 @@ class VerbSummary:
 
     @property
     def held_seconds(self) -> float:
-        """How long a save held the slowest rank: its stall, and deleting old ones where that is not done beside."""
-        beside = self.flush_seconds.max > 0
-        return self.stall_seconds.max + (0.0 if beside else self.delete_seconds.max)
+        """How long a save held the slowest rank, deleting old ones included where it waited for that."""
+        return self.stall_seconds.max
 
     @property
     def resident_share(self) -> float | None:

@@ -39,7 +39,7 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class SaveTimes:
-    """Medians over the saves of a checkpoint, in seconds of the slowest rank: held, flushed, and until complete."""
+    """Saves of a checkpoint, in seconds of the slowest rank: mean time held, median flush, median until complete."""
 
     checkpoint: str
     saves: int
@@ -77,7 +77,7 @@ def save_times(run: RunSummary) -> list[SaveTimes]:
         SaveTimes(
             name,
             len(verbs),
-            statistics.median(one.held_seconds for one in verbs),
+            statistics.fmean(one.held_seconds for one in verbs),
             statistics.median(one.flush_seconds.max for one in verbs),
             statistics.median(one.seconds for one in verbs),
         )

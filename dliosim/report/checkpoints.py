@@ -47,7 +47,7 @@ def checkpoint_tables(run: RunSummary) -> str:
 
 
 def measured(run: RunSummary) -> Iterator[Measured]:
-    """What failures would cost each checkpoint that was saved, if the MTBF was said; medians over saves.
+    """What failures would cost each checkpoint that was saved, if the MTBF was said: the mean stall, the median flush.
 
     The stall is that of the slowest rank, deleting old ones included where it waits for that. A restart takes as long
     as the restores of the same checkpoint, else as long as its saves took until they were complete.

@@ -11,8 +11,8 @@ from dliosim.report.grid import grid
 
 EXPLAINED = (
     "Intervals are of work between the end of a save and the beginning of the next. A save in the background costs its "
-    "stall alone, may come no sooner than its flush ends, and a failure loses the work since the newest complete one "
-    "began."
+    "stall alone (steps that its flush slows down are not counted), may come no sooner than its flush ends, and a "
+    "failure loses the work since the newest complete one began."
 )
 
 

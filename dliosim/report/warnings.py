@@ -42,7 +42,7 @@ def warnings_of(run: RunSummary) -> list[str]:
         found += [f"{title_of(group[0])}: {text}" for text in _of_loop(group)]
         if not run.null:
             found += _of_each(group, lambda phase: _of_reading(run, phase))
-            found += _of_each(group, _of_checkpoint)
+            found += _of_each(group, lambda phase: _of_checkpoint(run, phase))
         found += _of_each(group, _of_hints)
     return found
 
@@ -132,7 +132,7 @@ def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
         yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
 
 
-def _of_checkpoint(phase: PhaseSummary) -> Iterator[str]:
+def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """What flatters the times of a save or a restore."""
     if phase.fsync is False:
         yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
@@ -141,7 +141,9 @@ def _of_checkpoint(phase: PhaseSummary) -> Iterator[str]:
     verb = phase.verb
     if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
         return
-    if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds:
+    places = run.environment.file_systems
+    in_memory = places and all(place.kind in MEMORY_KINDS for place in places)  # which works on at nothing
+    if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
         doing = "making" if phase.kind == "save" else "checking"
         yield (
             f"{doing} contents took more than {percent(_CONTENT_SHARE, 2)} of its own time, outside the clock: storage "

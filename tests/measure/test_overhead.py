@@ -6,7 +6,7 @@ import pytest
 
 from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.overhead import Beside, beside_flushes, loop_overheads, whole_overhead
-from tests.report.sample import epoch, flushed, run, saved, spread
+from tests.report.sample import epoch, run, saved, spread
 
 STEPS = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=1.5), epoch(1, loop_seconds=2.5)))
 
@@ -36,11 +36,6 @@ def test_all_saves_count_beside_all_loops_and_pauses() -> None:
     assert whole_overhead(run(phases=(STEPS, pause))) is None
     alone = whole_overhead(run(phases=(save(0.0, None),)))
     assert alone is not None and alone.share is None
-
-
-def test_deleting_holds_a_run_unless_that_is_done_beside_it() -> None:
-    assert saved(0.5, delete_seconds=spread(1.0)).held_seconds == pytest.approx(0.5 + 1.1)
-    assert flushed(0.5, 3.0, delete_seconds=spread(1.0)).held_seconds == 0.5
 
 
 def test_steps_beside_a_flush_are_set_against_the_others_of_all_epochs() -> None:
