@@ -74,7 +74,7 @@ def _cut_out(content: int, row: int, segment: Segment) -> Iterator[tuple[int, me
     for line in range(first, end, each):
         rows = min(each, end - line)
         fill(content, (block.row0 + line) * row, scratch[: rows * row].data)
-        found = scratch[: rows * row].reshape(rows, row)[:, block.col0 : block.col1].reshape(-1)
+        found = np.ascontiguousarray(scratch[: rows * row].reshape(rows, row)[:, block.col0 : block.col1]).reshape(-1)
         skip = max(0, segment.begin - line * width)
         stop = min(len(found), segment.begin + segment.length - line * width)
         yield line * width + skip - segment.begin, found[skip:stop].data
