@@ -17,6 +17,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io
 from dliosim.execute.cadences import Timers
+from dliosim.execute.counts import Counts, account
 from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work, processing_of
 from dliosim.execute.groups import free_group, group_of, who_reads
@@ -204,7 +205,7 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
         work = replace(work, most=most)
     source = EpochSource(session, running.dataset, batches, work, running.kept)
     record, series = EpochRecord(running.salt, epoch, batch=loop.batch, null=session.options.null), EpochSeries()
-    before = _Counts.of(batches)
+    before = Counts.of(batches)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
@@ -224,7 +225,7 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     world.together(batches.end)
     io_after, drained = process_io(), saves.drained_bytes() - drained
     session.progress.end()
-    _account(source, record, series, before, _Counts.of(batches))
+    account(source, record, series, before, Counts.of(batches))
     if processing is not None:
         record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
     if io_before is not None and io_after is not None:
@@ -339,38 +340,6 @@ def _save(session: Session, saves: Saves, running: _Running, cadence: Cadence) -
     if cadence in running.timers.cadences:
         running.timers.saved(running.timers.cadences.index(cadence), perf_counter_ns())
     return save.content_ns
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Sums of all readers' meters at one moment."""
-
-    calls: int
-    moved: int
-    opens: int
-    open_ns: int
-    view_ns: int
-
-    @classmethod
-    def of(cls, batches: Batches) -> _Counts:
-        meters = [reader.meter for reader in batches.readers]
-        return cls(
-            sum(meter.calls for meter in meters),
-            sum(meter.moved for meter in meters),
-            sum(meter.opens for meter in meters),
-            sum(meter.open_ns + meter.close_ns for meter in meters),
-            sum(meter.view_ns for meter in meters),
-        )
-
-
-def _account(source: EpochSource, record: EpochRecord, series: EpochSeries, before: _Counts, after: _Counts) -> None:
-    record.io_busy_ns += source.meters.take(record.call_latency, series) + source.meters.rest(series)
-    record.calls = after.calls - before.calls
-    record.bytes_moved = after.moved - before.moved
-    record.opens = after.opens - before.opens
-    record.open_ns = after.open_ns - before.open_ns
-    record.view_ns = after.view_ns - before.view_ns
-    record.unchecked_bytes = source.unchecked
 
 
 def _offsets(calls: Calls, steps: int) -> NDArray[np.int64]:

@@ -94,7 +94,7 @@ def write_state(session: Session, files: StateFiles, directory: Path, made: Made
     try:
         for name, own in _by_file(files, rank, made):
             senders = files.senders(rank)
-            written += _write_file(session, files, directory / name, own, senders, record)
+            written += _write_file(session, files, directory, name, own, senders, record)
     except DliosimError as failure:
         if checkpoint.writers.kind in ("one per", "rank"):
             # Others wait for their turn to send, so that nobody could hear of the error.
@@ -114,12 +114,16 @@ def _by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[str, Ma
 
 
 def _write_file(
-    session: Session, files: StateFiles, path: Path, made: Made, senders: Iterable[int], record: VerbRecord
+    session: Session,
+    files: StateFiles,
+    directory: Path,
+    name: str,
+    made: Made,
+    senders: Iterable[int],
+    record: VerbRecord,
 ) -> list[Run]:
-    checkpoint = files.checkpoint
-    written = _Written(path.name)
+    checkpoint, path, written = files.checkpoint, directory / name, _Written(name)
     if checkpoint.folder:
-        written = _Written(f"{path.parent.name}/{path.name}")
         _make_folder(path.parent)
     writer = open_writer(_writing(checkpoint), path, MPI.COMM_SELF)
     try:
@@ -138,9 +142,6 @@ def _write_file(
 def _write_shared(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
     world, checkpoint = session.world, files.checkpoint
     name = files.name_of_shared()
-    if checkpoint.folder:
-        # Opening is collective: all must know if there is no folder to open in.
-        world.on_rank_0(f"make the folder of {name}", lambda: _make_folder((directory / name).parent))
     written = _Written(name)
     writer = open_writer(_writing(checkpoint), directory / name, world.comm)
     error: DliosimError | None = None

@@ -32,10 +32,10 @@ def contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
             "use `replicas once` or `replicas dealt`, or files per rank",
         ),
         (
-            built.folder > 0 and shared,
+            built.folder > 0 and built.writers.kind in ("shared file", "rank"),
             ("folder", "files of some ranks share one"),
             ("writers", "there is one file"),
-            "`folder` does not work with one shared file",
+            "`folder` does not work with one file of all ranks",
             "leave `folder` out, or write files per rank",
         ),
     ]

@@ -114,15 +114,15 @@ def check_failures(world: World, directory: Path) -> None:
     last = world.size - 1
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
-    shared = replace(STAGED, path="s", writers=Writers("shared file"), folder=2)
-    places = [(checkpointing, "write_state", flushed, last), (draining, "_copy", drained, last)]
-    places += [(statewriting, "_make_folder", shared, 0)]
-    places += [(partners, "open_writer", copied, last)] if last else []
-    for module, name, checkpoint, where in places:
+    foldered = replace(STAGED, path="s", folder=2)
+    places = [(checkpointing, "write_state", flushed), (draining, "_copy", drained)]
+    places += [(statewriting, "_make_folder", foldered)]
+    places += [(partners, "open_writer", copied)] if last else []
+    for module, name, checkpoint in places:
         own = session(world, directory, checkpoint)
         for again in (1, 3):
             error: DliosimError | None = None
-            with failing(module, name, world.rank == where):
+            with failing(module, name, world.rank == last):
                 try:
                     with Saves(own, [checkpoint]) as saves:
                         for _ in range(again):
@@ -130,8 +130,7 @@ def check_failures(world: World, directory: Path) -> None:
                 except DliosimError as failure:
                     error = failure
             assert error is not None and error.shared, (name, again)
-            alone = name == "_make_folder"  # which no other rank calls
-            assert error.message == ("" if alone else f"rank {last}: ") + "the disk is gone" and error.code == "R402"
+            assert error.message == f"rank {last}: the disk is gone" and error.code == "R402"
         # What failed is gone, and the next one is none the worse.
         with Saves(own, [checkpoint]) as saves:
             saves.save(checkpoint)
