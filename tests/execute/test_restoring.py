@@ -63,7 +63,8 @@ def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_read(tmp_path: Pa
     save(job, CHECKPOINT)
     flip(file_of(tmp_path, "000002"), place)
     for pieces in ("by tensor", "whole"):
-        record, (note,) = restore(job, replace(CHECKPOINT, pieces=pieces), Restore("c"))
+        record, (note, read) = restore(job, replace(CHECKPOINT, pieces=pieces), Restore("c"))
+        assert read == "read 000001"
         assert note.startswith(f"passed over 000002: 000000.ckpt differs from what was saved, at byte {place} (found")
         assert (record.bytes, record.files, record.opens) == (TOTAL, 1, 1)
         assert record.calls == (10 + 12 + 1 if pieces == "by tensor" else 22)
@@ -88,7 +89,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
         return found
 
     monkeypatch.setattr(restoring, "resident_before_reading", look_and_change)
-    record, (note,) = restore(job, checkpoint, Restore("c"))
+    record, (note, _) = restore(job, checkpoint, Restore("c"))
     assert note.startswith("passed over 000002: ")
     assert "000000.ckpt" in note
     assert str(tmp_path) not in note
@@ -134,7 +135,7 @@ def test_the_file_of_all_plans_is_read_first_and_checked(tmp_path: Path) -> None
     assert (notes, record.opens, record.bytes) == ((), 2, TOTAL)
     assert 0 < record.plan_ns < record.wall_ns
     flip(file_of(tmp_path, "000002", "metadata.json"), 10)
-    _, (note,) = restore(job, checkpoint, Restore("c"))
+    _, (note, _) = restore(job, checkpoint, Restore("c"))
     assert note.startswith("passed over 000002: metadata.json differs from what was saved (found after")
 
 
@@ -192,7 +193,7 @@ def test_what_a_file_held_is_read_from_a_partner(tmp_path: Path, api: str, write
     newest.unlink()
     assert restore(job, checkpoint, Restore("c"))[1] == (f"000002: 000000.ckpt: No such file or directory; {copied}",)
     flip(newest.with_name("partner_of_000000.ckpt"), 10_000)
-    (note,) = restore(job, checkpoint, Restore("c"))[1]
+    note, _ = restore(job, checkpoint, Restore("c"))[1]
     assert note.startswith("passed over 000002: partner_of_000000.ckpt differs from what was saved, at byte 10000")
 
 

@@ -42,6 +42,7 @@ def test_the_newest_one_that_is_not_damaged_is_restored(tmp_path: Path, settings
         f"passed over 000004: {flipped.name} differs from what was saved, at byte {flipped.stat().st_size // 2}",
         f"passed over 000003: {shorter.name} has {shorter.stat().st_size} bytes, not {shorter.stat().st_size + 1}",
         f"passed over 000002: {gone.name}: No such file or directory",
+        "read 000001",
     ]
     (last,) = place.files(f"c/*/000001/{file}")
     cut(last)

@@ -94,9 +94,10 @@ def test_what_is_damaged_is_passed_over_by_all_ranks(tmp_path: Path, api: str, r
         STATE.replace("SPLIT", "data $ranks"), f"restore c {{\n    written by tensor 2\n    reads {reads}\n}}\n"
     )
     (phase,) = phases(place.results(3, define=by(api)), "restore")
-    first, second = phase["notes"]
+    first, second, read = phase["notes"]
     assert first.startswith("passed over 000003: 000000.ckpt differs from what was saved, at byte 20000 (found after ")
     assert second.startswith(f"passed over 000002: 000000.ckpt has {len(data) - 1} bytes, not {len(data)}")
+    assert read == "read 000001"
     assert phase["files"]["bytes"] == (3 * TENSORS + MOMENTS if reads == "own part" else TENSORS + MOMENTS)
     last = place.files("c/*/000001/000000.ckpt")[0]
     last.write_bytes(b"\0" * last.stat().st_size)
