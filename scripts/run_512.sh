@@ -95,13 +95,20 @@ from pathlib import Path
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
+from dliosim.plan.reassembly import needs
 from dliosim.plan.statefiles import state_files
 
 results, ranks, files = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 given = [tuple(text.split("=", 1)) for text in sys.argv[5:] if text != "-D"]
 workload, _ = compile_pattern(Path(sys.argv[4]), given, Job(ranks))
 states = {saved.name: state_files(saved, saved.split(ranks)) for saved in workload.checkpoints}
-planned = {name: (state.total(), sum(1 for _ in state.files())) for name, state in states.items()}
+files_of = {name: sum(1 for _ in state.files()) for name, state in states.items()}
+# What several ranks hold alike each of them reads.
+bytes_of = {("save", name): state.total() for name, state in states.items()}
+bytes_of |= {
+    ("restore", name): sum(block.length for rank in range(ranks) for _, block in needs(state, state.split, rank))
+    for name, state in states.items()
+}
 print(f"results.json: {results['ranks']} ranks, digest {results['digest']}, order hash {results['order_hash']}")
 good = results["ranks"] == ranks
 for phase in results["phases"]:
@@ -109,11 +116,11 @@ for phase in results["phases"]:
     epochs = phase.get("epochs") or []
     print(f"{phase['kind']} {phase['name']}: {seconds}" + (f", {len(epochs)} epochs" if epochs else ""))
     if phase["kind"] in ("save", "restore"):
-        size, count = planned[phase["name"]]
+        size, count = bytes_of[phase["kind"], phase["name"]], files_of[phase["name"]]
         found = phase["files"]
         whole = found["bytes"] == size and (phase["kind"] == "restore" or found["files"] == count)
         good = good and whole
-        print(f"  {found['files']} files, {found['bytes']} B; planned {count} files, {size} B")
+        print(f"  {found['bytes']} B, planned {size} B; opened {found['files']} files, {count} there")
     for epoch in epochs:
         once = epoch["samples"] == files and epoch["steps"] * ranks == files
         good = good and once
