@@ -44,7 +44,8 @@ from dliosim.execute.epochs import EpochWork, plan_work
 from dliosim.execute.kept import KeptSamples
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
-from dliosim.execute.session import Options, Session
+from dliosim.execute.saves import Saves
+from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.totals import shared_totals
 from dliosim.execute.world import make_world
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
@@ -140,7 +141,9 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
     """The wall time of the steps of an epoch of the run loop."""
 
     def run() -> float:
-        (phase,) = run_loop(ground.session(dataset, loop), loop, 0, timed=True)
+        session = ground.session(dataset, loop)
+        with Saves(session, ()) as saves:
+            (phase,) = (each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase))
         return phase.summary.epochs[-1].loop_seconds
 
     return run

@@ -30,7 +30,8 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.environment import node_cores
 from dliosim.execute.loops import run_loop
 from dliosim.execute.preparing import prepare
-from dliosim.execute.session import Options, Session
+from dliosim.execute.saves import Saves
+from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.totals import shared_totals
 from dliosim.execute.world import make_world
 from dliosim.language.compile import compile_pattern
@@ -240,7 +241,8 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
     session = Session(workload, world, silent.roots, Options(), duel, silent.places)
-    phases = list(run_loop(session, loop, 0, timed=True))
+    with Saves(session, ()) as saves:
+        phases = [each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase)]
     if comm.rank:
         return
     epochs = phases[0].summary.epochs
