@@ -71,7 +71,7 @@ def test_however_they_are_read(place: Place, plain: Same, define: dict[str, str]
     assert hashes(place.results(2, "--verify", define=define)) == plain(2)
 
 
-@pytest.mark.parametrize("ranks", [3, 5])
+@pytest.mark.parametrize("ranks", [5])
 @pytest.mark.parametrize(
     "define",
     [
