@@ -105,15 +105,18 @@ def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, 
     pieces = column.pieces[file]
     row = np.repeat(np.arange(len(file)), pieces)
     ends = np.cumsum(pieces)
-    piece = np.arange(len(row)) - np.repeat(ends - pieces, pieces)
+    head = np.repeat(ends - pieces, pieces)
+    piece = np.arange(len(row)) - head
     file, unit, inside = file[row], units[0][row] + piece, units[1][row]
-    whole, row_bytes, unit_bytes = column.length[unit], column.row_bytes[file], column.unit_bytes[file]
-    cut = piece * unit_bytes
+    whole, row_bytes = column.length[unit], column.row_bytes[file]
+    # A piece begins where the one before it ends: where an inner dimension is cut, some are shorter than the others.
+    cut = np.cumsum(whole) - whole
+    cut -= cut[head]
     offset = column.offset[unit] + np.where(row_bytes > 0, inside * row_bytes, 0)
     several = column.pieces[file] > 1
-    length = np.where(several, np.minimum(row_bytes - cut, unit_bytes), row_bytes)
-    length = np.where(row_bytes == 0, whole, np.where(whole > 0, length, 0))
-    begin = np.where(row_bytes > 0, before[row] + np.where(several, cut, 0), -1)
+    length = np.where(several, np.minimum(row_bytes - cut, whole), np.where(whole > 0, row_bytes, 0))
+    length = np.where(row_bytes == 0, whole, length)
+    begin = np.where(row_bytes > 0, before[row] + cut, -1)
     return Ranges(row, np.full(len(row), number), piece, offset, length, begin)
 
 

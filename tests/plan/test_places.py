@@ -18,11 +18,14 @@ def columns(draw: st.DrawFn, count: int) -> Column:
     filters = (Filter("deflate", (4,)),) if "encoded" in kind else ()
     row = draw(st.integers(1, 50))
     if "pieces" in kind:
-        unit = draw(st.integers(1, row))
-        pieces = -(-row // unit)
-        units = count * pieces
-        length = np.full(units, unit)
-        return Column(1, pieces, 0 if "encoded" in kind else row, unit, places(draw, length), length, filters)
+        # A sample is several runs, each cut in units of which the last is shorter where they do not divide it.
+        unit, runs = draw(st.integers(1, row)), draw(st.integers(1, 3))
+        along = -(-row // unit)
+        length = np.full(count * runs * along, unit)
+        if "encoded" not in kind:
+            length[along - 1 :: along] = row - (along - 1) * unit
+        row_bytes = 0 if "encoded" in kind else runs * row
+        return Column(1, runs * along, row_bytes, unit, places(draw, length), length, filters)
     each = draw(st.integers(1, 5))
     units = -(-count // each)
     length = np.full(units, each * row)
