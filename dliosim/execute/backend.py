@@ -25,7 +25,8 @@ class Reader(Protocol):
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read every call into `into[start:start + length]`; return the bytes that the calls returned.
 
-        Those are the bytes asked, and with O_DIRECT those of the widened calls, less what lies beyond the file's end.
+        Those are the bytes asked, and with O_DIRECT those of the widened calls, less what lies beyond the file's end. A
+        step may have no calls on a rank: then nothing is opened or read, but what all ranks do together.
         Raises ExecutionError, naming file, offset and call, when one fails or returns less than was planned.
         """
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -75,7 +76,7 @@ class LibraryReader:
             return self._read_rows(calls, range(len(calls.file)), into)
         heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
-        for first, last in zip(heads, [*heads[1:], len(calls.file)], strict=True):
+        for first, last in pairwise([*heads, len(calls.file)]):
             self._keep([int(calls.file[first])])
             try:
                 moved += self._read_rows(calls, range(first, last), into)

@@ -37,7 +37,7 @@ from dliosim.model import (
 )
 from dliosim.report.progress import Progress
 
-SAMPLES = 23
+SAMPLES = 25  # of two ranks one has nothing in the last step
 SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)
 FIXED, VARYING = constant(1500), Distribution("uniform", (1200.0, 3000.0))
 INT16 = Shape((5, 10, 15), "int16")
