@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import translate
@@ -17,7 +17,8 @@ import numpy as np
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.faults import failed
-from dliosim.formats.contract import FileIndex
+from dliosim.execute.opening import follow, follow_to_file
+from dliosim.formats.contract import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Distribution, Found, constant
 from dliosim.model.counts import unless_even
@@ -28,9 +29,13 @@ _PIECE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files that are there already: their paths below the root, in order, and what their own indexes say."""
+    """Files that are there already: their paths below the root, in order, and what their own indexes say.
+
+    `linked` says of each path whether it leads to its file by symbolic links.
+    """
 
     names: list[str]
+    linked: list[bool]
     indexes: list[FileIndex]
 
 
@@ -72,29 +77,41 @@ class FileFinder:
         if dataset.root not in self.roots:
             raise UsageError(f"no place is given for `root {dataset.root}`: add --root {dataset.root}=DIR")
         root = self.roots[dataset.root]
-        names = sorted(_matching(root, dataset.source))
-        if not names:
+        matching = sorted(_matching(root, dataset.source))
+        if not matching:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
-            raise ExecutionError(f"{text} (directories and symbolic links do not count)", "R401")
-        indexes = self._indexes(dataset, [root / name for name in names])
+            raise ExecutionError(f"{text} (directories do not count)", "R401")
+        indexes = self._indexes(dataset, matching)
         digest = hashlib.sha256()
-        for name, index in zip(names, indexes, strict=True):
-            digest.update(f"{name}\0{index.size}\0{index.samples}\0".encode(errors="surrogateescape"))
+        for (name, linked), index in zip(matching, indexes, strict=True):
+            said = f"{name}\0{index.size}\0{index.samples}\0{'linked' if linked else ''}"
+            digest.update(said.encode(errors="surrogateescape"))
         samples, short = sum(index.samples for index in indexes), digest.hexdigest()[:16]
-        self.sources[short] = Source(names, indexes)
+        names, links = [name for name, _ in matching], [linked for _, linked in matching]
+        self.sources[short] = Source(names, links, indexes)
         counts = unless_even(np.array([index.samples for index in indexes], np.int64))
-        return Found(samples, len(names), short, _size(indexes), counts)
+        return Found(samples, len(matching), short, _size(indexes), counts)
 
-    def _indexes(self, dataset: Dataset, paths: list[Path]) -> list[FileIndex]:
+    def _indexes(self, dataset: Dataset, files: list[tuple[str, bool]]) -> list[FileIndex]:
         """The indexes of files, several read at the same time; of several that are wrong the first one is said."""
-        form, found = format_for(dataset), list[FileIndex]()
-        self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(paths), "file")
+        root, found = self.roots[dataset.root], list[FileIndex]()
+        real, form = os.path.realpath(root), format_for(dataset)
+        beside = form.sidecars(dataset) if isinstance(form, Framed) else ()
+        self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(files), "file")
+
+        def look(file: tuple[str, bool]) -> FileIndex:
+            name, linked = file
+            path = root / name
+            for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
+                if one.is_symlink() or (linked and one is path):
+                    follow_to_file(real, str(one.relative_to(root)))
+            return _index(form, dataset, path)
+
         try:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
                 # In pieces, since every file that waits takes a kilobyte.
-                for first in range(0, len(paths), _PIECE):
-                    piece = paths[first : first + _PIECE]
-                    for index in pool.map(lambda path: _read(path, lambda: form.index(path, dataset)), piece):
+                for first in range(0, len(files), _PIECE):
+                    for index in pool.map(look, files[first : first + _PIECE]):
                         found.append(index)
                         self.progress.tick(perf_counter_ns(), len(found), 0)
         finally:
@@ -102,9 +119,9 @@ class FileFinder:
         return found
 
 
-def _read(path: Path, read: Callable[[], FileIndex]) -> FileIndex:
+def _index(form: Format, dataset: Dataset, path: Path) -> FileIndex:
     try:
-        return read()
+        return form.index(path, dataset)
     except ExecutionError:
         raise
     except OSError as error:
@@ -120,13 +137,18 @@ def _size(indexes: list[FileIndex]) -> Distribution:
     return Distribution("uniform", (1.0, float(max(2, *sizes))))
 
 
-def _matching(root: Path, pattern: str) -> Iterator[str]:
-    """Paths below `root` of regular files that a pattern of names matches; directories are read once each."""
+def _matching(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
+    """Paths below `root` of regular files, and of links, that a pattern of names matches; and whether links lead there.
 
-    def below(directory: str, parts: list[str]) -> Iterator[str]:
+    A link to a directory counts as one where a part of the pattern names it. `**` goes through none: that has no end
+    where one leads to a directory above it. Raises ExecutionError [R401] where one leads nowhere, or out of the root.
+    """
+    real = os.path.realpath(root)
+
+    def below(directory: str, parts: list[str], linked: bool) -> Iterator[tuple[str, bool]]:
         head, rest = parts[0], parts[1:]
         if head == "**":
-            yield from below(directory, rest or ["*"])
+            yield from below(directory, rest or ["*"], linked)
         matches = re.compile(translate(head)).match
         try:
             with os.scandir(root / directory) as entries:
@@ -137,12 +159,17 @@ def _matching(root: Path, pattern: str) -> Iterator[str]:
             raise failed("opendir", str(root / directory), error) from error
         for entry in found:
             path = f"{directory}/{entry.name}" if directory else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if head == "**":
-                    yield from below(path, parts)
-                elif rest and matches(entry.name):
-                    yield from below(path, rest)
-            elif not rest and head != "**" and entry.is_file(follow_symlinks=False) and matches(entry.name):
-                yield path
+            if head == "**":
+                if entry.is_dir(follow_symlinks=False):
+                    yield from below(path, parts, linked)
+            elif not matches(entry.name):
+                continue
+            elif rest:
+                if entry.is_symlink():
+                    follow(real, path)
+                if entry.is_dir():
+                    yield from below(path, rest, linked or entry.is_symlink())
+            elif entry.is_symlink() or entry.is_file():
+                yield path, linked or entry.is_symlink()
 
-    return iter(dict.fromkeys(below("", pattern.split("/"))))
+    return iter(dict.fromkeys(below("", pattern.split("/"), False)))

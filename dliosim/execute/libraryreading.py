@@ -100,6 +100,11 @@ class LibraryReader:
     def _path(self, file: int) -> Path:
         return self._directory / self._file_name(file)
 
+    def _file(self, file: int) -> str:
+        path = self._path(file)
+        require_file(path)
+        return str(path)
+
     def _read_rows(self, calls: Calls, rows: Iterable[int], into: memoryview) -> int:
         moved = 0
         for row in rows:
@@ -143,11 +148,7 @@ class LibraryReader:
         for file in files:
             if file in self._open:
                 continue
-            path = self._path(file)
-            if self._comm is None:
-                require_file(path)
-            else:
-                first_alone(self._comm, partial(require_file, path))
+            path = Path(first_alone(self._comm or MPI.COMM_SELF, partial(self._file, file)))
             before = perf_counter_ns()
             try:
                 self._open[file] = self._form.open_library(path, self._dataset, self._comm, self._collective)

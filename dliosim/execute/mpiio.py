@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -74,7 +75,7 @@ class IndependentWriter:
         before = perf_counter_ns()
         handle, self._handle = self._handle, None
         if handle is not None:
-            close_file(handle, str(self.path))
+            close_file(handle, lambda: str(self.path))
         self.meter.close_ns += perf_counter_ns() - before
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
@@ -112,12 +113,12 @@ def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str,
             info.Free()
 
 
-def close_file(handle: MPI.File, path: str) -> None:
-    """Close. Collective over the ranks that opened it; raises ExecutionError."""
+def close_file(handle: MPI.File, path: Callable[[], str]) -> None:
+    """Close. Collective over the ranks that opened it; raises ExecutionError, which alone needs `path`."""
     try:
         handle.Close()
     except MPI.Exception as error:
-        raise failed_call("MPI_File_close", path, error) from error
+        raise failed_call("MPI_File_close", path(), error) from error
 
 
 def hints_of(handle: MPI.File) -> dict[str, str]:

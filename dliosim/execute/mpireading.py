@@ -130,7 +130,9 @@ class IndependentReader:
 
     def _open(self, file: int) -> MPI.File:
         before = perf_counter_ns()
-        handle = open_file(self._comm, self._path(file), MPI.MODE_RDONLY, self._hints)
+        # One rank looks a link up, so that all open what it leads to, or none.
+        path = first_alone(self._comm, lambda: self._path(file))
+        handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
         if not self._granted:
@@ -144,7 +146,7 @@ class IndependentReader:
 
     def _close_handle(self, handle: MPI.File, file: int) -> None:
         before = perf_counter_ns()
-        close_file(handle, self._path(file))
+        close_file(handle, lambda: self._path(file))
         self.meter.close_ns += perf_counter_ns() - before
 
 
@@ -164,7 +166,8 @@ class CollectiveReader:
 
     def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
         self.meter = Meter()
-        self._path = f"{directory}/{file_name(0)}"
+        self._named = lambda: f"{directory}/{file_name(0)}"
+        self._path = ""
         self._hints = access.hints
         self._each_epoch = access.open == "each epoch"
         self._comm = comm
@@ -248,6 +251,7 @@ class CollectiveReader:
     def _opened(self) -> MPI.File:
         if self._handle is None:
             before = perf_counter_ns()
+            self._path = first_alone(self._comm, self._named)
             self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
             self.meter.open_ns += perf_counter_ns() - before
             self.meter.opens += 1
@@ -258,7 +262,7 @@ class CollectiveReader:
         before = perf_counter_ns()
         handle, self._handle = self._handle, None
         if handle is not None:
-            close_file(handle, self._path)
+            close_file(handle, lambda: self._path)
         self.meter.close_ns += perf_counter_ns() - before
 
     def _found_size(self, handle: MPI.File) -> int:

@@ -15,7 +15,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
 from dliosim.execute.world import wait
 
-_LONGEST_ERROR = 4096
+_LONGEST_NOTE = 8192  # of an error, or of a path, of which Linux takes 4095 bytes
 
 
 def create_file(path: str) -> None:
@@ -66,25 +66,60 @@ def require_file(path: Path) -> None:
         raise ExecutionError(f"open refused on {path}: {_kind(mode)} stands where a file should be", "R401")
 
 
+def follow(root: str, name: str) -> tuple[str, int]:
+    """What a name below `root`, an absolute path without links, leads to by links: its path below it, and its mode.
+
+    What opens that path follows no link any more. The system itself is asked, as it may be for every sample, and a walk
+    from link to link would take longer. Raises ExecutionError [R401] where links lead nowhere, in a circle, or out of
+    the root.
+    """
+    path = f"{root}/{name}"
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            real, mode = Path(f"/proc/self/fd/{descriptor}").readlink(), os.fstat(descriptor).st_mode
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        hint = "symbolic links lead in a circle" if error.errno == errno.ELOOP else "a symbolic link leads nowhere"
+        raise failed("open", path, error, hint=hint, reading=True) from error
+    if not real.is_relative_to(root):
+        text = f"open refused on {path}: a symbolic link leads out of the root {root}, to {real}"
+        raise ExecutionError(f"{text}; give a root that holds both by --dir, or --root NAME=DIR", "R401")
+    return str(real.relative_to(root)), mode
+
+
+def follow_to_file(root: str, name: str) -> str:
+    """As `follow`, to a file and nothing else."""
+    below, mode = follow(root, name)
+    if not stat.S_ISREG(mode):
+        raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind(mode)}", "R401")
+    return below
+
+
 def _kind(mode: int) -> str:
     return "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"
 
 
-def first_alone(comm: MPI.Intracomm, action: Callable[[], None]) -> None:
-    """Do something on the first rank of `comm` while the others wait; its error is raised on all. Collective."""
+def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
+    """Do something on the first rank of `comm` while the others wait; the path that it returns, on all. Collective.
+
+    Its error is raised on all.
+    """
     if comm.size == 1:
-        action()
-        return
-    note = np.zeros(_LONGEST_ERROR, np.uint8)
+        return action() or ""
+    note = np.zeros(_LONGEST_NOTE, np.uint8)
     if comm.rank == 0:
         try:
-            action()
+            text = b"+" + os.fsencode(action() or "")
         except ExecutionError as error:
-            text = f"{error.code or ''}\n{error.message}".encode()[:_LONGEST_ERROR]
-            note[: len(text)] = np.frombuffer(text, np.uint8)
+            text = f"-{error.code or ''}\n{error.message}".encode(errors="surrogateescape")[:_LONGEST_NOTE]
+        note[: len(text)] = np.frombuffer(text, np.uint8)
     wait(comm.Ibcast(note))
-    if note[0]:
-        code, message = note.tobytes().rstrip(b"\0").decode(errors="replace").split("\n", 1)
-        failure = ExecutionError(message, code or None)
-        failure.shared = True
-        raise failure
+    said = note.tobytes().rstrip(b"\0")
+    if said.startswith(b"+"):
+        return os.fsdecode(said[1:])
+    code, message = said[1:].decode(errors="replace").split("\n", 1)
+    failure = ExecutionError(message, code or None)
+    failure.shared = True
+    raise failure

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.execute.session import Session
-from dliosim.execute.sources import Names, share_source
+from dliosim.execute.sources import LinkedNames, Names, share_source
 from dliosim.execute.world import World
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex
@@ -24,14 +24,16 @@ def share_totals(sessions: Sequence[Session]) -> None:
     That is sums of sizes, and of files that are there already their names and indexes.
     """
     known: dict[str, NDArray[np.int64] | None] = {}
-    found: dict[str, tuple[Names, DataIndex]] = {}
+    found: dict[tuple[str, str], tuple[Names | LinkedNames, DataIndex]] = {}
     for session in sessions:
         for dataset in session.workload.datasets:
             digest = dataset.digest()
             if dataset.source:
-                if digest not in found:
-                    found[digest] = share_source(session.world, session.sources.get(dataset.found))
-                session.names[dataset.name], session.places[dataset.name] = found[digest]
+                place = digest, dataset.root
+                if place not in found:
+                    source = session.sources.get(dataset.found)
+                    found[place] = share_source(session.world, session.roots[dataset.root], source)
+                session.names[dataset.name], session.places[dataset.name] = found[place]
                 samples, files = count(dataset.samples, "sample"), count(dataset.layout.files, "file")
                 session.index_notes[dataset.name] = (
                     f"found: {samples} in {files} of {dataset.source} ({dataset.format})"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatch
 from io import BytesIO
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.finding import FileFinder
+from dliosim.formats.indexed import INDEXED
+from dliosim.formats.testing import write_framed
 from dliosim.model import Dataset, Found, Layout, Shape, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
 from dliosim.report.progress import Progress
+from tests.formats.datasets import dataset
 
 
 def described(source: str, form: str = "raw", shape: Shape | None = None, root: str = "data") -> Dataset:
@@ -57,16 +63,142 @@ def test_names_may_hold_any_bytes(tmp_path: Path) -> None:
     assert names(tmp_path, "*.dat") == sorted(odd)
 
 
-def test_links_and_folders_are_no_files_and_links_are_not_followed(tmp_path: Path) -> None:
-    touch(tmp_path, "data/a.dat", "outside/b.dat", "outside/c.dat")
+def test_folders_and_pipes_are_no_files(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a.dat")
     (tmp_path / "data/folder.dat").mkdir()
-    (tmp_path / "data/link.dat").symlink_to(tmp_path / "outside/b.dat")
-    (tmp_path / "data/linked").symlink_to(tmp_path / "outside")
     os.mkfifo(tmp_path / "data/pipe.dat")
     assert names(tmp_path, "data/*.dat") == ["data/a.dat"]
-    assert names(tmp_path, "data/**/*.dat") == ["data/a.dat"]
-    with pytest.raises(ExecutionError, match=r"there is no file .*linked"):
-        names(tmp_path, "data/linked/*.dat")
+
+
+def test_links_to_files_below_the_root_count_by_their_own_names(tmp_path: Path) -> None:
+    touch(tmp_path, "x/blobs/1f", "x/blobs/2e", "other/a.dat")
+    (tmp_path / "x/snapshots/abc").mkdir(parents=True)
+    (tmp_path / "x/snapshots/abc/a.dat").symlink_to("../../blobs/2e")
+    (tmp_path / "x/snapshots/abc/b.dat").symlink_to(tmp_path / "x/blobs/1f")
+    assert names(tmp_path, "x/**/*.dat") == ["x/snapshots/abc/a.dat", "x/snapshots/abc/b.dat"]
+
+
+def test_a_link_to_a_folder_is_followed_where_the_pattern_names_it(tmp_path: Path) -> None:
+    touch(tmp_path, "v3/a.dat")
+    (tmp_path / "current").symlink_to("v3")
+    (tmp_path / "v3/again").symlink_to("..")
+    assert names(tmp_path, "current/*.dat") == ["current/a.dat"]
+    assert names(tmp_path, "*/*.dat") == ["current/a.dat", "v3/a.dat"]
+    assert names(tmp_path, "**/*.dat") == ["v3/a.dat"]
+    assert names(tmp_path, "v3/*/*/*.dat") == ["v3/again/current/a.dat", "v3/again/v3/a.dat"]
+
+
+def test_a_root_that_is_a_link_is_where_it_leads(tmp_path: Path) -> None:
+    touch(tmp_path, "real/blob")
+    (tmp_path / "real/a.dat").symlink_to("blob")
+    (tmp_path / "root").symlink_to("real")
+    assert names(tmp_path / "root", "*.dat") == ["a.dat"]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("../outside/b.dat", "leads out of the root .*give a root that holds both"),
+        ("absent", "No such file or directory .a symbolic link leads nowhere"),
+        ("a.dat", "symbolic links lead in a circle"),
+        ("folder", "leads to a directory"),
+        ("pipe", "leads to no regular file"),
+    ],
+)
+@pytest.mark.parametrize("form", ["raw", "npy"])
+def test_a_link_that_leads_to_no_file_below_the_root_is_refused(
+    tmp_path: Path, target: str, said: str, form: str
+) -> None:
+    root = tmp_path / "root"
+    touch(tmp_path, "outside/b.dat")
+    (root / "folder").mkdir(parents=True)
+    os.mkfifo(root / "pipe")
+    (root / "a.dat").symlink_to(target)
+    with pytest.raises(ExecutionError, match=f"{root}/a.dat.*{said}") as raised:
+        look(root, "*.dat", form)
+    assert raised.value.code == "R401"
+
+
+def test_what_stands_beside_a_file_may_be_a_link_within_the_root_too(tmp_path: Path) -> None:
+    root, tokens = tmp_path / "root", described("*.bin", "indexed", Shape((4,), "uint16"))
+    blobs = root / "blobs"
+    blobs.mkdir(parents=True)
+    write_framed(INDEXED, dataset("indexed", 10, shape=Shape((5,), "uint16")), blobs / "t.bin", np.full(3, 10))
+    (root / "t.bin").symlink_to("blobs/t.bin")
+    (root / "t.idx").symlink_to("blobs/t.idx")
+    assert finder_in(root)(tokens).files == 1
+    (blobs / "t.idx").rename(tmp_path / "t.idx")
+    (root / "t.idx").unlink()
+    (root / "t.idx").symlink_to(tmp_path / "t.idx")
+    with pytest.raises(ExecutionError, match=r"t.idx: a symbolic link leads out"):
+        finder_in(root)(tokens)
+
+
+LETTERS = st.sampled_from("abc")
+LEAVES = st.sampled_from(["x.dat", "y.dat", "a", "b"])
+TARGETS = st.sampled_from(["..", "../..", ".", "a", "b/a", "../b", "x.dat", "../x.dat", "a/y.dat", "OUT", "OUT/x.dat"])
+STEPS = st.tuples(st.lists(LETTERS, max_size=2).map("/".join), LEAVES, st.none() | st.just("file") | TARGETS)
+
+
+def grow(root: Path, steps: list[tuple[str, str, str | None]]) -> None:
+    """A tree of folders, files and links, some of which lead out of it, nowhere, or back."""
+    outside = root.with_name("outside")
+    touch(outside, "x.dat", "a/x.dat")
+    for folder, leaf, target in steps:
+        path = root / folder / leaf
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            inside = str(path.parent.resolve()).startswith(str(root))
+            if inside and not os.path.lexists(path):
+                if target is None:
+                    path.mkdir()
+                elif target == "file":
+                    path.write_bytes(b"x")
+                else:
+                    path.symlink_to(target.replace("OUT", str(outside)))
+        except (OSError, RuntimeError):
+            continue  # a link stands where a folder should be
+
+
+def judged(root: Path, pattern: str) -> tuple[list[str], bool]:
+    """Names that match and are files, by `realpath`; and whether one of them, or on the way, is a link to refuse."""
+    own, parts, names = os.path.realpath(root), pattern.split("/"), [""]
+    if parts[0] == "**":
+        parts, names = parts[1:], [f"{one}/".removeprefix(f"{root}/") for one, _, _ in os.walk(root)]
+    refused = False
+    for number, part in enumerate(parts, 1):
+        last, matching = number == len(parts), []
+        for name in names:
+            matching += [f"{name}{one.name}" for one in (root / name).iterdir() if fnmatch(one.name, part)]
+        names = []
+        for name in matching:
+            real = Path(os.path.realpath(root / name))
+            bad = not real.is_relative_to(own) or not (real.is_file() if last else real.exists())
+            refused |= (root / name).is_symlink() and bad
+            if not bad and (last or real.is_dir()):
+                names.append(name if last else f"{name}/")
+    return sorted(set(names)), refused
+
+
+@given(st.lists(STEPS, max_size=12), st.sampled_from(["*.dat", "*/*.dat", "**/*.dat", "a/*/*", "**/a/*", "?/?/?.dat"]))
+def test_in_any_tree_of_links_files_below_the_root_are_found_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str | None]], pattern: str
+) -> None:
+    root = tmp_path_factory.mktemp("tree") / "root"
+    root.mkdir()
+    grow(root, steps)
+    expected, refused = judged(root, pattern)
+    if refused or not expected:
+        with pytest.raises(ExecutionError) as raised:
+            names(root, pattern)
+        assert raised.value.code == "R401"
+        assert ("there is no file" in raised.value.message) == (not refused)
+        return
+    finder = finder_in(root)
+    source = finder.sources[finder(described(pattern, "raw")).digest]
+    assert source.names == expected
+    own = os.path.realpath(root)
+    assert source.linked == [os.path.realpath(root / name) != f"{own}/{name}" for name in expected]
 
 
 def test_no_match_is_an_error_that_names_the_pattern(tmp_path: Path) -> None:

@@ -148,12 +148,24 @@ def parquet(path: Path, count: int) -> list[bytes]:
     return [one.tobytes() for one in values]
 
 
+def hub(path: Path, count: int) -> list[bytes]:
+    """As a model hub keeps it: a blob whose name says nothing, and a link to it."""
+    blob = path.parents[2] / f"blobs/{count}e3b"
+    blob.parent.mkdir(exist_ok=True)
+    rows = _rows(count)
+    with blob.open("wb") as stream:
+        np.save(stream, rows)
+    path.symlink_to(f"../../blobs/{blob.name}")
+    return _each(rows)
+
+
 #: By name: what to write, how files are named (odd names among them), and further lines of the data set's block.
 CASES: dict[str, tuple[Callable[[Path, int], list[bytes]], str, str, dict[str, Any]]] = {
     "hdf5": (hdf5, "f %d.h5", "*.h5", {"datasets": ("images",)}),
     "hdf5 packed": (hdf5_packed, "é%d.h5", "*.h5", {"datasets": ("g/image", "label")}),
     "hdf5 pieces": (hdf5_pieces, "%d.h5", "*.h5", {"datasets": ("x", "y")}),
     "npy": (npy, "x/%d.npy", "**/*.npy", {"shape": "6 x 7 of int32"}),
+    "hub": (hub, "snapshots/abc/%d.npy", "snapshots/*/*.npy", {"shape": "6 x 7 of int32"}),
     "npz": (npz, "%d.npz", "[0-9].npz", {"shape": "6 x 7 of int32"}),
     "npz packed": (npz_packed, "%d.npz", "*.npz", {"datasets": ("image", "label"), "shape": "6 x 7 of int32"}),
     "tar": (tar, "shard-%d.tar", "shard-?.tar", {}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,14 @@ from typing import Any, cast
 import numpy as np
 from mpi4py import MPI
 
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.environment import node_cores
 from dliosim.execute.finding import FileFinder
 from dliosim.execute.phases import run_workload
 from dliosim.execute.processing import Columns
 from dliosim.execute.session import Options, Session
+from dliosim.execute.sources import LinkedNames
 from dliosim.execute.world import World, make_world
 from dliosim.formats.contract import ReadByLibrary
 from dliosim.formats.registry import format_for
@@ -150,6 +154,27 @@ def read_one_way(found: Found, name: str) -> dict[str, object]:
     return figures
 
 
+def check_link_changed(comm: MPI.Intracomm, root: Path) -> None:
+    """A link to the one file that all ranks open, which leads out of the root by now: every rank says so."""
+    link = root / "link.dat"
+    if comm.rank == 0:
+        root.mkdir()
+        (root.parent / "outside.dat").write_bytes(b"x" * 100)
+        link.symlink_to("../outside.dat")
+    comm.Barrier()
+    names = LinkedNames(lambda file: link.name, np.ones(1, np.int64), os.path.realpath(root))
+    for access in (Access(api="mpi-independent"), Access(api="mpi-collective")):
+        (reader,) = open_readers(access, Files(root, names, lambda file: 100, True, comm))
+        try:
+            reader.begin_epoch()
+        except ExecutionError as error:
+            assert (error.code, error.shared) == ("R401", comm.size > 1)
+            assert "leads out of the root" in error.message
+        else:
+            raise AssertionError(f"{access.api} went out of the root")
+        reader.close()
+
+
 def main(comm: MPI.Intracomm, directory: Path) -> None:
     world = make_world(comm, node_cores, "found")
     outcome: dict[str, dict[str, object]] = {}
@@ -176,6 +201,7 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
         for each in ("posix", *others):
             result[each] = read_one_way(found, each)
         outcome[name] = result
+    check_link_changed(comm, directory / "changed")
     if comm.rank == 0:
         print(json.dumps(outcome))
 

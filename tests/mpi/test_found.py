@@ -13,6 +13,8 @@ import pytest
 from tests.mpi.jobs import CLI, only_error
 from tests.mpi.launch import run_program, run_ranks, running, start_ranks
 
+LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz packed", "parquet"}
+
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def test_the_planned_bytes_are_what_the_libraries_wrote(outcome: dict[str, Any])
 
 def test_a_library_gives_what_it_wrote(outcome: dict[str, Any]) -> None:
     read = {name: case["library"]["library"] for name, case in outcome.items() if "library" in case}
-    assert set(read) == set(outcome) & {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "npz", "npz packed", "parquet"}
+    assert set(read) == set(outcome) & LIBRARIES
     for name, contents in read.items():
         assert contents == outcome[name]["written"], name
 
