@@ -1,7 +1,9 @@
 /* File calls that fail as a machine's would. To be loaded by LD_PRELOAD.
  *
- * Of the calls named FAIL_CALL (open, close, write, fsync, mkdir, rename) on paths that contain FAIL_PATH number FAIL_FROM
- * (1 if not given) and those after it fail on rank FAIL_RANK (0), FAIL_TIMES of them (all), with errno FAIL_ERRNO.
+ * Of the calls named FAIL_CALL (create, write, fsync, close, mkdir, rename) on paths that contain FAIL_PATH number FAIL_FROM
+ * (1 if not given) and those after it fail on rank FAIL_RANK (0), FAIL_TIMES of them (all), with errno FAIL_ERRNO. To create is
+ * to open with O_CREAT; of the calls of close only those count that close what was open for writing. The environment is read at each
+ * call, and `count_anew` says how many have failed, and counts from the beginning.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +19,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static atomic_long seen;
+static atomic_long seen, failed;
+
+long count_anew(void)
+{
+    long found = failed;
+    seen = failed = 0;
+    return found;
+}
 
 static long number(const char *name, long otherwise)
 {
@@ -34,6 +43,7 @@ static int fails(const char *call, const char *path)
     now = ++seen;
     if (now < first || now - first >= number("FAIL_TIMES", LONG_MAX))
         return 0;
+    failed++;
     errno = (int)number("FAIL_ERRNO", EIO);
     return 1;
 }
@@ -61,14 +71,16 @@ static int fails_on(const char *call, int descriptor)
         va_start(more, flags);                                                                                         \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                                        \
         va_end(more);                                                                                                  \
-        return fails("open", path) ? -1 : REAL(name)(path, flags, mode);                                               \
+        return flags & O_CREAT && fails("create", path) ? -1 : REAL(name)(path, flags, mode);                                               \
     }
 OPENS(open)
 OPENS(open64)
 
 int close(int descriptor)
 {
-    int broken = fails_on("close", descriptor), reason = errno;
+    int kept = errno, flags = fcntl(descriptor, F_GETFL);
+    errno = kept;
+    int broken = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fails_on("close", descriptor), reason = errno;
     int done = REAL(close)(descriptor);
     if (broken)
         errno = reason;
@@ -93,7 +105,7 @@ int fsync(int descriptor)
 
 int mkdir(const char *path, mode_t mode)
 {
-    return fails("mkdir", path) ? -1 : REAL(mkdir)(path, mode);
+    return access(path, F_OK) && fails("mkdir", path) ? -1 : REAL(mkdir)(path, mode);
 }
 
 int rename(const char *from, const char *to)

@@ -55,3 +55,11 @@ def test_a_shared_file_whose_making_fails_is_an_error_of_all_ranks(library: Path
     error = only_error(run(library, tmp_path, 3, pattern, fault))
     assert "MPI_File_open failed on " in error and "Input/output error" in error
     assert not list(tmp_path.glob("data/*/*/*/manifest.json")) and not list(tmp_path.glob("data/*/*/manifest.json"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_save_that_has_no_room_names_the_call_and_the_file(library: Path, tmp_path: Path, ranks: int) -> None:
+    program = ["-m", "mpi4py", "-m", "tests.mpi.failing_saves_program", str(tmp_path)]
+    done = run_ranks(ranks, *program, env={"LD_PRELOAD": str(library)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) >= 30
