@@ -14,6 +14,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import Target
 from dliosim.execute.faults import failed, truncated
 from dliosim.execute.locking import Hold
+from dliosim.execute.manifest import make_directory
 from dliosim.execute.savedfiles import saved_in
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
@@ -71,7 +72,7 @@ def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
     aside = versions.begin_copy(hold, number)
     refused = ask_for_striping(aside, checkpoint.stripe) if checkpoint.stripe is not None else ""
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
-        (aside / folder).mkdir()
+        make_directory(aside / folder)
     return aside, refused
 
 
@@ -120,6 +121,9 @@ def _copy(
         if fsync:
             path, call = target, "fsync"
             os.fsync(writing)
+        path, call = target, "close"
+        closed, writing = writing, -1
+        os.close(closed)
     except OSError as error:
         raise failed(call, str(path), error) from error
     finally:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from dliosim.errors import ExecutionError
 
@@ -30,6 +33,15 @@ def failed(
     if error.errno in NO_ROOM:
         return ExecutionError(message, "R402")
     return ExecutionError(message, "R401" if reading and error.errno in _DAMAGED else None)
+
+
+@contextmanager
+def calling(call: str, path: Path) -> Iterator[None]:
+    """A block that makes one system call: what that raises is an ExecutionError, which names the call and the file."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(call, str(path), error) from error
 
 
 def failed_on(doing: str, error: OSError) -> ExecutionError:

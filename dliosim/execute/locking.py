@@ -23,6 +23,7 @@ from time import sleep
 from types import TracebackType
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.faults import calling
 from dliosim.execute.manifest import make_durably
 
 NAME = "lock"
@@ -150,7 +151,8 @@ def _lock(hold: Hold, saves: bool) -> None:
         if hold.descriptor is None:
             if saves:
                 make_durably(base)
-            hold.descriptor = _opened(path, saves)
+            with calling("open", path):
+                hold.descriptor = _opened(path, saves)
             if hold.descriptor is None:
                 if saves:
                     continue  # the directory went with the lock of somebody who made nothing there

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dliosim.errors import UsageError
+from dliosim.execute.faults import calling
 
 NAME = "manifest.json"
 
@@ -28,16 +29,30 @@ def manifest_text(content: Mapping[str, Any]) -> str:
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises OSError as the calls do.
+    Raises ExecutionError.
     """
     aside = directory / f"{NAME}.partial"
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(manifest_text(content))
-        stream.flush()
-        os.fsync(stream.fileno())
-    aside.rename(directory / NAME)
+    write_small(aside, manifest_text(content).encode(), durable=True)
+    with calling("rename", aside):
+        aside.rename(directory / NAME)
     sync_directory(directory)
+
+
+def write_small(path: Path, data: bytes, durable: bool) -> None:
+    """Write a small file, made or emptied before, and sync it where it shall be `durable`. Raises ExecutionError."""
+    with calling("open", path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        left = memoryview(data)
+        while left:
+            with calling("write", path):
+                left = left[os.write(descriptor, left) :]
+        if durable:
+            with calling("fsync", path):
+                os.fsync(descriptor)
+    finally:
+        with calling("close", path):
+            os.close(descriptor)
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
@@ -85,20 +100,32 @@ def remove_manifest(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Make the names in a directory durable. Raises ExecutionError."""
+    with calling("open", directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        with calling("fsync", directory):
+            os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        with calling("close", directory):
+            os.close(descriptor)
 
 
 def make_durably(directory: Path) -> None:
-    """Make a directory and those above it, so that what becomes durable in it is not lost with a name above it."""
+    """Make a directory and those above it, so that what becomes durable in it is not lost with a name above it.
+
+    Raises ExecutionError.
+    """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory, exist_ok=True)
     for made in missing:
         sync_directory(made.parent)
+
+
+def make_directory(directory: Path, exist_ok: bool = False) -> None:
+    """Make a directory, and those above it; with `exist_ok` it may be there. Raises ExecutionError."""
+    with calling("mkdir", directory):
+        directory.mkdir(parents=True, exist_ok=exist_ok)
 
 
 def inside(root: Path, relative: str) -> Path:

@@ -98,7 +98,19 @@ class CollectiveWriter(IndependentWriter):
 
 def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str], ...]) -> MPI.File:
     """Open by all ranks of `comm`, with the hints as they are. Collective; ExecutionError on every rank if it fails."""
-    first_alone(comm, lambda: refuse_link(path))
+    makes = comm.size > 1 and mode & MPI.MODE_CREATE
+
+    def look() -> None:
+        refuse_link(path)
+        if makes:
+            # As ROMIO does where all ranks make a file together; but there they hang if the first one's close fails.
+            close_file(_open(MPI.COMM_SELF, path, mode, hints), lambda: path)
+
+    first_alone(comm, look)
+    return _open(comm, path, mode & ~MPI.MODE_CREATE if makes else mode, hints)
+
+
+def _open(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str], ...]) -> MPI.File:
     info = MPI.Info.Create() if hints else MPI.INFO_NULL
     try:
         for key, value in hints:

@@ -13,7 +13,7 @@ from dliosim.model import Dataset
 def write_description(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
     """Write the manifest of a data set of `size` bytes; unless they are `durable`, with this node's boot.
 
-    Raises OSError as the calls do.
+    Raises ExecutionError.
     """
     content = {
         "kind": "data set",

@@ -11,11 +11,12 @@ from time import perf_counter_ns
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.errors import DliosimError, ExecutionError
+from dliosim.errors import DliosimError
 from dliosim.execute.backend import Writer
 from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.compute import busy
+from dliosim.execute.manifest import make_directory
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import fill_segment
 from dliosim.execute.striping import with_striping
@@ -124,7 +125,7 @@ def _write_file(
 ) -> list[Run]:
     checkpoint, path, written = files.checkpoint, directory / name, _Written(name)
     if checkpoint.folder:
-        _make_folder(path.parent)
+        make_directory(path.parent, exist_ok=True)
     writer = open_writer(_writing(checkpoint), path, MPI.COMM_SELF)
     try:
         for piece, data in made:
@@ -172,13 +173,6 @@ def _write_shared(session: Session, files: StateFiles, directory: Path, made: Ma
 
 def _writing(checkpoint: Checkpoint) -> Access:
     return with_striping(checkpoint.access, checkpoint.stripe)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise ExecutionError(f"mkdir failed on {folder}: {error.strerror}") from error
 
 
 class _Written:

@@ -15,15 +15,18 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.faults import calling
 from dliosim.execute.locking import Hold
 from dliosim.execute.manifest import (
     NAME,
     ends_whole,
+    make_directory,
     make_durably,
     manifest_of,
     manifest_text,
     sync_directory,
     write_manifest,
+    write_small,
 )
 from dliosim.execute.savedfiles import SavedFiles, saved_in
 from dliosim.model.checkpoint import Commit
@@ -81,8 +84,8 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
 
     Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes, and
-    `above` those of its copies elsewhere, which may outlive it. Raises OSError as the calls do, ExecutionError where
-    somebody has given the last number that there is.
+    `above` those of its copies elsewhere, which may outlive it. Raises ExecutionError, also where somebody has given
+    the last number that there is.
     """
     with hold.mutex:
         make_durably(hold.base)
@@ -90,7 +93,7 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
         if number > _MOST:
             raise ExecutionError(f"{hold.base / str(_MOST)} has the last number that there is: move it away")
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
-        directory.mkdir()
+        make_directory(directory)
         hold.busy.add(number)
         hold.last = number
     return number, directory
@@ -106,7 +109,7 @@ def begin_copy(hold: Hold, number: int) -> Path:
         _sweep(hold)
         _remove(hold.base / f"{number:06d}")
         directory = hold.base / f"{number:06d}{_ASIDE}"
-        directory.mkdir()
+        make_directory(directory)
         hold.busy.add(number)
         hold.last = max(hold.last, number)
     return directory
@@ -115,14 +118,14 @@ def begin_copy(hold: Hold, number: int) -> Path:
 def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
     """Make a checkpoint complete whose files are written, and synced if they ever will be; from then on it counts.
 
-    How is `saved.commit`. Raises OSError as the calls do; it is then to be given up (`abandon`).
+    How is `saved.commit`. Raises ExecutionError; it is then to be given up (`abandon`).
     """
     final = hold.base / f"{number:06d}"
     directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
     rename_ns = 0
     begun = perf_counter_ns()
     if saved.commit == "none":
-        (directory / NAME).write_text(manifest_text(saved.described()), encoding="utf-8")
+        write_small(directory / NAME, manifest_text(saved.described()).encode(), durable=False)
         done = Committed(final, 0, perf_counter_ns() - begun, 0)
     else:
         for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
@@ -136,7 +139,8 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
         written = perf_counter_ns()
         sync_ns = synced - begun
         if saved.commit == "rename":
-            directory.rename(final)
+            with calling("rename", directory):
+                directory.rename(final)
             renamed = perf_counter_ns()
             sync_directory(hold.base)
             rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
@@ -177,7 +181,8 @@ def delete_old(hold: Hold, keep: int) -> None:
             if number not in hold.used:
                 # Aside first, so that a deletion cut short leaves nothing that looks complete.
                 old = hold.base / f"{number:06d}"
-                dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
+                with calling("rename", old):
+                    dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
         hold.busy |= dying.keys()
     try:
         if dying:
@@ -270,10 +275,12 @@ def _is_unfinished(directory: Path) -> bool:
 def _remove(entry: Path) -> None:
     """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
     if entry.is_symlink() or entry.is_file():
-        entry.unlink(missing_ok=True)
+        with calling("unlink", entry):
+            entry.unlink(missing_ok=True)
         return
     dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
-    with suppress(FileNotFoundError):
+    with calling("rename", entry), suppress(FileNotFoundError):
         if dying != entry:
             entry.rename(dying)
+    with calling("rmtree", dying), suppress(FileNotFoundError):
         shutil.rmtree(dying)

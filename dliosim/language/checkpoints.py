@@ -104,7 +104,9 @@ def _distinct(settings: Settings, built: Checkpoint) -> None:
 def _part(scope: Scope, node: Node, split: Split) -> Part:
     name = node.children[0].text
     if node.kind != "elements":
-        return Part(name, scope.size(node.children[1], 1), "total" if node.kind == "total" else "per rank")
+        shared: dict[str, Held] = {"total": "total", "per_rank": "per rank", "whole": "whole"}
+        stage = _stage(scope, node, split) if node.kind == "whole" else 0
+        return Part(name, scope.size(node.children[1], 1), shared[node.kind], stage=stage)
     kinds = [child.kind for child in node.children]
     word = kinds.index("WORD")
     held, width = node.children[word + 1], TYPES[element(node.children[word])]

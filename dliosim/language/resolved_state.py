@@ -89,8 +89,10 @@ def _part(part: Part, stages: int) -> str:
     if part.scope in ("total", "per rank"):
         return f"{part.name} {format_bytes(part.size)} {part.scope}"
     held = part.scope if part.scope == "whole" else f"split by {part.scope}"
-    element = next(name for name, size in TYPES.items() if size == part.element)
     where = f" on stage {part.stage}" if stages > 1 else ""
+    if not part.row:  # bytes, not a tensor
+        return f"{part.name} {format_bytes(part.size)} {held}{where}"
+    element = next(name for name, size in TYPES.items() if size == part.element)
     return f"{part.name} {part.rows} x {part.row // part.element} of {element} {held}{where}"
 
 

@@ -13,7 +13,7 @@ from dliosim.model.access import (
     Through,
     ranks_together,
 )
-from dliosim.model.checkpoint import Background, Checkpoint, Commit, Pace, Replicas, Writers
+from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
 from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Finder, Found, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
@@ -57,6 +57,7 @@ __all__ = [
     "Communicator",
     "Compression",
     "Compute",
+    "Copies",
     "Dataset",
     "Distribution",
     "DropCaches",

@@ -15,6 +15,8 @@ from dliosim.model.transformer import Part, Transformer, parts_of
 
 Commit = Literal["rename", "metadata", "none"]
 Replicas = Literal["once", "dealt", "all"]
+Copies = int | Literal["dealt", "all"]
+"""Which of the data-parallel ranks saves what they hold alike: the one of a number, each in turn, or all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Checkpoint:
 
     `parts` are those the pattern names; those of `model` come before them (`parts_for`). `parallel` is how the job's
     ranks hold them (None: only data parallel). `replicas` is which of the data-parallel ranks that hold the same write
-    it: the first, by turns (`dealt`), or all. `pieces` is whether a call ends with a tensor. `folder` is how many
+    it: one (`copies`), by turns (`dealt`), or all. `pieces` is whether a call ends with a tensor. `folder` is how many
     ranks' files share a folder, 0 without any. With `metadata` rank 0 gathers plans first, and a file of them is
     written last. `drain` names a root to which a complete checkpoint is copied in the background, `partner` a distance:
     rank r keeps a copy of what rank r - `partner` saved. `serialize` is time the CPU takes before writing.
@@ -90,6 +92,13 @@ class Checkpoint:
     def split(self, ranks: int) -> Split:
         """How the state lies on the ranks of a job that has so many."""
         return self.parallel or Split(1, 1, ranks)
+
+    def copies(self, split: Split) -> Copies:
+        """Who saves what data-parallel ranks hold alike: the first; of a rank that writes alone, its own copy."""
+        if self.replicas != "once":
+            return self.replicas
+        own = self.writers.kind == "rank" and split.has_all_copies
+        return split.place(self.writers.number)[2] if own else 0
 
     def parts_for(self, split: Split) -> tuple[Part, ...]:
         """All parts, in the order in which they are saved: their number and sizes are the same for every split."""

@@ -63,11 +63,11 @@ def fetches(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
 
     Of copies it takes those of the ranks whose place is like its own.
     """
-    written, replicas = stored.split, stored.checkpoint.replicas
+    written, copies = stored.split, stored.checkpoint.copies(stored.split)
     tensor, _, data = holder.place(rank)
     near = tensor * written.tensor // holder.tensor, data % written.data
     wanted = [
-        (number, block, sources(stored.parts[number], number, written, replicas, block, near))
+        (number, block, sources(stored.parts[number], number, written, copies, block, near))
         for number, block in needs(stored, holder, rank)
     ]
     if stored.regions:
@@ -87,8 +87,8 @@ def fetches(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
 
 def everything(stored: StateFiles) -> Iterator[Fetch]:
     """Where all that was saved lies, each byte once, in the order of `fetches`."""
-    replicas = stored.checkpoint.replicas
-    once = [saved_once(part, number, stored.split, replicas) for number, part in enumerate(stored.parts)]
+    copies = stored.checkpoint.copies(stored.split)
+    once = [saved_once(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
     if stored.regions:
         places = ((owner, number) for number, owners in enumerate(once) for owner in owners)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dliosim.model import Part, Replicas, Split
+from dliosim.model import Copies, Part, Split
 
 
 class Block(NamedTuple):
@@ -85,22 +85,22 @@ def range_blocks(begin: int, end: int, row: int) -> list[Block]:
     return blocks
 
 
-def saves(part: Part, number: int, split: Split, replicas: Replicas, rank: int) -> bool:
+def saves(part: Part, number: int, split: Split, copies: Copies, rank: int) -> bool:
     """Whether a rank saves what it holds of part `number`, rather than another one that holds the same."""
-    if part.scope in ("total", "per rank") or replicas == "all":
+    if part.scope in ("total", "per rank") or copies == "all":
         return True
     data = split.place(rank)[2]
-    return data == _copy(number, split, replicas, data)
+    return data == _copy(number, split, copies, data)
 
 
-def saved_once(part: Part, number: int, split: Split, replicas: Replicas) -> range:
+def saved_once(part: Part, number: int, split: Split, copies: Copies) -> range:
     """The ranks that together have saved all that was saved of part `number`, each byte of it once."""
     if part.scope in ("total", "per rank"):
         return range(split.present)
-    return _ranks(part, number, split, replicas, range(1 if part.scope == "whole" else split.tensor), 0)
+    return _ranks(part, number, split, copies, range(1 if part.scope == "whole" else split.tensor), 0)
 
 
-def sources(part: Part, number: int, split: Split, replicas: Replicas, block: Block, near: tuple[int, int]) -> range:
+def sources(part: Part, number: int, split: Split, copies: Copies, block: Block, near: tuple[int, int]) -> range:
     """The ranks that together have saved `block` of part `number`, those that take part, each byte once.
 
     `near` is the tensor and the data rank from which is taken what several have.
@@ -119,14 +119,14 @@ def sources(part: Part, number: int, split: Split, replicas: Replicas, block: Bl
         tensors = _sharing(block.col0 // element, block.col1 // element, part.row_bytes // element, split.tensor)
     else:
         tensors = range(near[0], near[0] + 1)
-        if not _ranks(part, number, split, replicas, tensors, near[1]):
+        if not _ranks(part, number, split, copies, tensors, near[1]):
             tensors = range(1)
-    return _ranks(part, number, split, replicas, tensors, near[1])
+    return _ranks(part, number, split, copies, tensors, near[1])
 
 
-def _ranks(part: Part, number: int, split: Split, replicas: Replicas, tensors: range, data: int) -> range:
+def _ranks(part: Part, number: int, split: Split, copies: Copies, tensors: range, data: int) -> range:
     """Of the ranks that hold a tensor those of these tensor ranks that have saved it for data rank `data`."""
-    copy = _copy(number, split, replicas, data)
+    copy = _copy(number, split, copies, data)
     first, last = (split.rank(tensor, part.stage, copy) for tensor in (tensors.start, tensors.stop - 1))
     return range(first, min(last + 1, split.present))
 
@@ -137,8 +137,8 @@ def _sharing(begin: int, end: int, size: int, ranks: int) -> range:
     return range(((begin + 1) * ranks - 1) // size, (end * ranks - 1) // size + 1)
 
 
-def _copy(number: int, split: Split, replicas: Replicas, data: int) -> int:
+def _copy(number: int, split: Split, copies: Copies, data: int) -> int:
     """The data rank whose copy of part `number` counts for those of data rank `data`."""
-    if replicas == "all":
+    if copies == "all":
         return data
-    return number % split.data if replicas == "dealt" else 0
+    return number % split.data if copies == "dealt" else copies

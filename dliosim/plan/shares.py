@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model import Part, Replicas, Split
+from dliosim.model import Copies, Part, Split
 
 Column = NDArray[np.int64]
 """A number for each part, in their order."""
@@ -16,7 +16,7 @@ Column = NDArray[np.int64]
 class Shares:
     """Closed forms of what `shards.held_blocks` and `shards.saves` say of one part and rank."""
 
-    def __init__(self, parts: Sequence[Part], split: Split, replicas: Replicas) -> None:
+    def __init__(self, parts: Sequence[Part], split: Split, copies: Copies) -> None:
         self._split = split
         self._size = _column(part.size for part in parts)
         # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; one that each has whole, none.
@@ -31,7 +31,8 @@ class Shares:
         self._stage = _column(part.stage for part in parts)
         # Which of the data-parallel ranks saves; -1 where all do.
         number = np.arange(len(parts))
-        self._copy = {"once": number * 0, "dealt": number % split.data, "all": number * 0 - 1}[replicas]
+        alike = -1 if copies == "all" else copies
+        self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, alike)
 
     def of(self, rank: int) -> Column:
         """Bytes that a rank saves of each part."""

@@ -33,7 +33,7 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         for number, part in enumerate(files.parts)
     ]
     contents = Counter(dict.fromkeys(labels, 0))
-    saved = Shares(files.parts, files.split, checkpoint.replicas).before(files.split.present)
+    saved = Shares(files.parts, files.split, checkpoint.copies(files.split)).before(files.split.present)
     for label, size in zip(labels, saved.tolist(), strict=True):
         contents[label] += size
     owned = [files.owned_bytes(rank) for rank in present]

@@ -48,7 +48,8 @@ class StateFiles:
         self.split = split
         self.parts = checkpoint.parts_for(split)
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
-        self._shares = Shares(self.parts, split, checkpoint.replicas)
+        self._copies = checkpoint.copies(split)
+        self._shares = Shares(self.parts, split, self._copies)
         # Parts of each name that files have where ranks write files of their own.
         labels: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
@@ -86,7 +87,7 @@ class StateFiles:
     def shards_of(self, owner: int, number: int) -> Iterator[Shard]:
         """What a rank saves of one part."""
         part = self.parts[number]
-        if not saves(part, number, self.split, self.checkpoint.replicas, owner):
+        if not saves(part, number, self.split, self._copies, owner):
             return
         alone = self.checkpoint.writers.kind == "file per rank"
         name = self._name(part.file if alone else "", self.writer(owner))

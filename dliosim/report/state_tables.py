@@ -20,7 +20,7 @@ _MOST_PARTS = 6
 _LARGE = 1e9
 
 _COPIES = {
-    "once": "of what data-parallel ranks have alike the first one's",
+    "once": "of what data-parallel ranks have alike one copy",
     "dealt": "of what data-parallel ranks have alike each one's in turn",
     "all": "what data-parallel ranks have alike each for itself",
 }

@@ -150,6 +150,7 @@ def test_ranks_are_split_as_parallel_says(patterns: Patterns, phrase: str, ranks
     [
         ("w 30 kB total", Part("w", 30_000, "total")),
         ("w 16 kB per rank", Part("w", 16_000, "per rank")),
+        ("w 30 kB whole on stage 1", Part("w", 30_000, "whole", stage=1)),
         ("w 6 x 10 of bf16 split by rows on stage 1", Part("w", 120, "rows", 20, 2, 1)),
         ("w 6 x 10 of fp32 split by columns on stage 0", Part("w", 240, "columns", 40, 4)),
         ("w 6 x 2 x 5 of fp8 whole on stage 1", Part("w", 60, "whole", 10, 1, 1)),
@@ -350,7 +351,8 @@ choices = {
 needed = {"staging": ("async",), "in flight": ("async",)}
 parts = st.sets(
     st.sampled_from(["a 1 MB total", "b 3 B per rank", "c 3 x 5 x 2 of fp16 whole on stage 0",
-                     "d 7 of int64 split by rows on stage 0", "e 7 of fp8 split by columns on stage 0"]),
+                     "d 7 of int64 split by rows on stage 0", "e 7 of fp8 split by columns on stage 0",
+                     "f 5 kB whole on stage 0", "g 7 of int8 whole on stage 0"]),
     min_size=1,
 )  # fmt: skip
 restores = st.lists(

@@ -81,6 +81,35 @@ def test_any_ranks_restore_what_two_have_saved(tmp_path: Path, api: str) -> None
         assert [phase["files"]["broadcast_seconds"]["max"] > 0 for phase in restores] == [False, True, True, False]
 
 
+COPIED = """
+checkpoint c {
+    part      weights 100_001 B whole
+    part      moments 30_001 B total
+    transfer  25_000 B
+    writers   rank $ranks - 1
+    path      "c"
+}
+"""
+
+
+def test_one_rank_saves_what_all_hold_and_any_restore_it_whole(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for ranks in (1, 2, 3, 5):
+        place.write(COPIED, "save c\nrestore c\n", "restore c written by 5 ranks\n" * (ranks == 5))
+        found = place.results(ranks)
+        (save,) = phases(found, "save")
+        assert save["files"]["bytes"] == 100_001 + 30_001
+        assert restored(found)[0] == ranks * 100_001 + 30_001
+    place.write(COPIED.replace("    part      moments 30_001 B total\n", "").replace("$ranks - 1", "2"), "save c\n")
+    (save,) = phases(place.results(3), "save")
+    assert save["files"]["bytes"] == 100_001
+    assert save["files"]["send_seconds"]["max"] == 0  # each has all of it
+    place.write(COPIED.replace("rank $ranks - 1", "rank 0"), "save c\n")
+    place.results(5)
+    place.write(COPIED.replace("rank $ranks - 1", "rank 0"), "restore c written by 5 ranks\n")
+    assert restored(place.results(2)) == [2 * 100_001 + 30_001]
+
+
 @pytest.mark.parametrize(("api", "reads"), [("posix", "own part once"), ("mpi-collective", "own part")])
 def test_what_is_damaged_is_passed_over_by_all_ranks(tmp_path: Path, api: str, reads: str) -> None:
     place = Place(tmp_path)

@@ -56,7 +56,7 @@ checkpoints = st.builds(
         st.just(Writers("file per rank")),
         st.just(Writers("shared file")),
         st.builds(Writers, st.just("one per"), st.integers(1, 6)),
-        st.just(Writers("rank", 0)),
+        st.builds(Writers, st.just("rank"), st.integers(0, 3)),
     ),
     access=st.just(Access()),
     path=st.just("c"),
@@ -69,6 +69,13 @@ transfers = st.none() | st.integers(1, 40)
 
 def played(split: Split, ranks: int) -> Split:
     return replace(split, played=ranks if ranks < split.ranks else 0)
+
+
+def stored(checkpoint: Checkpoint, split: Split) -> StateFiles:
+    """Its files, where a rank that writes alone is one of those that take part."""
+    if checkpoint.writers.kind == "rank":
+        checkpoint = replace(checkpoint, writers=Writers("rank", checkpoint.writers.number % split.present))
+    return state_files(checkpoint, split)
 
 
 def indices(part: Part, block: Block) -> NDArray[np.int64]:
@@ -106,7 +113,7 @@ def of_segments(files: StateFiles, step: Step) -> NDArray[np.int64]:
 
 @given(checkpoints, splits, st.integers(1, 40))
 def test_what_all_ranks_save_covers_every_file_once(checkpoint: Checkpoint, split: Split, present: int) -> None:
-    files = state_files(checkpoint, played(split, present))
+    files = stored(checkpoint, played(split, present))
     found = written(files)
     assert len(found) == len(list(files.files()))
     assert all((content >= 0).all() for content in found.values())
@@ -128,22 +135,38 @@ def test_what_all_ranks_save_covers_every_file_once(checkpoint: Checkpoint, spli
 
 @given(checkpoints, splits)
 def test_what_is_held_is_saved_by_one_rank_or_by_all(checkpoint: Checkpoint, split: Split) -> None:
-    shares = Shares(checkpoint.parts_for(split), split, checkpoint.replicas)
+    copies = checkpoint.copies(split)
+    shares = Shares(checkpoint.parts_for(split), split, copies)
     held = np.zeros(len(checkpoint.parts_for(split)), np.int64)
     for rank in range(split.ranks):
         assert shares.before(rank).tolist() == held.tolist()
         own = [
-            sum(block.length for block in held_blocks(part, split, rank))
-            * saves(part, number, split, checkpoint.replicas, rank)
+            sum(block.length for block in held_blocks(part, split, rank)) * saves(part, number, split, copies, rank)
             for number, part in enumerate(checkpoint.parts_for(split))
         ]
         assert shares.of(rank).tolist() == own
         held += own
     assert shares.before(split.ranks).tolist() == held.tolist()
-    copies = split.data if checkpoint.replicas == "all" else 1
+    times_saved = split.data if copies == "all" else 1
     for part, total in zip(checkpoint.parts_for(split), held.tolist(), strict=True):
-        times = {"total": 1, "per rank": split.ranks, "whole": split.tensor * copies}.get(part.scope, copies)
+        times = {"total": 1, "per rank": split.ranks, "whole": split.tensor * times_saved}.get(part.scope, times_saved)
         assert total == part.size * times
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=4), st.integers(1, 6), st.data())
+def test_a_rank_that_writes_alone_writes_its_own_copy_of_what_all_hold(
+    sizes: list[int], ranks: int, data: st.DataObject
+) -> None:
+    writer = data.draw(st.integers(0, ranks - 1))
+    parts = tuple(Part(f"p{number}", size, "whole") for number, size in enumerate(sizes))
+    checkpoint = Checkpoint("c", 1, parts, Writers("rank", writer), Access(), "c")
+    files = state_files(checkpoint, Split(1, 1, ranks))
+    assert [files.owned_bytes(rank) for rank in range(ranks)] == [
+        sum(sizes) * (rank == writer) for rank in range(ranks)
+    ]
+    assert all(
+        sum(fetch.block.length for fetch in fetches(files, files.split, rank)) == sum(sizes) for rank in range(ranks)
+    )
 
 
 def test_shares_of_the_largest_parts_do_not_overflow() -> None:
@@ -161,7 +184,7 @@ def test_shares_of_the_largest_parts_do_not_overflow() -> None:
 def test_pieces_cover_what_a_rank_saves_in_calls_as_large_as_allowed(
     checkpoint: Checkpoint, split: Split, transfer: int | None, whole: bool
 ) -> None:
-    files = state_files(checkpoint, split)
+    files = stored(checkpoint, split)
     found = written(files)
     for rank in range(split.ranks):
         own = list(pieces(files.shards(rank), transfer, whole))
@@ -179,7 +202,7 @@ def test_pieces_cover_what_a_rank_saves_in_calls_as_large_as_allowed(
 def test_any_split_restores_what_any_other_saved(
     checkpoint: Checkpoint, writer: Split, holder: Split, transfer: int | None, whole: bool, page: int, rows: int
 ) -> None:
-    files = state_files(checkpoint, writer)
+    files = stored(checkpoint, writer)
     found = written(files)
     with patch.object(reassembly, "_MOST_ROWS", rows):
         for rank in range(holder.ranks):
@@ -208,7 +231,7 @@ def test_what_lost_files_held_is_found_in_the_copies_of_partners(
     checkpoint: Checkpoint, writer: Split, holder: Split, random: Random
 ) -> None:
     checkpoint = replace(checkpoint, partner=1)
-    files = state_files(checkpoint, writer)
+    files = stored(checkpoint, writer)
     found = written(files)
     for name, rank in files.partner_files():
         calls = list(pieces(files.shards(rank), 7, False))
@@ -231,7 +254,7 @@ def test_what_lost_files_held_is_found_in_the_copies_of_partners(
 def test_everything_is_what_was_saved_once(
     checkpoint: Checkpoint, split: Split, present: int, transfer: int | None
 ) -> None:
-    files = state_files(checkpoint, played(split, present))
+    files = stored(checkpoint, played(split, present))
     found = written(files)
     cut = list(steps(everything(files), transfer, False))
     _check_steps(files, found, cut, transfer)
@@ -243,7 +266,7 @@ def test_everything_is_what_was_saved_once(
 @given(checkpoints, splits, st.integers(1, 40))
 def test_the_ranks_of_a_subset_restore_all_that_they_hold(checkpoint: Checkpoint, split: Split, present: int) -> None:
     split = played(split, present)
-    files = state_files(checkpoint, split)
+    files = stored(checkpoint, split)
     assume(checkpoint.replicas != "dealt" or split.has_all_copies)
     found = written(files)
     for rank in range(split.present):
@@ -266,7 +289,7 @@ def test_a_subset_is_not_restored_by_other_ranks() -> None:
 def test_what_a_rank_reads_for_others_and_for_itself_is_what_it_needs(
     checkpoint: Checkpoint, writer: Split, holder: Split
 ) -> None:
-    files = state_files(checkpoint, writer)
+    files = stored(checkpoint, writer)
     for rank in range(holder.ranks):
         tensor, stage, _ = holder.place(rank)
         shared = list(shared_reads(files, holder, rank))

@@ -1,0 +1,65 @@
+"""File calls that fail as a machine's would: every rank hears of it, and the message names the call and the file."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mpi.jobs import DATASET, HEAD, only_error
+from tests.mpi.launch import run_ranks
+
+SOURCE = Path(__file__).with_name("failing_calls.c")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that has calls fail; the test is skipped where nothing compiles it."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no cc")
+    made = tmp_path_factory.mktemp("library") / "failing_calls.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"], check=True, timeout=60)
+    return made
+
+
+def run(
+    library: Path, place: Path, ranks: int, pattern: str, fault: dict[str, str], seconds: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """Run a pattern on ranks of which one meets a fault: CALL, PATH and so on, as failing_calls.c has them."""
+    file = place / "tiny.dlio"
+    file.write_text(HEAD + pattern)
+    env = {"LD_PRELOAD": str(library), **{f"FAIL_{name}": value for name, value in fault.items()}}
+    command = ["-m", "dliosim.cli", "run", str(file), "--dir", str(place / "data"), "--output", str(place / "out")]
+    return run_ranks(ranks, *command, seconds=seconds, env=env, cwd=place)
+
+
+SHARED = """
+checkpoint c {
+    part     weights 300 kB total
+    writers  all ranks into shared file
+    api      mpi-collective
+    path     "c"
+}
+save c
+"""
+
+
+@pytest.mark.parametrize("pattern", [SHARED, f"{DATASET}prepare d {{\n    api  mpi-independent\n}}\n"])
+def test_a_shared_file_whose_making_fails_is_an_error_of_all_ranks(library: Path, tmp_path: Path, pattern: str) -> None:
+    # Whoever makes a file for all by MPI-IO closes it before all open it.
+    fault = {"CALL": "close", "PATH": ".ckpt" if "save" in pattern else ".raw", "ERRNO": str(errno.EIO), "TIMES": "1"}
+    error = only_error(run(library, tmp_path, 3, pattern, fault))
+    assert "MPI_File_open failed on " in error and "Input/output error" in error
+    assert not list(tmp_path.glob("data/*/*/*/manifest.json")) and not list(tmp_path.glob("data/*/*/manifest.json"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_save_that_has_no_room_names_the_call_and_the_file(library: Path, tmp_path: Path, ranks: int) -> None:
+    program = ["-m", "mpi4py", "-m", "tests.mpi.failing_saves_program", str(tmp_path)]
+    done = run_ranks(ranks, *program, env={"LD_PRELOAD": str(library)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) >= 30
