@@ -77,7 +77,8 @@ class FileFinder:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
             raise ExecutionError(f"{text} (directories and symbolic links do not count)", "R401")
         indexes = self._indexes(dataset, [root / name for name in names])
-        digest = hashlib.sha256()
+        # Files of the same names and sizes may hold other things on another root, or for one who reads other columns.
+        digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
         for name, index in zip(names, indexes, strict=True):
             digest.update(f"{name}\0{index.size}\0{index.samples}\0".encode(errors="surrogateescape"))
         samples, short = sum(index.samples for index in indexes), digest.hexdigest()[:16]
