@@ -69,7 +69,7 @@ def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
     checkpoint = files.checkpoint
     require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
     aside = versions.begin_copy(hold, number)
-    refused = ask_for_striping(aside, checkpoint.stripe) if checkpoint.stripe is not None else ""
+    refused = ask_for_striping(aside, checkpoint.stripe)
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         (aside / folder).mkdir()
     return aside, refused
