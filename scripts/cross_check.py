@@ -304,6 +304,8 @@ def main() -> None:
     parser.add_argument("--launcher", default="", help="starts dliosim and IOR (default: mpiexec beside this Python)")
     parser.add_argument("--json", type=Path, help="a file for all that was measured")
     parsed = parser.parse_args()
+    if not parsed.place.is_dir():
+        parser.error(f"--place {parsed.place}: there is no such directory")
     tools = {tool for tool in ("fio", "ior") if shutil.which(tool)}
     for tool in sorted({"fio", "ior"} - tools):
         print(f"{tool} is not installed: it is left out", file=sys.stderr)

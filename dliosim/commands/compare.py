@@ -93,7 +93,7 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
     """Run all passes, judge them and write what came of them; the exit status, the same on every rank. Collective."""
     world, parsed, found, progress = begin.world, begin.parsed, begin.found, begin.progress
     first, started = found.variants[0].workload, begin.started
-    places = world.on_rank_0("find the directories", lambda: roots(parsed, first))
+    places = world.on_rank_0("find the directories", lambda: roots(parsed, [one.workload for one in found.variants]))
     running: list[Running[P]] = []
     for number, one in enumerate(found.variants):
         workload = apart(one.workload, one.verb, number)
@@ -101,7 +101,8 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
         running.append(Running(one, session))
         world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
-    world.on_rank_0("make the data directory", running[0].session.make_roots)
+    for each in running:
+        world.on_rank_0("make the data directories", each.session.make_roots)
     status = 0
     with ExitStack() as stack:
         stack.enter_context(own_directories([one.session for one in running]))
@@ -191,7 +192,7 @@ def _prepared(running: Sequence[Running[P]]) -> list[Phase]:
     alone = isinstance(running[0].variant.verb, Save)
     for together in [[session] for session in sessions] if alone else [sessions]:
         sessions[0].world.on_rank_0("look for room", partial(require_room, together))
-    done: set[str] = set()
+    done: set[Path] = set()
     return [phase for session in sessions for phase in prepare_data(session, done)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dliosim.errors import UsageError
@@ -32,10 +33,11 @@ def given_roots(parsed: argparse.Namespace) -> dict[str, Path]:
     return places
 
 
-def roots(parsed: argparse.Namespace, workload: Workload) -> dict[str, Path]:
-    """As `given_roots`, for a workload; UsageError also for a --root that nothing lies on."""
-    used = {dataset.root for dataset in workload.datasets}
-    used |= {root for kept in workload.checkpoints for root in (kept.root, kept.drain) if root is not None}
+def roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) -> dict[str, Path]:
+    """As `given_roots`, for all of these workloads; UsageError also for a --root on which nothing of any lies."""
+    used = {dataset.root for one in workloads for dataset in one.datasets}
+    kept = [checkpoint for one in workloads for checkpoint in one.checkpoints]
+    used |= {root for each in kept for root in (each.root, each.drain) if root is not None}
     places = given_roots(parsed)
     for text in parsed.root:
         name = text.partition("=")[0]

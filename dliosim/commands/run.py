@@ -55,7 +55,7 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str], loc
     options = Options(parsed.null, parsed.verify)
     world.on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0("find the directories", lambda: roots(parsed, workload))
+    places = world.on_rank_0("find the directories", lambda: roots(parsed, [workload]))
     session = Session(workload, world, places, options, progress, sources=finder.sources, locks=locks)
     world.on_rank_0("find the directories", session.check_directories)
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))

@@ -94,7 +94,7 @@ def begin(session: Session, files: StateFiles, failed: DliosimError | None, reco
         number, directory = versions.begin(hold, checkpoint.commit, above)
         if checkpoint.drain is not None:
             hold.keep(number)  # until it is drained
-        refused = ask_for_striping(directory, checkpoint.stripe) if checkpoint.stripe is not None else ""
+        refused = ask_for_striping(directory, checkpoint.stripe)
         swept = [f"removed {name}, which an earlier job had not finished" for name in hold.swept]
         hold.swept.clear()
         return Target(number, directory, base, tuple(filter(None, (refused, *swept))))

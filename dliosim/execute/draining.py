@@ -70,7 +70,7 @@ def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
     checkpoint = files.checkpoint
     require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
     aside = versions.begin_copy(hold, number)
-    refused = ask_for_striping(aside, checkpoint.stripe) if checkpoint.stripe is not None else ""
+    refused = ask_for_striping(aside, checkpoint.stripe)
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         make_directory(aside / folder)
     return aside, refused

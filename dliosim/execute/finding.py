@@ -82,7 +82,8 @@ class FileFinder:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
             raise ExecutionError(f"{text} (directories do not count)", "R401")
         indexes = self._indexes(dataset, matching)
-        digest = hashlib.sha256()
+        # Files of the same names and sizes may hold other things on another root, or for one who reads other columns.
+        digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
         for (name, linked), index in zip(matching, indexes, strict=True):
             said = f"{name}\0{index.size}\0{index.samples}\0{'linked' if linked else ''}"
             digest.update(said.encode(errors="surrogateescape"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -26,8 +27,8 @@ from dliosim.plan.saves import flat
 _COMPLETING: Final = ("commit", "manifest", "directory_sync")
 
 
-def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
-    """Prepare the data sets that the workload prepares, but those whose digests are in `prepared`; adds theirs.
+def prepare_data(session: Session, prepared: set[Path]) -> Iterator[Phase]:
+    """Prepare the data sets that the workload prepares, but those whose directories are in `prepared`; adds theirs.
 
     Collective. Raises ExecutionError on every rank.
     """
@@ -35,9 +36,10 @@ def prepare_data(session: Session, prepared: set[str]) -> Iterator[Phase]:
         if not isinstance(verb, Prepare):
             continue
         dataset = session.workload.dataset(verb.dataset)
-        if dataset.digest() in prepared:
+        directory = session.directory(dataset.root, dataset.path, dataset.digest())
+        if directory in prepared:
             continue
-        prepared.add(dataset.digest())
+        prepared.add(directory)
         session.world.barrier()
         record, notes = prepare(session, verb, dataset)
         yield verb_phase(session, dataset.name, "prepare", record, verb.access, notes)

@@ -168,7 +168,7 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
     remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
-    refused = ask_for_striping(directory, dataset.stripe) if dataset.stripe is not None else ""
+    refused = ask_for_striping(directory, dataset.stripe)
     for folder in range(dataset.layout.folders):
         made = directory / dataset.folder_name(folder)
         made.mkdir(exist_ok=True)

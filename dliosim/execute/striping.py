@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dliosim.execute.environment import file_system
 from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
@@ -18,14 +19,14 @@ NO_STRIPING = "no striping to read back"
 _FACTOR, _UNIT = "striping_factor", "striping_unit"
 
 
-def ask_for_striping(directory: Path, stripe: Stripe) -> str:
-    """Ask that what is made in `directory` from now on is striped; why that failed, or nothing.
-
-    Elsewhere than on Lustre, whose tool `lfs` is, nothing happens.
-    """
+def ask_for_striping(directory: Path, stripe: Stripe | None) -> str:
+    """Ask that what is made in `directory` from now on is striped, if it should be; why that failed, or nothing."""
+    if stripe is None:
+        return ""
     tool = shutil.which("lfs")
     if tool is None:
-        return ""
+        kind = file_system(directory).kind
+        return f"striping was not asked: there is no `lfs` here, the tool of Lustre (the file system is {kind})"
     command = [tool, "setstripe", "-S", str(stripe.size), "-c", str(stripe.targets), str(directory)]
     try:
         subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)

@@ -24,16 +24,15 @@ def share_totals(sessions: Sequence[Session]) -> None:
     That is sums of sizes, and of files that are there already their names and indexes.
     """
     known: dict[str, NDArray[np.int64] | None] = {}
-    found: dict[tuple[str, str], tuple[Names | LinkedNames, DataIndex]] = {}
+    found: dict[str, tuple[Names | LinkedNames, DataIndex]] = {}
     for session in sessions:
         for dataset in session.workload.datasets:
             digest = dataset.digest()
             if dataset.source:
-                place = digest, dataset.root
-                if place not in found:
+                if digest not in found:
                     source = session.sources.get(dataset.found)
-                    found[place] = share_source(session.world, session.roots[dataset.root], source)
-                session.names[dataset.name], session.places[dataset.name] = found[place]
+                    found[digest] = share_source(session.world, session.roots[dataset.root], source)
+                session.names[dataset.name], session.places[dataset.name] = found[digest]
                 samples, files = count(dataset.samples, "sample"), count(dataset.layout.files, "file")
                 session.index_notes[dataset.name] = (
                     f"found: {samples} in {files} of {dataset.source} ({dataset.format})"

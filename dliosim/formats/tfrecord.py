@@ -24,7 +24,7 @@ so that a record's length follows from the sample's size alone. Contents are the
 CRCs come from the package `crc32c` (github.com/ICRAR/crc32c). It and `google-crc32c` are both kept up, have wheels for
 3.10 to 3.13, use SSE 4.2, release the GIL and take the same time: 0.07 us for 128 bytes, 4 us for 128 KiB. But only
 crc32c takes buffers that can be written, where the other would need a copy of every sample. Below 32 KiB, which take
-a microsecond, it keeps the GIL. Its licence is the LGPL, 2.1 or later; it is imported, and only where it is asked for.
+a microsecond, it keeps the GIL. Its licence is the LGPL, 2.1 or later.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ import struct
 from array import array
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from crc32c import crc32c
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Simple
@@ -81,8 +81,8 @@ class TfRecord(Simple):
         return without_use(dataset, self.name, ("shape", "names"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """The package with the CRC."""
-        return None if find_spec("crc32c") else ("crc32c", "tfrecord")
+        """Nothing."""
+        return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """From the sidecar where it is there and of this file, else by reading the records' headers.
@@ -106,8 +106,6 @@ class TfRecord(Simple):
 
         None where it has no feature of bytes and `names` asks for none.
         """
-        from crc32c import crc32c
-
         if len(data) < _HEAD + _FOOT:
             raise ExecutionError(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame", "R401")
         length, check = _HEADER.unpack_from(data)
@@ -151,8 +149,6 @@ class TfRecord(Simple):
 
         Raises ExecutionError [R401] for a sample that is too large for a record.
         """
-        from crc32c import crc32c
-
         data = _data(sizes)
         if int(data.max(initial=0)) > LARGEST:
             which = int(np.argmax(data > LARGEST))
@@ -311,8 +307,6 @@ def _parse_lines(text: bytes) -> Ints | None:
 
 def _scan(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
     """Offsets and lengths of the records, by their headers."""
-    from crc32c import crc32c
-
     offsets, lengths = array("q"), array("q")
     offset = 0
     while offset < size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, collect, did_you_mean, hints, mistake
@@ -16,6 +16,9 @@ from dliosim.language.source import Span
 from dliosim.model import Distribution
 
 T = TypeVar("T")
+
+MOST_CLAMPED: Final = 0.5
+"""The share of a distribution's draws that limits may move: with more of them a limit lies beyond the median."""
 
 
 @dataclass(slots=True)
@@ -125,15 +128,26 @@ class Settings:
         return labels
 
 
-def warn_if_not_positive(settings: Settings, head: str, drawn: Distribution) -> None:
-    """W301: a distribution whose draws reach 0 or less, and that nothing clips."""
-    share = drawn.share_not_positive()
-    if drawn.is_constant or share < 1e-9 or (drawn.low is not None and drawn.low >= 0):
+def warn_of_draws(settings: Settings, head: str, drawn: Distribution) -> None:
+    """W301: a distribution whose draws reach 0 or less, and that nothing clips, or most of which are clipped."""
+    if drawn.is_constant:
         return
-    percent = Decimal(f"{share * 100:.2g}")
-    message = f"{percent:f} % of the draws of this distribution are 0 or less"
-    labels = settings.labels(head, "nothing keeps them above 0")
-    settings.context.found.append(Diagnostic("W301", message, tuple(labels), ("add `clipped to LOW and HIGH`",)))
+    share = drawn.share_not_positive()
+    if share >= 1e-9 and (drawn.low is None or drawn.low < 0):
+        message = f"{_percent(share)} of the draws of this distribution are 0 or less"
+        label, hint = "nothing keeps them above 0", "add `clipped to LOW and HIGH`"
+        settings.context.found.append(find("W301", message, settings.labels(head, label), hint))
+    below, above = drawn.shares_clamped()
+    if below + above > MOST_CLAMPED:
+        message = f"{_percent(below + above)} of the draws of this distribution lie outside its limits"
+        label = f"{below * 100:.0f} % become the lower limit, {above * 100:.0f} % the upper one"
+        hint = "put the limits around the mean, or write the one value that is meant"
+        settings.context.found.append(find("W301", message, settings.labels(head, label), hint))
+
+
+def _percent(share: float) -> str:
+    """A share to two digits, without an exponent."""
+    return f"{Decimal(f'{share * 100:.2g}'):f} %"
 
 
 def find(code: str, message: str, labels: list[Label], hint: str = "") -> Diagnostic:

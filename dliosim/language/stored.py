@@ -10,7 +10,7 @@ from dliosim.errors import UsageError
 from dliosim.formats.registry import format_for, known_formats
 from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
 from dliosim.language.parser import Node
-from dliosim.language.settings import Settings, find, warn_if_not_positive
+from dliosim.language.settings import Settings, find, warn_of_draws
 from dliosim.language.values import as_float, as_written
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, Stripe, constant
 from dliosim.readable import count
@@ -69,7 +69,7 @@ def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
     both_given(settings, shaped, number)
     if settings.given("shape") is not None:
         return constant(float(shaped.size * number if shaped is not None else 1))
-    warn_if_not_positive(settings, "size", drawn)
+    warn_of_draws(settings, "size", drawn)
     if number > 1 and not (drawn.is_constant and drawn.parameters[0] % number == 0):
         labels = settings.labels("size", "size varies" if not drawn.is_constant else f"no multiple of {number}")
         labels += settings.labels("datasets", "each has the same share of a sample")

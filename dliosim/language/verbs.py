@@ -11,7 +11,7 @@ from dliosim.language.accesses import access, with_access
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.document import Block, Setting
 from dliosim.language.parser import Node
-from dliosim.language.settings import Context, Settings, warn_if_not_positive
+from dliosim.language.settings import Context, Settings, warn_of_draws
 from dliosim.language.values import as_written
 from dliosim.model import (
     Arrivals,
@@ -102,7 +102,7 @@ class Verbs:
         place = block.header["phrase"].span
         time = self.context.scope.quantity(self.context.scope.phrase("quantity", place), TIME)
         block.settings = [Setting("pause", block.place, place)]
-        warn_if_not_positive(Settings(self.context, block, block.settings), "pause", time)
+        warn_of_draws(Settings(self.context, block, block.settings), "pause", time)
         return Pause(time)
 
     def _dataset(self, name: Node) -> Dataset | None:
@@ -162,13 +162,13 @@ class Verbs:
             context.report(error, own.place("read"))
             settings = own
         compute = settings.read("compute", self._compute, Compute(constant(0.0)))
-        warn_if_not_positive(settings, "compute", compute.time)
+        warn_of_draws(settings, "compute", compute.time)
         preprocess = settings.read("preprocess", self._compute, None)
         if preprocess is not None:
-            warn_if_not_positive(settings, "preprocess", preprocess.time)
+            warn_of_draws(settings, "preprocess", preprocess.time)
         arrivals = settings.read("requests", self._requests, None)
         if arrivals is not None:
-            warn_if_not_positive(settings, "requests", arrivals.gap)
+            warn_of_draws(settings, "requests", arrivals.gap)
         loop = Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,

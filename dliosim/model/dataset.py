@@ -82,8 +82,9 @@ class Compression:
 class Found:
     """What was found where the pattern of names of a data set leads: so many samples in so many files.
 
-    `digest` is one of the names and sizes of these files and of their numbers of samples. `size` is that of samples in
-    bytes: a constant only where all are alike. `counts` are the samples of each file, unless closed forms give them.
+    `digest` is one of what was asked for, and of the names, sizes and numbers of samples of these files. `size` is that
+    of samples in bytes: a constant only where all are alike. `counts` are the samples of each file, unless closed forms
+    give them.
     """
 
     samples: int

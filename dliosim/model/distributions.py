@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 POISSON_MEAN_LIMIT: Final = 10**9  # of what can be drawn
 
+_NO_SPREAD: Final = 1e-12  # a stdev, by its mean
+
 Kind = Literal["constant", "normal", "lognormal", "uniform", "exponential", "gamma", "poisson"]
 
 
@@ -46,21 +48,53 @@ class Distribution:
 
     def share_not_positive(self) -> float:
         """The share of draws, before clamping, that are 0 or less."""
-        if self.kind == "constant":
-            return float(self.parameters[0] <= 0)
-        if self.kind == "normal":
-            mean, stdev = self.parameters
-            if stdev == 0:
-                return float(mean <= 0)
-            return 0.5 * math.erfc(mean / (stdev * math.sqrt(2)))
+        return self.share_below(math.nextafter(0.0, 1.0))
+
+    def shares_clamped(self) -> tuple[float, float]:
+        """The shares of draws that are moved to the lower limit and to the upper one."""
+        below = self.share_below(self.low) if self.low is not None else 0.0
+        above = 1 - self.share_below(math.nextafter(self.high, math.inf)) if self.high is not None else 0.0
+        return below, above
+
+    def share_below(self, limit: float) -> float:
+        """The share of draws, before clamping, that are less than a limit; to about 0.01 of gamma and poisson."""
         if self.kind == "uniform":
             low, high = self.parameters
-            if low > 0:
-                return 0.0
-            return 1.0 if high <= 0 else -low / (high - low)
+            return min(1.0, max(0.0, (limit - low) / (high - low))) if low < high else float(low < limit)
+        mean, stdev = (*self.parameters, 0.0)[:2]
+        if self.kind == "normal" and stdev > _NO_SPREAD * abs(mean):
+            return _share_of_normal_below((limit - mean) / stdev)
+        if self.kind in ("constant", "normal") or limit <= 0 or mean == 0:
+            return float(mean < limit)
+        if self.kind == "exponential":
+            return -math.expm1(-limit / mean)
         if self.kind == "poisson":
-            return math.exp(-self.parameters[0])
-        return 0.0
+            return 1 - _share_of_gamma_below(math.ceil(limit), mean)
+        if stdev <= _NO_SPREAD * mean:
+            return float(mean < limit)
+        ratio = stdev / mean
+        if self.kind == "lognormal":
+            variance = math.log1p(ratio * ratio)
+            return _share_of_normal_below((math.log(limit) - math.log(mean) + variance / 2) / math.sqrt(variance))
+        shape = 1 / (ratio * ratio)
+        return _share_of_gamma_below(shape, limit / mean * shape)
+
+
+def _share_of_normal_below(limit: float) -> float:
+    """Of draws with mean 0 and stdev 1."""
+    return 0.5 * math.erfc(-limit / math.sqrt(2))
+
+
+def _share_of_gamma_below(shape: float, limit: float) -> float:
+    """Of draws of this shape with scale 1, by the cube roots of Wilson and Hilferty, which are nearly normal."""
+    if shape == 1:
+        return -math.expm1(-limit)
+    if shape < 1:  # those have no such cube roots
+        return _share_of_gamma_below(shape + 1, limit) + math.pow(limit, shape) * math.exp(-limit) / math.gamma(
+            shape + 1
+        )
+    spread = 1 / (9 * shape)
+    return _share_of_normal_below(((limit / shape) ** (1 / 3) - 1 + spread) / math.sqrt(spread))
 
 
 def constant(value: float) -> Distribution:

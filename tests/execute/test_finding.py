@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fnmatch import fnmatch
 from io import BytesIO
 from pathlib import Path
@@ -199,6 +200,22 @@ def test_in_any_tree_of_links_files_below_the_root_are_found_and_nothing_else(
     assert source.names == expected
     own = os.path.realpath(root)
     assert source.linked == [os.path.realpath(root / name) != f"{own}/{name}" for name in expected]
+
+
+def test_who_reads_something_else_of_the_same_files_has_an_index_of_it(tmp_path: Path) -> None:
+    for root, order in ("fast", "ab"), ("slow", "ba"):
+        (tmp_path / root).mkdir()
+        with h5py.File(tmp_path / root / "0.h5", "w") as file:
+            for name in order:
+                file[name] = np.arange(12, dtype="u4").reshape(4, 3)
+    finder = FileFinder({root: tmp_path / root for root in ("fast", "slow")}, Progress(None))
+    offsets = set()
+    for root in "fast", "slow":
+        for name in "a", "b":
+            asked = replace(described("*.h5", "hdf5", root=root), names=(name,))
+            [index] = finder.sources[finder(asked).digest].indexes
+            offsets.add((root, int(index.columns[0].offset[0])))
+    assert len(offsets) == len(finder.sources) == 4
 
 
 def test_no_match_is_an_error_that_names_the_pattern(tmp_path: Path) -> None:

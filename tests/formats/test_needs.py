@@ -17,7 +17,7 @@ import importlib.util, sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("crc32c", "PIL", "pyarrow", "matplotlib"):
+        if name.partition(".")[0] in ("PIL", "pyarrow", "matplotlib"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
         return None
 
@@ -70,7 +70,6 @@ def run(place: Path, *forms: str, decode: str = "on") -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("form", "package", "extra"),
     [
-        ("tfrecord", "crc32c", "tfrecord"),
         ("jpeg", "Pillow", "images"),
         ("png", "Pillow", "images"),
         ("parquet", "pyarrow", "parquet"),
@@ -91,6 +90,6 @@ def test_a_missing_package_is_said_with_its_extra_before_anything_is_written(
 
 
 def test_formats_that_need_none_of_them_work_without(tmp_path: Path) -> None:
-    done = run(tmp_path, "npy", "npz", "csv", "tar", "indexed", "hdf5")
+    done = run(tmp_path, "npy", "npz", "csv", "tfrecord", "tar", "indexed", "hdf5")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "out" / "results.json").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +23,6 @@ from dliosim.formats.tfrecord import CLASSES, TFRECORD
 from dliosim.model import Chunk, Compression
 from tests.formats.datasets import VARYING, dataset, ints
 from tests.formats.messages import example_of, field, of_bytes
-
-crc32c = pytest.importorskip("crc32c").crc32c
 
 STEPS = [1 << 7, 1 << 14, 1 << 21]
 #: Around where one of the lengths of an Example takes a byte more; contents are up to 100 bytes shorter than these.
@@ -249,12 +248,6 @@ def test_settings_that_cannot_be_held_are_named(setting: str, value: object) -> 
 def test_what_can_be_held_is_not_refused() -> None:
     assert TFRECORD.refuse(dataset("tfrecord", 2**31 - 200)) is None
     assert TFRECORD.refuse(dataset("tfrecord", VARYING)) is None
-
-
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert TFRECORD.needs(dataset("tfrecord")) is None
-    monkeypatch.setattr("dliosim.formats.tfrecord.find_spec", lambda _: None)
-    assert TFRECORD.needs(dataset("tfrecord")) == ("crc32c", "tfrecord")
 
 
 def test_too_large_a_sample_is_refused_before_anything_is_written() -> None:

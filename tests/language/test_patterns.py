@@ -18,19 +18,12 @@ ROOT = Path(__file__).parent.parent.parent
 PATTERNS = sorted((ROOT / "patterns").glob("*.dlio"))
 MANUAL = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
-RECORDS = ("bert", "cosmoflow", "cosmoflow_large", "resnet50")  # stored as tfrecord
 CATALOGUE = ROOT / "dliosim" / "language" / "errors.md"
-
-
-def skip_without_package(path: Path) -> None:
-    if path.stem in RECORDS:
-        pytest.importorskip("crc32c")
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 4, 512])
 @pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
 def test_a_shipped_pattern_compiles_without_a_warning(path: Path, ranks: int) -> None:
-    skip_without_package(path)
     workload, warnings = compile_pattern(path, [], Job(ranks))
     assert workload.name == path.stem
     assert workload.title
@@ -63,7 +56,6 @@ def test_a_llama_has_the_published_parameters_ranks_and_bytes(name: str, split: 
 
 @pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
 def test_a_shipped_pattern_is_small_for_four_ranks(path: Path) -> None:
-    skip_without_package(path)
     workload, _ = compile_pattern(path, [], Job(4))
     data = sum(dataset.samples * dataset.size.mean for dataset in workload.datasets)
     kept = 0
@@ -77,7 +69,6 @@ def test_a_shipped_pattern_is_small_for_four_ranks(path: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, 4])
 @pytest.mark.parametrize("path", PATTERNS, ids=lambda path: str(path.stem))
 def test_a_pattern_as_explained_is_the_same_workload(path: Path, ranks: int, tmp_path: Path) -> None:
-    skip_without_package(path)
     workload, _ = compile_pattern(path, [("seed", "5")], Job(ranks, 1))
     resolved = tmp_path / path.name
     resolved.write_text(explain_pattern(path, [("seed", "5")], Job(ranks, 1)), encoding="utf-8")
@@ -87,7 +78,6 @@ def test_a_pattern_as_explained_is_the_same_workload(path: Path, ranks: int, tmp
 
 
 def test_an_explained_pattern_says_where_each_value_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("crc32c")
     monkeypatch.chdir(ROOT)
     text = explain_pattern(Path("patterns/cosmoflow.dlio"), [("layout", "shared file"), ("train.readers", "1")], Job(4))
     assert re.search(r"layout +shared file +# patterns/cosmoflow.dlio:\d+, \$layout from <command line>\n", text)
@@ -104,8 +94,6 @@ def examples() -> list[str]:
 
 @pytest.mark.parametrize("number", range(len(examples())))
 def test_every_whole_pattern_of_the_manual_compiles(number: int, tmp_path: Path) -> None:
-    if "cosmoflow" in examples()[number]:
-        pytest.importorskip("crc32c")
     (tmp_path / "profiles").mkdir()
     for other in ("cosmoflow.dlio", "profiles/h100.dlio"):
         (tmp_path / other).write_text((ROOT / "patterns" / other).read_text(encoding="utf-8"), encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from crc32c import crc32c
 
 COUNTS = (5, 12, 1, 8)
 FILL = 9
@@ -89,8 +90,6 @@ def csv_lines(path: Path, count: int) -> list[bytes]:
 
 
 def tfrecord(path: Path, count: int) -> list[bytes]:
-    from crc32c import crc32c
-
     def masked(data: bytes) -> bytes:
         value = crc32c(data)
         return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -58,6 +58,19 @@ def test_every_way_of_reading_gets_the_same_samples_in_the_same_order(place: Pat
     assert {variant["verdict"] for variant in found["variants"]} == {"reference", "not judged"}
 
 
+def test_each_variants_data_are_prepared_wherever_they_lie(place: Path) -> None:
+    """One description in four places: data that are there already are those of the same place alone."""
+    pattern = HEAD + 'param p = "d" "where data lie"\n' + DATASET.replace('"d"', "$p") + PREPARE + TRAIN
+    (place / "tiny.dlio").write_text(pattern)
+    vary = ("--vary", 'p="one","two"', "--vary", "d.root=data,local")
+    found = outcome(place, 2, *vary, "--root", f"local={place / 'local'}", repeat=1)
+    assert len(found["variants"]) == 4 and not found["not_run"]
+    manifests = [*place.glob("data/*/*/manifest.json"), *place.glob("local/*/*/manifest.json")]
+    assert {str(path.parents[1].relative_to(place)) for path in manifests} == {
+        *("data/one", "data/two", "local/one", "local/two")
+    }
+
+
 def test_a_variant_made_slower_on_purpose_is_found(place: Path) -> None:
     found = outcome(place, 2, "--vary", "compute=1 ms,30 ms")
     second = found["variants"][1]

@@ -17,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from crc32c import crc32c
 
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_part
@@ -54,7 +55,7 @@ DATASETS = {
     "parquet_plain": "size 1500 B\ndatasets 2\nformat parquet\nlayout 4 files\nchunk 3 samples",
     "parquet_lists": "shape 5 x 7 of float32\nformat parquet\nlayout 4 files\ncompress zstd 3\ncompressible 2 : 1",
 }
-NEEDS = {"tfrecord": "crc32c", "jpeg": "PIL", "png": "PIL", "parquet": "pyarrow"}
+NEEDS = {"jpeg": "PIL", "png": "PIL", "parquet": "pyarrow"}
 
 
 def installed(form: str) -> bool:
@@ -163,7 +164,6 @@ def by_pyarrow(path: Path, dataset: Dataset) -> list[bytes]:
 
 def records(data: bytes) -> Iterator[bytes]:
     """What TensorFlow's RecordReader gives: each length and each record with its masked CRC-32C."""
-    crc32c = pytest.importorskip("crc32c").crc32c
 
     def sealed(begin: int, end: int) -> bytes:
         crc = crc32c(data[begin:end])

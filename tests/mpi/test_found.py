@@ -19,7 +19,7 @@ LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz pac
 @pytest.fixture(scope="module", params=[1, 2, 3])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """By case: what was written, and what each way of reading it gave."""
-    for package in ("PIL", "pyarrow", "crc32c"):
+    for package in ("PIL", "pyarrow"):
         pytest.importorskip(package)
     place = tmp_path_factory.mktemp("found")
     printed = run_program(request.param, "tests.mpi.found_program", str(place))

@@ -22,7 +22,6 @@ def test_a_run_does_what_was_planned(ranks: int, tmp_path: Path) -> None:
 def test_any_format_is_written_and_read_as_was_planned(ranks: int, tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("pyarrow")
-    pytest.importorskip("crc32c")
     compared = json.loads(run_program(ranks, "tests.mpi.forecast_formats_program", str(tmp_path)).splitlines()[-1])
     assert compared["differ"] == []
     # Of what only its files know every figure is an estimate.

@@ -21,6 +21,22 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
+STATE = """checkpoint c {
+    part     w 100 kB total
+    stripe   1 MiB over 8 targets
+    drain to local
+    path     "c"
+}
+checkpoint staged {
+    part     w 100 kB total
+    stripe   1 MiB over 8 targets
+    async    on
+    path     "staged"
+}
+"""
+NO_TOOL = "striping was not asked: there is no `lfs` here, the tool of Lustre (the file system is "
+
+
 def lustre_tool(place: Place, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
     """Put an `lfs` that does this on the path; where it can write down what it saw."""
     tool = place.directory / "bin" / "lfs"
@@ -62,23 +78,19 @@ def test_striping_that_is_refused_is_a_note(
 
 def test_striping_that_is_refused_to_a_checkpoint_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     lustre_tool(place, monkeypatch, "echo no such pool >&2; exit 3")
-    state = """checkpoint c {
-        part     w 100 kB total
-        stripe   1 MiB over 8 targets
-        drain to local
-        path     "c"
-    }
-    checkpoint staged {
-        part     w 100 kB total
-        stripe   1 MiB over 8 targets
-        async    on
-        path     "staged"
-    }
-    """
-    place.write(state, "save c\nsave staged\n")
+    place.write(STATE, "save c\nsave staged\n")
     said = "striping was not granted: lfs setstripe said: no such pool"
     copied, staged = phases(place.results(2, "--root", f"local={place.directory / 'local'}"), "save")
     assert copied["notes"] == [said, f"{said} (root `local`)"] and staged["notes"] == [said]
+
+
+def test_that_there_is_no_tool_to_ask_is_a_note(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(place.directory))
+    place.write(STRIPED, STATE, PREPARE + "save c\nsave staged\n")
+    results = place.results(1, "--root", f"local={place.directory / 'local'}")
+    [prepared], (copied, staged) = phases(results, "prepare"), phases(results, "save")
+    notes = [*prepared["notes"], *copied["notes"], *staged["notes"]]
+    assert len(notes) == 4 and all(note.startswith(NO_TOOL) for note in notes)
 
 
 def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +110,10 @@ def test_mpi_asks_by_the_reserved_hints_unless_the_pattern_names_them() -> None:
 
 
 @pytest.mark.parametrize("api", ["mpi-independent", "mpi-collective"])
-def test_the_hints_asked_stay_those_of_the_pattern(tmp_path: Path, api: str) -> None:
+def test_the_hints_asked_stay_those_of_the_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
     place = Place(tmp_path)
     place.write(STRIPED, PREPARE)
+    lustre_tool(place, monkeypatch, "exit 0")
     [phase] = phases(place.results(2, define={"prepare d.api": api}), "prepare")
     assert not phase["hints_asked"]
     assert phase["hints_granted"]["striping_unit"] == str(1 << 20)

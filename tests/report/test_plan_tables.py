@@ -17,8 +17,6 @@ PATTERNS = Path(__file__).parents[2] / "patterns"
 
 
 def compiled(name: str, ranks: int, nodes: int = 1, overrides: tuple[tuple[str, str], ...] = ()) -> Workload:
-    if name in ("bert", "cosmoflow", "cosmoflow_large", "resnet50"):
-        pytest.importorskip("crc32c")
     return compile_pattern(PATTERNS / f"{name}.dlio", overrides, Job(ranks, nodes))[0]
 
 
