@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.errors import DliosimError
+from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute import versions
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import Target
@@ -76,7 +76,10 @@ def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
 
 
 def _complete(hold: Hold, files: StateFiles, target: Target) -> None:
-    saved = saved_in(target.complete)
+    try:
+        saved = saved_in(target.complete)
+    except ValueError as error:
+        raise ExecutionError(f"{target.complete} {error}: it is not what was saved", "R401") from error
     copied = {name for name, _ in files.files()} | {METADATA}
     found = {name: size for name, size in saved.files.items() if name in copied}
     versions.commit(hold, target.number, replace(saved, commit="rename", files=found))

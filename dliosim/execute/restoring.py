@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import BinaryIO
 
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.faults import failed
+from dliosim.execute.faults import failed, unreadable
 from dliosim.execute.newest import Found, Newest
+from dliosim.execute.opening import read_pieces, reading
 from dliosim.execute.residency import resident_before_reading
+from dliosim.execute.savedfiles import OLDER
 from dliosim.execute.session import Session
 from dliosim.execute.statereading import Pass, read_state
 from dliosim.measure.records import VerbRecord
@@ -28,14 +28,13 @@ from dliosim.readable import seconds
 #: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
 _OF_DATA = (None, "R401")
 
-_AT_ONCE = 1 << 20
-
 
 def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
     """Read a checkpoint as `verb` says; the record, and notes on newer ones that do not count.
 
-    Every byte is compared with what was saved. Where that, or reading, fails on any rank, the checkpoint before is read
-    instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete.
+    Every byte is compared with what was saved. Where one differs, or a file is gone or cut, on any rank, the checkpoint
+    before is read instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete, [R401] if one
+    cannot be read: then nothing proves that it is damaged.
     """
     world = session.world
     if session.options.null:
@@ -59,7 +58,7 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
 
 
 class _Damaged(ExecutionError):
-    """A checkpoint cannot be read, and why; on every rank."""
+    """A checkpoint is not what was saved, and why; on every rank."""
 
 
 def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore) -> tuple[VerbRecord, Found]:
@@ -82,6 +81,10 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
             # Rank 0's clock for all: who lost what must be the same on every rank.
             why = session.world.share(f"{_without_place(error, found)} (found after {took})")
             lost = _file_of(error, files, found)
+            if lost is None and error.code is None:
+                failure = unreadable(error, OLDER)
+                failure.shared = True
+                raise failure from error
             if lost is None:
                 raise _Damaged(why) from error
             found = replace(found, lost={**found.lost, lost: why})
@@ -139,28 +142,23 @@ def _read_metadata(found: Found, record: VerbRecord) -> None:
 
     Raises ExecutionError where it is not what was written.
     """
-    path, begun = str(found.directory / METADATA), perf_counter_ns()
-    size, checksum = found.saved.files.get(METADATA, (0, 0))
+    path, begun = found.directory / METADATA, perf_counter_ns()
+    if METADATA not in found.saved.files:
+        raise ExecutionError(f"{path} is not in the manifest", "R401")
+    size, checksum = found.saved.files[METADATA]
+    value = 0
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            value = _checksum(stream, size)
+        with reading(path) as descriptor:
+            for data in read_pieces(descriptor, size):
+                value = zlib.crc32(data, value)
     except OSError as error:
-        raise failed("open", path, error, reading=True) from error
+        raise failed("read", str(path), error, reading=True) from error
     took = perf_counter_ns() - begun
     record.plan_ns += took
     record.wall_ns += took
     record.opens += 1
     if value != checksum:
         raise ExecutionError(f"{path} differs from what was saved", "R401")
-
-
-def _checksum(stream: BinaryIO, size: int) -> int:
-    """The CRC-32 of the next `size` bytes, of which the manifest alone says how many they are."""
-    value = 0
-    while data := stream.read(min(size, _AT_ONCE)):
-        value, size = zlib.crc32(data, value), size - len(data)
-    return value
 
 
 def _without_place(error: DliosimError, found: Found) -> str:

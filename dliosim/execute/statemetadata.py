@@ -7,7 +7,6 @@ which makes one of them and sends each rank its own; when all data are written, 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.contentsums import crc32_combine
+from dliosim.execute.opening import write_file
 from dliosim.execute.statewriting import Run
 from dliosim.execute.world import World
 from dliosim.measure.records import VerbRecord
@@ -54,20 +54,14 @@ def agree_on_plan(world: World, files: StateFiles, record: VerbRecord) -> NDArra
 
 
 def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) -> SavedFile:
-    """Write the file of all plans, durably where the checkpoint says so. For rank 0; raises OSError."""
+    """Write the file of all plans, durably where the checkpoint says so. For rank 0; raises ExecutionError."""
     content = {
         "parts": [part.name for part in files.parts],
         "files": [name for name, _ in files.files()],
         "shards": plan.tolist(),
     }
     data = json.dumps(content, separators=(",", ":")).encode()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(directory / METADATA, flags, 0o644)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        if files.checkpoint.fsync:
-            os.fsync(stream.fileno())
+    write_file(directory / METADATA, [data], files.checkpoint.fsync)
     return len(data), zlib.crc32(data)
 
 
