@@ -7,7 +7,12 @@ import os
 
 from dliosim.errors import ExecutionError
 
-_DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+_DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESPIPE}
+
+_KINDS = {
+    errno.ELOOP: "a symbolic link stands where a file should be",
+    errno.ESPIPE: "no regular file stands where a file should be",
+}
 
 #: What to do about something that could not be read.
 _TRY_AGAIN = "nothing proves that it is damaged: see why it cannot be read, and try again"
@@ -41,8 +46,7 @@ def failed(
     """
     if isinstance(error, ExecutionError):
         return error
-    if error.errno == errno.ELOOP:
-        hint = hint or "a symbolic link stands where a file should be"
+    hint = hint or _KINDS.get(error.errno or 0, "")
     message = f"{call}{where} failed on {path}: {reason(error)}" + (f" ({hint})" if hint else "")
     if error.errno in NO_ROOM:
         return ExecutionError(message, "R402")

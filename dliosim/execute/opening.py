@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -50,15 +51,20 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None 
         # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
         os.set_blocking(descriptor, True)
     except OSError:
-        close_read(descriptor)
+        close_read([descriptor])
         raise
     return descriptor
 
 
-def close_read(descriptor: int) -> None:
-    """Close a descriptor that was read from, if at all."""
-    with suppress(OSError):
-        os.close(descriptor)
+def close_read(descriptors: Iterable[int]) -> None:
+    """Close descriptors that were only read from; what fails then is not told."""
+    left = iter(descriptors)
+    while True:
+        try:
+            deque(map(os.close, left), 0)
+        except OSError:
+            continue  # with those that are left: it is closed all the same
+        return
 
 
 @contextmanager
@@ -68,7 +74,25 @@ def reading(path: str | Path, folder: int | None = None) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        close_read(descriptor)
+        close_read([descriptor])
+
+
+@contextmanager
+def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
+    """A block with a descriptor of a file to write, which is closed well at its end. Raises ExecutionError for both."""
+    try:
+        descriptor = open_regular(path, flags)
+    except OSError as error:
+        raise failed("open", str(path), error) from error
+    try:
+        yield descriptor
+    except BaseException:
+        close_read([descriptor])
+        raise
+    try:
+        os.close(descriptor)
+    except OSError as error:
+        raise failed("close", str(path), error) from error
 
 
 @contextmanager
@@ -79,7 +103,7 @@ def folder_open(directory: Path, follow: bool = False) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        close_read(descriptor)
+        close_read([descriptor])
 
 
 def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
@@ -92,27 +116,21 @@ def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
 
 def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
     """Make a file, or write over the one that is there; its bytes. Raises ExecutionError."""
-    call, at, descriptor = "open", 0, -1
-    try:
-        descriptor = open_regular(path, ANEW)
-        call = "write"
-        for piece in pieces:
-            rest = memoryview(piece)
-            while rest:
-                wrote = os.pwrite(descriptor, rest, at)
-                if wrote == 0:
-                    raise OSError(errno.EIO, os.strerror(errno.EIO))
-                rest, at = rest[wrote:], at + wrote
-        if durable:
-            call = "fsync"
-            os.fsync(descriptor)
-        call, closing, descriptor = "close", descriptor, -1
-        os.close(closing)
-    except OSError as error:
-        raise failed(call, str(path), error) from error
-    finally:
-        if descriptor >= 0:
-            close_read(descriptor)
+    call, at = "write", 0
+    with writing(path) as descriptor:
+        try:
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    wrote = os.pwrite(descriptor, rest, at)
+                    if wrote == 0:
+                        raise OSError(errno.EIO, os.strerror(errno.EIO))
+                    rest, at = rest[wrote:], at + wrote
+            if durable:
+                call = "fsync"
+                os.fsync(descriptor)
+        except OSError as error:
+            raise failed(call, str(path), error) from error
     return at
 
 

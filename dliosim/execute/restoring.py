@@ -46,12 +46,12 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
     while True:
         found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
         try:
-            record, found = _read(session, files, found, holder, verb)
+            record, found, residency = _read(session, files, found, holder, verb)
         except _Damaged as damage:
             if newest is not None:
                 newest.pass_over(found, damage.message)
         else:
-            return record, world.share(newest.notes(found) if newest is not None else None)
+            return record, (*world.share(newest.notes(found) if newest is not None else None), *residency)
         finally:
             if world.rank == 0:
                 session.locks.to_restore(found.directory.parent).let_go(found.number)
@@ -61,9 +61,12 @@ class _Damaged(ExecutionError):
     """A checkpoint is not what was saved, and why; on every rank."""
 
 
-def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore) -> tuple[VerbRecord, Found]:
-    """Read what this rank needs, from the copies of partners where a file is lost; what was done, and which are lost.
+def _read(
+    session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore
+) -> tuple[VerbRecord, Found, tuple[str, ...]]:
+    """Read what this rank needs, from the copies of partners where a file is lost.
 
+    Returns what was done, with the files that are lost, and why nobody knows how much was in the page cache, if so.
     Collective. Raises _Damaged, and DliosimError for what is no damage, on every rank.
     """
     while True:
@@ -71,9 +74,9 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
         sound = files.without(found.lost)
         try:
             with _passes(session, sound, holder, verb) as passes:
-                _look(session, sound, found, record)
+                residency = _look(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
-            return record, found
+            return record, found, residency
         except ExecutionError as error:
             if not error.shared or error.code not in _OF_DATA:
                 raise
@@ -126,15 +129,16 @@ def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -
             alike.Free()
 
 
-def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> None:
-    """Look how much of it is in the page cache, and read the file of all shards' places, where there is one."""
+def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> tuple[str, ...]:
+    """Look how much of it is in the page cache, or why that is unknown, and read the file of all shards' places."""
     apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
     names = sorted(found.saved.files.keys() - apart)
-    record.resident_bytes, record.examined_bytes = session.world.together(
-        lambda: resident_before_reading(session, len(names), lambda file: found.directory / names[file])
+    record.resident_bytes, record.examined_bytes, notes = resident_before_reading(
+        session, len(names), lambda file: found.directory / names[file]
     )
     if files.checkpoint.metadata:
         session.world.together(lambda: _read_metadata(found, record))
+    return notes
 
 
 def _read_metadata(found: Found, record: VerbRecord) -> None:

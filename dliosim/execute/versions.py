@@ -297,8 +297,8 @@ def _is_unfinished(directory: Path) -> bool:
 
 def _remove(entry: Path) -> None:
     """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
-    if entry.is_symlink() or entry.is_file():
-        entry.unlink(missing_ok=True)
+    if entry.is_symlink() or not entry.is_dir():
+        entry.unlink(missing_ok=True)  # where it is a pipe, looking for what is in it would wait
         return
     dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
     with suppress(FileNotFoundError):
