@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dliosim.execute.opening import reading
 from dliosim.formats.contract import FileIndex, Resolved
 from dliosim.model import Dataset
 
@@ -38,8 +39,8 @@ def laid_out(path: Path, form: Resolved, dataset: Dataset) -> LaidOut:
     gaps = [(first, last) for first, last in zip(ends.tolist(), begins.tolist(), strict=True) if first < last]
     if len(gaps) > _MOST_PIECES or sum(last - first for first, last in gaps) > _MOST_BYTES:
         return LaidOut(index, None)
-    with path.open("rb", buffering=0) as stream:
-        around = tuple((first, os.pread(stream.fileno(), last - first, first)) for first, last in gaps)
+    with reading(path) as descriptor:
+        around = tuple((first, os.pread(descriptor, last - first, first)) for first, last in gaps)
     return LaidOut(index, around)
 
 

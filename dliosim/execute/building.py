@@ -18,7 +18,7 @@ from dliosim.execute.alike import LaidOut, laid_out, make_alike
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
 from dliosim.execute.faults import failed
-from dliosim.execute.opening import refuse_link
+from dliosim.execute.opening import reading, remove_file, write_file
 from dliosim.execute.prepared import damaged
 from dliosim.execute.resolving import resolve
 from dliosim.execute.session import Session
@@ -32,8 +32,6 @@ from dliosim.plan.places import DataIndex
 from dliosim.plan.sizes import sample_sizes
 
 T = TypeVar("T")
-
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path) -> None:
@@ -111,7 +109,7 @@ def build(
 
 def account_built(path: Path, verb: Prepare, record: VerbRecord) -> None:
     """Count a file that a library has written, and make it durable where that is asked. Raises ExecutionError."""
-    size = path.stat().st_size
+    size = by_library(path, path.stat).st_size
     record.files += 1
     record.opens += 1
     record.bytes += size
@@ -131,14 +129,9 @@ def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, 
     for suffix in suffixes:
         path = (directory / dataset.file_name(file)).with_suffix(f".{suffix}")
         begun = perf_counter_ns()
-        try:
-            with os.fdopen(os.open(path, _FLAGS, 0o644), "wb") as stream:
-                for piece in form.write_sidecar(dataset, suffix, first, sizes):
-                    stream.write(piece)
-                    record.bytes += len(piece)
-                    record.bytes_moved += len(piece)
-        except OSError as error:
-            raise failed("write", str(path), error) from error
+        wrote = write_file(path, form.write_sidecar(dataset, suffix, first, sizes), durable=False)
+        record.bytes += wrote
+        record.bytes_moved += wrote
         record.call_ns += perf_counter_ns() - begun
         record.files += 1
         record.opens += 1
@@ -177,8 +170,7 @@ def contents_of(
 
 def anew(path: Path) -> None:
     """See to it that a library makes a file, and follows no link to another."""
-    refuse_link(str(path))
-    path.unlink(missing_ok=True)
+    remove_file(str(path))
 
 
 def by_library(path: Path, action: Callable[[], T]) -> T:
@@ -193,11 +185,9 @@ def by_library(path: Path, action: Callable[[], T]) -> T:
 
 def _sync(path: Path, record: VerbRecord) -> None:
     begun = perf_counter_ns()
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        with reading(path) as descriptor:
+            os.fsync(descriptor)
     except OSError as error:
         raise failed("fsync", str(path), error) from error
-    finally:
-        os.close(descriptor)
     record.file_sync_ns += perf_counter_ns() - begun

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.execute.faults import failed
+from dliosim.execute.opening import reading
 
 # Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
 _WINDOW = 1 << 30
@@ -34,28 +33,28 @@ def drop(paths: Iterable[Path | str]) -> None:
     Raises ExecutionError for a file that cannot be opened or synced.
     """
     for path in paths:
-        descriptor, call = _open(path), "fdatasync"
+        call = "open"
         try:
-            # Dirty pages stay in the cache whatever is asked.
-            os.fdatasync(descriptor)
-            call = "posix_fadvise"
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            with reading(path) as descriptor:
+                call = "fdatasync"
+                # Dirty pages stay in the cache whatever is asked.
+                os.fdatasync(descriptor)
+                call = "posix_fadvise"
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
             raise failed(call, str(path), error, reading=True) from error
-        finally:
-            os.close(descriptor)
 
 
 def read_through(path: Path | str, scratch: bytearray) -> None:
     """Read a file from its beginning to its end through the page cache, and throw it away. Raises ExecutionError."""
-    descriptor = _open(path)
+    call = "open"
     try:
-        while os.readv(descriptor, [scratch]):
-            pass
+        with reading(path) as descriptor:
+            call = "readv"
+            while os.readv(descriptor, [scratch]):
+                pass
     except OSError as error:
-        raise failed("readv", str(path), error, reading=True) from error
-    finally:
-        os.close(descriptor)
+        raise failed(call, str(path), error, reading=True) from error
 
 
 def resident(path: Path | str) -> tuple[int, int]:
@@ -64,21 +63,18 @@ def resident(path: Path | str) -> tuple[int, int]:
     It tells only those who own the file or may write it; for others it claims that all of it is there. Raises
     ExecutionError.
     """
-    descriptor = _open(path)
+    call = "open"
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EISDIR, "not a file")
-        if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
-            return 0, 0
-        size = status.st_size
-        windows = range(0, size, _WINDOW)
-        found = sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows)
+        with reading(path) as descriptor:
+            call = "mincore"
+            status = os.fstat(descriptor)
+            if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+                return 0, 0
+            size = status.st_size
+            windows = range(0, size, _WINDOW)
+            return sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows), size
     except OSError as error:
-        raise failed("mincore", str(path), error, reading=True) from error
-    finally:
-        os.close(descriptor)
-    return found, size
+        raise failed(call, str(path), error, reading=True) from error
 
 
 def process_io() -> ProcessIO | None:
@@ -89,13 +85,6 @@ def process_io() -> ProcessIO | None:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
     return ProcessIO(values["rchar"], values["read_bytes"])
-
-
-def _open(path: Path | str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        raise failed("open", str(path), error, reading=True) from error
 
 
 def _resident_in(descriptor: int, first: int, length: int) -> int:

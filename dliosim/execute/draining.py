@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.errors import DliosimError
+from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute import versions
 from dliosim.execute.buffers import allocate
 from dliosim.execute.checkpointing import Target
 from dliosim.execute.faults import failed, truncated
 from dliosim.execute.locking import Hold
 from dliosim.execute.manifest import make_directory
+from dliosim.execute.opening import reading, writing
 from dliosim.execute.savedfiles import saved_in
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
@@ -77,7 +78,10 @@ def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
 
 
 def _complete(hold: Hold, files: StateFiles, target: Target) -> None:
-    saved = saved_in(target.complete)
+    try:
+        saved = saved_in(target.complete)
+    except ValueError as error:
+        raise ExecutionError(f"{target.complete} {error}: it is not what was saved", "R401") from error
     copied = {name for name, _ in files.files()} | {METADATA}
     found = {name: size for name, size in saved.files.items() if name in copied}
     versions.commit(hold, target.number, replace(saved, commit="rename", files=found))
@@ -102,31 +106,22 @@ def _copy(
 
     The file of metadata, of which nobody has counted the bytes, is copied whole.
     """
-    reading = writing = -1
-    path, call = target, "open"
-    try:
-        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        path = source
-        reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        for begin, length in runs if source.name != METADATA else [(0, os.fstat(reading).st_size)]:
-            at, end = begin, begin + length
-            while at < end:
-                path, call = source, "preadv"
-                got = os.preadv(reading, [buffer[: end - at]], at)
-                if not got:
-                    raise truncated(call, str(source), at, end - at, got)
-                record.drain_bytes += got
-                path, call = target, "pwrite"
-                at += os.pwrite(writing, buffer[:got], at)
-        if fsync:
-            path, call = target, "fsync"
-            os.fsync(writing)
-        path, call = target, "close"
-        closed, writing = writing, -1
-        os.close(closed)
-    except OSError as error:
-        raise failed(call, str(path), error) from error
-    finally:
-        for descriptor in (reading, writing):
-            if descriptor >= 0:
-                os.close(descriptor)
+    path, call = source, "open"
+    with writing(target, os.O_WRONLY | os.O_CREAT) as to:
+        try:
+            with reading(source) as of:
+                for begin, length in runs if source.name != METADATA else [(0, os.fstat(of).st_size)]:
+                    at, end = begin, begin + length
+                    while at < end:
+                        path, call = source, "preadv"
+                        got = os.preadv(of, [buffer[: end - at]], at)
+                        if not got:
+                            raise truncated(call, str(source), at, end - at, got)
+                        record.drain_bytes += got
+                        path, call = target, "pwrite"
+                        at += os.pwrite(to, buffer[:got], at)
+            if fsync:
+                path, call = target, "fsync"
+                os.fsync(to)
+        except OSError as error:
+            raise failed(call, str(path), error) from error

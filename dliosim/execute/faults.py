@@ -10,10 +10,33 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError
 
-_DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+_DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESPIPE}
+
+_KINDS = {
+    errno.ELOOP: "a symbolic link stands where a file should be",
+    errno.ESPIPE: "no regular file stands where a file should be",
+}
+
+#: What to do about something that could not be read.
+_TRY_AGAIN = "nothing proves that it is damaged: see why it cannot be read, and try again"
 
 #: What the system says where there is no room.
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
+
+
+def is_damage(error: OSError) -> bool:
+    """Whether a call that failed proves that data are not what was written: a file is not there, or no file.
+
+    All else (EIO, ESTALE, EACCES, EMFILE, ENOMEM, ...) says nothing of the data, which may be read the next time.
+    """
+    return error.errno in _DAMAGED or (isinstance(error, ExecutionError) and error.code == "R401")
+
+
+def reason(error: OSError) -> str:
+    """Why a call failed, in words."""
+    if isinstance(error, ExecutionError):
+        return error.message
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def failed(
@@ -21,18 +44,22 @@ def failed(
 ) -> ExecutionError:
     """The error of a system call; `where` is like ' of 4096 bytes at offset 0'.
 
-    Its code is R402 where there is no room, and with `reading` R401 where the data are not what was prepared. An
-    ExecutionError, which is an OSError too, says all of that already, and is returned as it is.
+    Its code is R402 where there is no room, and with `reading` R401 where it is proof of damage. An ExecutionError,
+    which is an OSError too, says all of that already, and is returned as it is.
     """
     if isinstance(error, ExecutionError):
         return error
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno == errno.ELOOP:
-        hint = hint or "a symbolic link stands where a file should be"
-    message = f"{call}{where} failed on {path}: {reason}" + (f" ({hint})" if hint else "")
+    hint = hint or _KINDS.get(error.errno or 0, "")
+    message = f"{call}{where} failed on {path}: {reason(error)}" + (f" ({hint})" if hint else "")
     if error.errno in NO_ROOM:
         return ExecutionError(message, "R402")
-    return ExecutionError(message, "R401" if reading and error.errno in _DAMAGED else None)
+    return ExecutionError(message, "R401" if reading and is_damage(error) else None)
+
+
+def unreadable(failure: ExecutionError, instead: str = "") -> ExecutionError:
+    """The same error as one [R401] of data that may be whole; `instead` is what else can be done about it."""
+    text = f"{failure.message}: {_TRY_AGAIN}" + (f", or {instead}" if instead else "")
+    return ExecutionError(text, failure.code or "R401")
 
 
 @contextmanager
@@ -46,10 +73,9 @@ def calling(call: str, path: Path) -> Iterator[None]:
 
 def failed_on(doing: str, error: OSError) -> ExecutionError:
     """The error of something that rank 0 does for all; R402 where there is no room."""
-    reason = error.strerror or str(error)
     place = f": {error.filename}" if error.filename else ""
     code = "R402" if error.errno in NO_ROOM else None
-    return ExecutionError(f"rank 0 could not {doing}{place}: {reason}", code)
+    return ExecutionError(f"rank 0 could not {doing}{place}: {error.strerror or error}", code)
 
 
 def truncated(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:

@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import socket
-import stat
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from types import TracebackType
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import calling
 from dliosim.execute.manifest import make_durably
+from dliosim.execute.opening import close_read, open_regular
 
 NAME = "lock"
 
@@ -172,22 +172,17 @@ def _lock(hold: Hold, saves: bool) -> None:
 
 def _opened(path: Path, saves: bool) -> int | None:
     """The lock file, made if it is not there; None where there is no directory, or none to restore from to write in."""
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o644)
+        return open_regular(path, os.O_RDWR | os.O_CREAT)
     except FileNotFoundError:
         return None
     except OSError as error:
         if saves or error.errno not in _READ_ONLY:
             raise
-        try:
-            descriptor = os.open(path, flags | os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ExecutionError(f"{path} should be a lock file, and is no file")
-    return descriptor
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        return None
 
 
 def _locked(hold: Hold, saves: bool) -> bool:
@@ -275,5 +270,5 @@ def _release(hold: Hold) -> None:
 
 def _close(hold: Hold) -> None:
     assert hold.descriptor is not None
-    os.close(hold.descriptor)
+    close_read([hold.descriptor])  # nobody misses what it says
     hold.descriptor = None

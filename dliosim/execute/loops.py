@@ -72,6 +72,7 @@ class _Running:
     epochs: list[EpochSummary] = field(default_factory=list)
     series: dict[int, EpochSeries] = field(default_factory=dict)
     resident: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run_loop(session: Session, saves: Saves, loop: Loop, ordinal: int, timed: bool) -> Iterator[Phase | Save]:
@@ -147,9 +148,10 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
         text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
         raise _everywhere(PlanError(text))
     running = _Running(loop, dataset, salt, timed, files, syncer, timers, KeptSamples())
-    resident = np.array(resident_bytes(session, dataset), np.int64)
-    world.allreduce(resident, "sum")
-    running.resident = float(resident[0] / resident[1]) if resident[1] else None
+    residency = resident_bytes(session, dataset)
+    found, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
+    running.resident = found / examined if examined else None
+    running.notes = residency.notes
     return running
 
 
@@ -374,7 +376,9 @@ def _phase(session: Session, running: _Running) -> Phase:
         hints_asked=asked,
         hints_granted=granted_ones,
         hint_set=access.hint_set,
-        notes=tuple(filter(None, (how, who_reads(access), counts, _stored_note(running.dataset), index_note))),
+        notes=tuple(
+            filter(None, (how, who_reads(access), counts, _stored_note(running.dataset), index_note, *running.notes))
+        ),
     )
     world, series = session.world, running.series
     rows = gather_ranks(running.rows, world) if running.rows else None

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dliosim.errors import UsageError
-from dliosim.execute.faults import calling
+from dliosim.execute.faults import calling, failed, is_damage, unreadable
+from dliosim.execute.opening import folder_open, read_pieces, reading, write_file
 
 NAME = "manifest.json"
 
@@ -32,37 +33,27 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     Raises ExecutionError.
     """
     aside = directory / f"{NAME}.partial"
-    write_small(aside, manifest_text(content).encode(), durable=True)
+    write_file(aside, [manifest_text(content).encode()], durable=True)
     with calling("rename", aside):
         aside.rename(directory / NAME)
     sync_directory(directory)
 
 
-def write_small(path: Path, data: bytes, durable: bool) -> None:
-    """Write a small file, made or emptied before, and sync it where it shall be `durable`. Raises ExecutionError."""
-    with calling("open", path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        left = memoryview(data)
-        while left:
-            with calling("write", path):
-                left = left[os.write(descriptor, left) :]
-        if durable:
-            with calling("fsync", path):
-                os.fsync(descriptor)
-    finally:
-        with calling("close", path):
-            os.close(descriptor)
-
-
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of a directory, or None where there is none that can be read whole."""
+    """The manifest of a directory, or None where it is certain that there is none: no file, or one of something else.
+
+    Raises ExecutionError [R401] where it cannot be read, which proves nothing.
+    """
     try:
-        descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, encoding="utf-8") as stream:
-            # A read asks for memory of its whole limit, whatever there is to read.
-            content = json.loads(stream.read(min(LARGEST, os.fstat(descriptor).st_size)))
-    except (OSError, ValueError, RecursionError):
+        with reading(directory / NAME) as descriptor:
+            data = b"".join(read_pieces(descriptor, LARGEST))
+    except OSError as error:
+        if is_damage(error):
+            return None
+        raise unreadable(failed("read", str(directory / NAME), error)) from error
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -73,19 +64,14 @@ def ends_whole(directory: Path) -> bool:
     What is no file, or cannot be looked at, counts as one: it is not for us to say that nobody finished it.
     """
     try:
-        descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with reading(directory / NAME) as descriptor:
+            return os.pread(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
     except OSError as error:
         return error.errno != errno.ENOENT
-    try:
-        return os.pread(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
 
 
 def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
-    """The manifest of a directory, or None where there is none of data of this kind and digest."""
+    """The manifest of a directory, or None where there is none of data of this kind and digest; as `read_manifest`."""
     content = read_manifest(directory)
     if content is None or (content.get("kind"), content.get("digest")) != (kind, digest):
         return None
@@ -101,14 +87,13 @@ def remove_manifest(directory: Path) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises ExecutionError."""
-    with calling("open", directory):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    call = "open"
     try:
-        with calling("fsync", directory):
+        with folder_open(directory, follow=True) as descriptor:
+            call = "fsync"
             os.fsync(descriptor)
-    finally:
-        with calling("close", directory):
-            os.close(descriptor)
+    except OSError as error:
+        raise failed(call, str(directory), error) from error
 
 
 def make_durably(directory: Path) -> None:

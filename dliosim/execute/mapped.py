@@ -18,6 +18,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import only_file
 from dliosim.execute.faults import failed, truncated
 from dliosim.execute.openfiles import OpenFiles
+from dliosim.execute.opening import close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
@@ -137,7 +138,7 @@ class MappedReader:
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
                 raise failed("mmap", self._files.path(file), error, hint=hint, reading=True) from error
             finally:
-                os.close(descriptor)
+                close_read([descriptor])
             data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
             mapping = self._mapped[file] = _Mapping(held, data, data.__array_interface__["data"][0])
             self.meter.open_ns += perf_counter_ns() - before

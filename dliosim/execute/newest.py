@@ -55,7 +55,7 @@ class Newest:
     def find(self) -> Found:
         """The newest that was not passed over; of two with one number, that of the checkpoint's own root.
 
-        Raises ExecutionError [R404] where there is none.
+        Raises ExecutionError, [R404] where there is none, and as `versions.newest_complete`.
         """
         found: list[Found] = []
         failures: list[ExecutionError] = []
@@ -63,6 +63,8 @@ class Newest:
             try:
                 found.append(self._newest_in(place))
             except ExecutionError as error:
+                if error.code != "R404":
+                    raise
                 failures.append(error)
         if not found:
             text = "; ".join(failure.message for failure in failures)
@@ -96,9 +98,9 @@ class Newest:
     def _newest_in(self, place: _Place) -> Found:
         name, ranks, passed = self._checkpoint.name, self._written.present, place.passed_over
         try:
-            number, directory, passed = versions.newest_complete(place.base, name, ranks, place.below, passed)
-        except ExecutionError:
-            mended = self._mended(place, 0)
+            number, saved, passed = versions.newest_complete(place.base, name, ranks, place.below, passed)
+        except ExecutionError as error:
+            mended = self._mended(place, 0) if error.code == "R404" else None
             if mended is None:
                 raise
             return mended
@@ -108,14 +110,14 @@ class Newest:
         place.passed_over = passed
         # What is newer than this was said.
         place.below = number + 1
-        return Found(number, directory, place.root, saved_in(directory))
+        return Found(number, versions.directory_of(place.base, number), place.root, saved)
 
     def _mended(self, place: _Place, above: int) -> Found | None:
         """The newest above a number of which files are missing or cut, and partners keep all that these held."""
         copies = {name for name, _ in self._files.partner_files()}
         for number in versions.numbers(place.base) if copies else ():
             if number > above and (place.below is None or number < place.below):
-                directory = place.base / f"{number:06d}"
+                directory = versions.directory_of(place.base, number)
                 with suppress(ValueError):
                     saved = saved_in(directory)
                     lost = dict(_faults(saved, directory))
@@ -129,7 +131,9 @@ class Newest:
     def _saved_by_others(self) -> str:
         """What ranks split otherwise have saved beside, and how to restore that."""
         checkpoint, base = self._checkpoint, self._places[0].base
-        others = [base.with_name(digest) for digest, _ in versions.writers_beside(base, checkpoint.name)]
+        others: list[Path] = []
+        with suppress(OSError):
+            others += [base.with_name(digest) for digest, _ in versions.writers_beside(base, checkpoint.name)]
         if not others:
             return ""
         ways = [_restoring(checkpoint.name, split) for split in _splits(others) if self._is_ours(split, others)]
@@ -153,7 +157,7 @@ def _splits(bases: Sequence[Path]) -> list[Split]:
     """How the ranks were split that saved last under each of these."""
     found: dict[Split, None] = {}
     for base in bases:
-        with suppress(ValueError):
+        with suppress(OSError, ValueError):
             found[saved_in(base / f"{versions.numbers(base)[0]:06d}").split] = None
     return list(found)
 

@@ -14,6 +14,7 @@ from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed, truncated
+from dliosim.execute.opening import SAFE, close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 
@@ -46,7 +47,7 @@ class OpenFiles:
         self._directory = str(directory)
         self._file_name = file_name
         self._file_size = file_size
-        self._flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_DIRECT if self.direct else 0)
+        self._flags = os.O_RDONLY | SAFE | (os.O_DIRECT if self.direct else 0)
         self.together = max(1, min(_TOGETHER, raise_open_limit() // (_SHARE * max(1, access.readers))))
 
     def path(self, file: int) -> str:
@@ -74,11 +75,13 @@ class OpenFiles:
         finally:
             self._meter.open_ns += perf_counter_ns() - before
             self._meter.opens += len(opened) - first
+            # As `open_regular` does. What is no file says so when it is read: to look costs 0.7 us a file, this 0.2.
+            deque(map(os.set_blocking, opened[first:], repeat(True)), 0)
 
     def close(self, descriptors: Iterable[int]) -> None:
         """Close descriptors that `open` gave."""
         before = perf_counter_ns()
-        deque(map(os.close, descriptors), 0)
+        close_read(descriptors)
         self._meter.close_ns += perf_counter_ns() - before
 
     def keep(self, files: Iterable[int]) -> None:

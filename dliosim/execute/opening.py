@@ -1,11 +1,18 @@
-"""Making and opening files so that ranks cannot empty each other's, leave the root by a link, or fail apart."""
+"""Making, opening and closing files: no link leads out of the root, no pipe is waited for, no rank fails alone.
+
+Every descriptor of the small files beside data, and of data that are not read through a `Reader`, is opened and closed
+here. What fails when a descriptor is closed that was only read from says nothing of what was read, and is not told; of
+one that was written to it is an error like that of a write.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +24,119 @@ from dliosim.execute.world import wait
 
 _LONGEST_NOTE = 8192  # of an error, or of a path, of which Linux takes 4095 bytes
 
+#: Flags of every open: an open of a pipe, or of a device, would wait for whoever is at its other end.
+SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+#: Flags that make a file, or empty the one that is there.
+ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+_AT_ONCE = 1 << 20
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
+    """A descriptor of a file, below the directory `folder` if that is given, whose calls wait as usual.
+
+    Raises OSError as the calls do, and ExecutionError [R401] where something else than a file stands there.
+    """
+    try:
+        descriptor = os.open(path, flags | SAFE, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what a socket says, and a pipe that nobody reads
+            raise _refused("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise _refused("open", path, mode)
+        # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
+        os.set_blocking(descriptor, True)
+    except OSError:
+        close_read([descriptor])
+        raise
+    return descriptor
+
+
+def close_read(descriptors: Iterable[int]) -> None:
+    """Close descriptors that were only read from; what fails then is not told."""
+    left = iter(descriptors)
+    while True:
+        try:
+            deque(map(os.close, left), 0)
+        except OSError:
+            continue  # with those that are left: it is closed all the same
+        return
+
+
+@contextmanager
+def reading(path: str | Path, folder: int | None = None) -> Iterator[int]:
+    """A block with a descriptor of a file to read, as of `open_regular`."""
+    descriptor = open_regular(path, folder=folder)
+    try:
+        yield descriptor
+    finally:
+        close_read([descriptor])
+
+
+@contextmanager
+def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
+    """A block with a descriptor of a file to write, which is closed well at its end. Raises ExecutionError for both."""
+    try:
+        descriptor = open_regular(path, flags)
+    except OSError as error:
+        raise failed("open", str(path), error) from error
+    try:
+        yield descriptor
+    except BaseException:
+        close_read([descriptor])
+        raise
+    try:
+        os.close(descriptor)
+    except OSError as error:
+        raise failed("close", str(path), error) from error
+
+
+@contextmanager
+def folder_open(directory: Path, follow: bool = False) -> Iterator[int]:
+    """A block with a descriptor of a directory, which is no link unless that may be followed. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(directory, flags if follow else flags | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        close_read([descriptor])
+
+
+def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
+    """What a file holds from its beginning to its end, but no more than `most` bytes of it. Raises OSError."""
+    at = 0
+    while data := os.pread(descriptor, min(most - at, _AT_ONCE), at):
+        yield data
+        at += len(data)
+
+
+def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
+    """Make a file, or write over the one that is there; its bytes. Raises ExecutionError."""
+    call, at = "write", 0
+    with writing(path) as descriptor:
+        try:
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    wrote = os.pwrite(descriptor, rest, at)
+                    if wrote == 0:
+                        raise OSError(errno.EIO, os.strerror(errno.EIO))
+                    rest, at = rest[wrote:], at + wrote
+            if durable:
+                call = "fsync"
+                os.fsync(descriptor)
+        except OSError as error:
+            raise failed(call, str(path), error) from error
+    return at
+
 
 def create_file(path: str) -> None:
-    """Make a file, or empty the one that is there; ExecutionError if that fails or `path` is a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        os.close(os.open(path, flags, 0o644))
-    except OSError as error:
-        raise failed("open", path, error) from error
+    """Make a file, or empty the one that is there; ExecutionError if that fails or `path` is no file."""
+    write_file(Path(path), (), durable=False)
 
 
 def remove_file(path: str) -> None:
@@ -52,8 +164,7 @@ def refuse_link(path: str) -> None:
     except OSError as error:
         raise failed("lstat", path, error) from error
     if not stat.S_ISREG(mode):
-        text = f"MPI_File_open refused on {path}: {_kind(mode)} stands where a file should be"
-        raise ExecutionError(text, "R401")
+        raise _refused("MPI_File_open", path, mode)
 
 
 def require_file(path: Path) -> None:
@@ -63,7 +174,7 @@ def require_file(path: Path) -> None:
     except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
     if not stat.S_ISREG(mode):
-        raise ExecutionError(f"open refused on {path}: {_kind(mode)} stands where a file should be", "R401")
+        raise _refused("open", path, mode)
 
 
 def follow(root: str, name: str) -> tuple[str, int]:
@@ -79,7 +190,7 @@ def follow(root: str, name: str) -> tuple[str, int]:
         try:
             real, mode = Path(f"/proc/self/fd/{descriptor}").readlink(), os.fstat(descriptor).st_mode
         finally:
-            os.close(descriptor)
+            close_read([descriptor])
     except OSError as error:
         hint = "symbolic links lead in a circle" if error.errno == errno.ELOOP else "a symbolic link leads nowhere"
         raise failed("open", path, error, hint=hint, reading=True) from error
@@ -95,6 +206,10 @@ def follow_to_file(root: str, name: str) -> str:
     if not stat.S_ISREG(mode):
         raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind(mode)}", "R401")
     return below
+
+
+def _refused(call: str, path: str | Path, mode: int) -> ExecutionError:
+    return ExecutionError(f"{call} refused on {path}: {_kind(mode)} stands where a file should be", "R401")
 
 
 def _kind(mode: int) -> str:

@@ -128,7 +128,8 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
         phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
         return replace(phase, summary=replace(phase.summary, how=verb.how))
     if isinstance(verb, DropCaches):
-        return verb_phase(session, "", "drop caches", drop_caches(session), None)
+        record, notes = drop_caches(session)
+        return verb_phase(session, "", "drop caches", record, None, notes)
     if isinstance(verb, Pause):
         pause = draw(verb.time, key(workload.seed, "pause"), np.array([next(counters.pauses)]))
         sleep_until(begun + round(max(float(pause[0]), 0.0) * 1e9), not world.polite)

@@ -15,6 +15,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces, address_of, allocate, only_file
 from dliosim.execute.faults import failed
 from dliosim.execute.openfiles import OpenFiles, direct_hint
+from dliosim.execute.opening import ANEW, open_regular
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
@@ -146,12 +147,11 @@ class PosixWriter:
         self.path = path
         self._descriptor = self._direct = -1
         self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         before = perf_counter_ns()
         try:
-            self._descriptor = os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644)
+            self._descriptor = open_regular(path, ANEW if create else os.O_WRONLY)
             if access.cache == "off":
-                self._direct = os.open(path, flags | os.O_DIRECT)
+                self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
         except OSError as error:
             self.close()
             hint = direct_hint(error) if access.cache == "off" else ""

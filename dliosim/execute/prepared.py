@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,10 @@ def write_description(dataset: Dataset, directory: Path, size: int, durable: boo
 
 
 def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
-    """Why the data in a directory do not count, to be said after the data set's name; None where they do."""
+    """Why the data in a directory do not count, to be said after the data set's name; None where they do.
+
+    Raises ExecutionError [R401] where their manifest cannot be read.
+    """
     manifest = manifest_of(directory, "data set", dataset.digest())
     if manifest is None:
         return "is incomplete" if directory.is_dir() else "has not been prepared"
@@ -40,14 +44,15 @@ def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
 
 
 def prepared_by(dataset: Dataset, directory: Path) -> int:
-    """By how many other ranks the same data set was prepared beside this directory, or 0."""
-    if dataset.layout.kind != "file per rank" or not directory.parent.is_dir():
+    """By how many other ranks the same data set was prepared beside this directory, or 0 where none can be seen."""
+    if dataset.layout.kind != "file per rank":
         return 0
-    for entry in sorted(directory.parent.iterdir()):
-        manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
-        files = manifest.get("files") if manifest else None
-        if isinstance(files, int) and entry.name == _by_ranks(dataset, files).digest():
-            return files
+    with suppress(OSError):
+        for entry in sorted(directory.parent.iterdir()):
+            manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
+            files = manifest.get("files") if manifest else None
+            if isinstance(files, int) and entry.name == _by_ranks(dataset, files).digest():
+                return files
     return 0
 
 

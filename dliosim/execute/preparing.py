@@ -15,6 +15,7 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.building import build, lay_out, resolve_prepared, write_sidecars
 from dliosim.execute.encoding import build_together
+from dliosim.execute.faults import failed, is_damage, unreadable
 from dliosim.execute.makers import maker_of
 from dliosim.execute.manifest import remove_manifest, sync_directory
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
@@ -119,7 +120,9 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
         try:
             found = path.lstat().st_size
         except OSError as error:
-            return damaged(dataset, f"{path}: {error.strerror}")
+            if is_damage(error):
+                return damaged(dataset, f"{path}: {error.strerror}")
+            return unreadable(failed("lstat", str(path), error), f"`prepare {dataset.name} afresh` writes it again")
         if found != planned:
             return damaged(dataset, f"{path} has {found} bytes, not {planned}")
     return None

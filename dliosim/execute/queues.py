@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.opening import close_read
 
 Integers = NDArray[np.int64]
 
@@ -202,7 +203,7 @@ class Ring:
     def close(self) -> None:
         """See `Queue.close`."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            close_read([self._descriptor])
             self._descriptor = -1
         self._entries = self._completions = self._tail = self._heads = None  # type: ignore[assignment]
         while self._maps:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter_ns
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +30,22 @@ _ONE_IN, _MOST_READ = 16, 64
 _SCRATCH = 1 << 20
 
 
-def drop_caches(session: Session) -> VerbRecord:
-    """Drop the pages of every file of the workload on every node, and measure what stays. Collective."""
+class Residency(NamedTuple):
+    """Bytes in this node's page cache, and bytes looked at, in this rank's share of some files.
+
+    (0, 0) on every rank where one of them could not look, which `notes` then tell all.
+    """
+
+    resident: int = 0
+    examined: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
+    """Drop the pages of every file of the workload on every node, and measure what stays; notes. Collective."""
     world, record = session.world, VerbRecord()
     if session.options.null:
-        return record
+        return record, ()
     begun = perf_counter_ns()
     datasets = _complete_datasets(session)
     checkpoints = _checkpoint_files(session)
@@ -53,15 +65,14 @@ def drop_caches(session: Session) -> VerbRecord:
         record.files += 1
         session.progress.tick(perf_counter_ns(), 0, 0)
 
-    def look() -> None:
+    def look() -> tuple[int, int]:
         found = [_look(session, dataset, _MOST_DROPPED) for dataset in datasets]
-        found.append(_share(session, len(checkpoints), _MOST_DROPPED, checkpoints.__getitem__))
-        record.resident_bytes, record.examined_bytes = _sums(found)
+        return _sums([*found, _share(session, len(checkpoints), _MOST_DROPPED, checkpoints.__getitem__)])
 
     world.together(drop_own)
-    world.together(look)
+    record.resident_bytes, record.examined_bytes, notes = _measure(session, look)
     record.wall_ns = perf_counter_ns() - begun
-    return record
+    return record, notes
 
 
 def warm_caches(session: Session, dataset: Dataset) -> None:
@@ -86,29 +97,49 @@ def _warm(session: Session, paths: Iterable[Path]) -> None:
     scratch = bytearray(_SCRATCH)
     with session.progress.during("warm caches", lambda: 0):
         for path in paths:
-            found, size = resident(path)
-            # (0, 0) is also what a kernel says that does not tell.
+            found, size = 0, 0
+            # (0, 0) is also what a kernel says that does not tell. What else is wrong with a file, reading it says.
+            with suppress(ExecutionError):
+                found, size = resident(path)
             if found < size or not size:
                 read_through(path, scratch)
             session.progress.tick(perf_counter_ns(), 0, 0)
 
 
-def resident_bytes(session: Session, dataset: Dataset) -> tuple[int, int]:
-    """As `resident_before_reading`, of a complete data set; (0, 0) without I/O.
-
-    Collective, because every rank hears of a file that is not there.
-    """
+def resident_bytes(session: Session, dataset: Dataset) -> Residency:
+    """As `resident_before_reading`, of a complete data set; nothing without I/O."""
     if session.options.null:
-        return 0, 0
-    return session.world.together(lambda: _look(session, dataset, _few(dataset.layout.files)))
+        return Residency()
+    return _measure(session, lambda: _look(session, dataset, _few(dataset.layout.files)))
 
 
-def resident_before_reading(session: Session, files: int, path: Callable[[int], Path]) -> tuple[int, int]:
-    """Bytes in this node's page cache, and bytes looked at, in this rank's share of some of so many files.
+def resident_before_reading(session: Session, files: int, path: Callable[[int], Path]) -> Residency:
+    """How much of some of so many files is in the page cache. Collective.
 
-    Raises ExecutionError [R401] for one that is not there.
+    Raises ExecutionError [R401] on every rank for one that is not there. What else fails is no reason to end a run.
     """
-    return _share(session, files, _few(files), path)
+    return _measure(session, lambda: _share(session, files, _few(files), path))
+
+
+def _measure(session: Session, look: Callable[[], tuple[int, int]]) -> Residency:
+    """What `look` finds on each rank. Collective."""
+    world, why = session.world, ""
+
+    def own() -> tuple[int, int]:
+        nonlocal why
+        try:
+            return look()
+        except ExecutionError as error:
+            if error.code == "R401":
+                raise
+            why = error.message
+            return 0, 0
+
+    found = world.together(own)
+    first = int(world.allreduce(np.array([world.rank if why else world.size], np.int64), "min")[0])
+    if first == world.size:
+        return Residency(*found)
+    return Residency(notes=(world.share(f"residency unknown: rank {first}: {why}", first),))
 
 
 def _few(files: int) -> int:

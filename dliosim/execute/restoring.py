@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import BinaryIO
 
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.faults import failed
+from dliosim.execute.faults import failed, unreadable
 from dliosim.execute.newest import Found, Newest
+from dliosim.execute.opening import read_pieces, reading
 from dliosim.execute.residency import resident_before_reading
+from dliosim.execute.savedfiles import OLDER
 from dliosim.execute.session import Session
 from dliosim.execute.statereading import Pass, read_state
 from dliosim.measure.records import VerbRecord
@@ -28,14 +28,13 @@ from dliosim.readable import seconds
 #: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
 _OF_DATA = (None, "R401")
 
-_AT_ONCE = 1 << 20
-
 
 def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
     """Read a checkpoint as `verb` says; the record, and notes on newer ones that do not count.
 
-    Every byte is compared with what was saved. Where that, or reading, fails on any rank, the checkpoint before is read
-    instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete.
+    Every byte is compared with what was saved. Where one differs, or a file is gone or cut, on any rank, the checkpoint
+    before is read instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete, [R401] if one
+    cannot be read: then nothing proves that it is damaged.
     """
     world = session.world
     if session.options.null:
@@ -47,24 +46,27 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
     while True:
         found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
         try:
-            record, found = _read(session, files, found, holder, verb)
+            record, found, residency = _read(session, files, found, holder, verb)
         except _Damaged as damage:
             if newest is not None:
                 newest.pass_over(found, damage.message)
         else:
-            return record, world.share(newest.notes(found) if newest is not None else None)
+            return record, (*world.share(newest.notes(found) if newest is not None else None), *residency)
         finally:
             if world.rank == 0:
                 session.locks.to_restore(found.directory.parent).let_go(found.number)
 
 
 class _Damaged(ExecutionError):
-    """A checkpoint cannot be read, and why; on every rank."""
+    """A checkpoint is not what was saved, and why; on every rank."""
 
 
-def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore) -> tuple[VerbRecord, Found]:
-    """Read what this rank needs, from the copies of partners where a file is lost; what was done, and which are lost.
+def _read(
+    session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore
+) -> tuple[VerbRecord, Found, tuple[str, ...]]:
+    """Read what this rank needs, from the copies of partners where a file is lost.
 
+    Returns what was done, with the files that are lost, and why nobody knows how much was in the page cache, if so.
     Collective. Raises _Damaged, and DliosimError for what is no damage, on every rank.
     """
     while True:
@@ -72,9 +74,9 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
         sound = files.without(found.lost)
         try:
             with _passes(session, sound, holder, verb) as passes:
-                _look(session, sound, found, record)
+                residency = _look(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
-            return record, found
+            return record, found, residency
         except ExecutionError as error:
             if not error.shared or error.code not in _OF_DATA:
                 raise
@@ -82,6 +84,10 @@ def _read(session: Session, files: StateFiles, found: Found, holder: Split, verb
             # Rank 0's clock for all: who lost what must be the same on every rank.
             why = session.world.share(f"{_without_place(error, found)} (found after {took})")
             lost = _file_of(error, files, found)
+            if lost is None and error.code is None:
+                failure = unreadable(error, OLDER)
+                failure.shared = True
+                raise failure from error
             if lost is None:
                 raise _Damaged(why) from error
             found = replace(found, lost={**found.lost, lost: why})
@@ -123,15 +129,16 @@ def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -
             alike.Free()
 
 
-def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> None:
-    """Look how much of it is in the page cache, and read the file of all shards' places, where there is one."""
+def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> tuple[str, ...]:
+    """Look how much of it is in the page cache, or why that is unknown, and read the file of all shards' places."""
     apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
     names = sorted(found.saved.files.keys() - apart)
-    record.resident_bytes, record.examined_bytes = session.world.together(
-        lambda: resident_before_reading(session, len(names), lambda file: found.directory / names[file])
+    record.resident_bytes, record.examined_bytes, notes = resident_before_reading(
+        session, len(names), lambda file: found.directory / names[file]
     )
     if files.checkpoint.metadata:
         session.world.together(lambda: _read_metadata(found, record))
+    return notes
 
 
 def _read_metadata(found: Found, record: VerbRecord) -> None:
@@ -139,28 +146,23 @@ def _read_metadata(found: Found, record: VerbRecord) -> None:
 
     Raises ExecutionError where it is not what was written.
     """
-    path, begun = str(found.directory / METADATA), perf_counter_ns()
-    size, checksum = found.saved.files.get(METADATA, (0, 0))
+    path, begun = found.directory / METADATA, perf_counter_ns()
+    if METADATA not in found.saved.files:
+        raise ExecutionError(f"{path} is not in the manifest", "R401")
+    size, checksum = found.saved.files[METADATA]
+    value = 0
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            value = _checksum(stream, size)
+        with reading(path) as descriptor:
+            for data in read_pieces(descriptor, size):
+                value = zlib.crc32(data, value)
     except OSError as error:
-        raise failed("open", path, error, reading=True) from error
+        raise failed("read", str(path), error, reading=True) from error
     took = perf_counter_ns() - begun
     record.plan_ns += took
     record.wall_ns += took
     record.opens += 1
     if value != checksum:
         raise ExecutionError(f"{path} differs from what was saved", "R401")
-
-
-def _checksum(stream: BinaryIO, size: int) -> int:
-    """The CRC-32 of the next `size` bytes, of which the manifest alone says how many they are."""
-    value = 0
-    while data := stream.read(min(size, _AT_ONCE)):
-        value, size = zlib.crc32(data, value), size - len(data)
-    return value
 
 
 def _without_place(error: DliosimError, found: Found) -> str:

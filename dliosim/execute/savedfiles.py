@@ -6,20 +6,23 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from dliosim.execute.faults import failed, is_damage, reason, unreadable
 from dliosim.execute.manifest import read_manifest
+from dliosim.execute.opening import folder_open, read_pieces, reading
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
 
 # A file, or one in a folder; neither begins with a dot.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _LARGEST = 1 << 63
-_AT_ONCE = 1 << 20
+
+#: What else there is to do about a checkpoint that cannot be read.
+OLDER = "move its directory away to restore an older one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,13 @@ class SavedFiles:
         }
 
     def fault(self, directory: Path) -> str | None:
-        """What of it is not there, too short or too long, by the sizes alone; None if nothing is."""
+        """What of it is not there, too short or too long, by the sizes alone; None if nothing is.
+
+        Raises ExecutionError [R401] where that cannot be seen, which proves nothing.
+        """
         for folder, names in self._by_folder().items():
             try:
-                with _opened(directory, folder) as opened:
+                with folder_open(directory / folder) as opened:
                     for name in names:
                         found, size = os.lstat(_own(name), dir_fd=opened), self.files[name][0]
                         if not stat.S_ISREG(found.st_mode):
@@ -65,7 +71,10 @@ class SavedFiles:
                         if found.st_size != size:
                             return f"{name} has {found.st_size} bytes, not {size}"
             except OSError as error:
-                return f"{_named(error, folder)}: {error.strerror}"
+                name = _named(error, folder)
+                if is_damage(error):
+                    return f"{name}: {error.strerror}"
+                raise unreadable(failed("lstat", str(directory / name), error), OLDER) from error
         return None
 
     def wrong_sums(self, directory: Path) -> list[str]:
@@ -74,10 +83,10 @@ class SavedFiles:
         for name, expected in self.files.items():
             folder = name.rpartition("/")[0]
             try:
-                with _opened(directory, folder) as opened:
+                with folder_open(directory / folder) as opened:
                     found = _size_and_sum(_own(name), opened)
             except OSError as error:
-                wrong.append(f"{name}: {error.strerror}")
+                wrong.append(f"{name}: {reason(error)}")
                 continue
             if found[0] != expected[0]:
                 wrong.append(f"{name} has {found[0]} bytes, not {expected[0]}")
@@ -93,7 +102,10 @@ class SavedFiles:
 
 
 def saved_in(directory: Path) -> SavedFiles:
-    """What the manifest of a checkpoint's directory says. ValueError with the reason where it says nothing of use."""
+    """What the manifest of a checkpoint's directory says. ValueError with the reason where it says nothing of use.
+
+    Raises ExecutionError [R401] where it cannot be read.
+    """
     content = read_manifest(directory)
     if content is None:
         raise ValueError("has no manifest that can be read")
@@ -106,6 +118,8 @@ def saved_in(directory: Path) -> SavedFiles:
         raise ValueError("has a manifest that does not say what was saved")
     if not isinstance(files, dict) or not all(_is_file(key, value) for key, value in files.items()):
         raise ValueError("has a manifest with files that cannot be")
+    if not files:
+        raise ValueError("has a manifest without files")
     found = {key: (value[0], value[1]) for key, value in files.items()}
     return SavedFiles(name, directory.parent.name, commit, ranks, split, found)
 
@@ -147,23 +161,10 @@ def _named(error: OSError, folder: str) -> str:
     return own if own == folder or not folder else f"{folder}/{own}"
 
 
-@contextmanager
-def _opened(directory: Path, folder: str) -> Iterator[int]:
-    """A descriptor of a folder of the directory, or of itself; a link in the place of the folder is not followed."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    descriptor = os.open(directory, flags) if not folder else os.open(directory / folder, flags | os.O_NOFOLLOW)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _size_and_sum(name: str, directory: int) -> tuple[int, int]:
-    # Without O_NONBLOCK a pipe in the place of a file would be waited for.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _size_and_sum(name: str, folder: int) -> tuple[int, int]:
     size = total = 0
-    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb", buffering=0) as stream:
-        while data := stream.read(_AT_ONCE):
+    with reading(name, folder) as descriptor:
+        for data in read_pieces(descriptor, _LARGEST):
             total = zlib.crc32(data, total)
             size += len(data)
     return size, total

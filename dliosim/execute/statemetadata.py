@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.contentsums import crc32_combine
-from dliosim.execute.manifest import write_small
+from dliosim.execute.opening import write_file
 from dliosim.execute.statewriting import Run
 from dliosim.execute.world import World
 from dliosim.measure.records import VerbRecord
@@ -61,7 +61,7 @@ def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) 
         "shards": plan.tolist(),
     }
     data = json.dumps(content, separators=(",", ":")).encode()
-    write_small(directory / METADATA, data, durable=files.checkpoint.fsync)
+    write_file(directory / METADATA, [data], files.checkpoint.fsync)
     return len(data), zlib.crc32(data)
 
 

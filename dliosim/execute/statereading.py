@@ -50,7 +50,7 @@ class Pass(NamedTuple):
 def read_state(session: Session, files: StateFiles, found: Found, passes: list[Pass], record: VerbRecord) -> None:
     """Read passes of a checkpoint. Collective, with as many passes on every rank. Raises DliosimError on every rank."""
     world, access = session.world, files.checkpoint.access
-    counts = world.together(lambda: [_count(files, one) for one in passes])
+    counts = world.together(lambda: [_count(files, found, one) for one in passes])
     rounds = np.array([count.steps for count in counts], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
@@ -230,10 +230,18 @@ def _is_of_the_file(failure: ExecutionError) -> bool:
     return isinstance(cause, MPI.Exception) and cause.Get_error_class() == MPI.ERR_IO
 
 
-def _count(files: StateFiles, one: Pass) -> Reading:
+def _count(files: StateFiles, found: Found, one: Pass) -> Reading:
+    """How much a pass reads. Raises ExecutionError [R401] for a file that was not saved, says the manifest."""
     checkpoint = files.checkpoint
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
-    return count_steps(one.fetches(), access.transfer, whole, access.page)
+
+    def known() -> Iterator[Fetch]:
+        for fetch in one.fetches():
+            if fetch.file not in found.saved.files:
+                raise ExecutionError(f"{found.directory / fetch.file} is not in the manifest", "R401")
+            yield fetch
+
+    return count_steps(known(), access.transfer, whole, access.page)
 
 
 def _buffer(session: Session, size: int) -> memoryview:

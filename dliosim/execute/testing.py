@@ -66,7 +66,7 @@ def check_backend(backend: Backend, directory: Path, comm: MPI.Intracomm = MPI.C
     if backend.writer is not None:
         check_writing(backend, access, directory, comm)
         check_unwritable(backend, access, directory, comm)
-        check_full(backend, access)
+        check_full(backend, access, own)
 
 
 # ---- one reader ---------------------------------------------------------------------------------------------------
@@ -315,10 +315,15 @@ def check_unwritable(backend: Backend, access: Access, directory: Path, comm: MP
     comm.Barrier()
 
 
-def check_full(backend: Backend, access: Access) -> ExecutionError:
+def check_full(backend: Backend, access: Access, directory: Path) -> ExecutionError:
     """A write for which there is no room is an error [R402] with file and offset; the error, for its text."""
-    path = Path("/dev/full")
-    writer = make_writer(backend, access, path, MPI.COMM_SELF, create=False)
+    path = directory / "full"
+    writer = make_writer(backend, access, path, MPI.COMM_SELF)
+    with Path("/dev/full").open("wb") as full:
+        for own in list(Path("/proc/self/fd").iterdir()):
+            # What it has open is full from here on: a writer may refuse to open what is no file.
+            if own.is_symlink() and own.readlink() == path.resolve():
+                os.dup2(full.fileno(), int(own.name))
     error = _error_of(writer.write, 9, memoryview(b"abc"))
     assert error.code == "R402", f"where there is no room the code is R402: {error}"
     _names(error, str(path), "offset 9")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.errors import ExecutionError
-from dliosim.execute.faults import calling
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.faults import calling, failed, is_damage, unreadable
 from dliosim.execute.locking import Hold
 from dliosim.execute.manifest import (
     NAME,
@@ -26,8 +26,8 @@ from dliosim.execute.manifest import (
     manifest_text,
     sync_directory,
     write_manifest,
-    write_small,
 )
+from dliosim.execute.opening import write_file
 from dliosim.execute.savedfiles import SavedFiles, saved_in
 from dliosim.model.checkpoint import Commit
 
@@ -125,7 +125,7 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
     rename_ns = 0
     begun = perf_counter_ns()
     if saved.commit == "none":
-        write_small(directory / NAME, manifest_text(saved.described()).encode(), durable=False)
+        write_file(directory / NAME, [manifest_text(saved.described()).encode()], durable=False)
         done = Committed(final, 0, perf_counter_ns() - begun, 0)
     else:
         for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
@@ -174,7 +174,7 @@ def delete_old(hold: Hold, keep: int) -> None:
         while complete < keep:
             if len(found) - at <= keep - complete:
                 return  # all of them are kept, complete or not
-            complete += found[at] == hold.newest or _fault(hold.base / f"{found[at]:06d}") is None
+            complete += found[at] == hold.newest or _counts(hold.base / f"{found[at]:06d}")
             at += 1
         dying = {}
         for number in found[at:]:
@@ -196,28 +196,44 @@ def delete_old(hold: Hold, keep: int) -> None:
 
 def newest_complete(
     base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
-) -> tuple[int, Path, list[str]]:
-    """The newest complete checkpoint: number, directory, and what was found newer and why it does not count.
+) -> tuple[int, SavedFiles, list[str]]:
+    """The newest complete checkpoint: number, what it has, and what was found newer and why it does not count.
 
     With `below` the newest one older than that number, whose content was found to be damaged, say; `passed_over` is
-    what was said of newer ones. Raises ExecutionError [R404] where there is none.
+    what was said of newer ones. Raises ExecutionError, [R404] where there is none, [R401] where one cannot be read that
+    may be complete, and UsageError [E208] where a link may lead out of the root.
     """
     notes = list(passed_over)
     for number in numbers(base):
         if below is not None and number >= below:
             continue
-        directory = base / f"{number:06d}"
-        fault = _fault(directory)
-        if fault is None:
-            return number, directory, notes
+        directory = directory_of(base, number)
+        try:
+            saved = saved_in(directory)
+            fault = saved.fault(directory)
+            if fault is None:
+                return number, saved, notes
+        except ValueError as error:
+            fault = str(error)
         notes.append(f"{directory.name}: {fault}")
     notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_entries(base)) if kind]
     found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 
+def directory_of(base: Path, number: int) -> Path:
+    """Where a checkpoint lies that has its name; UsageError [E208] if that is a link, which may lead anywhere."""
+    directory = base / f"{number:06d}"
+    if directory.is_symlink():
+        text = (
+            "checkpoints are read from directories of their own only: move it away, or what it leads to into its place"
+        )
+        raise UsageError(f"{directory} is a symbolic link: {text}", "E208")
+    return directory
+
+
 def writers_beside(base: Path, name: str) -> Iterator[tuple[str, int]]:
-    """Digest and number of ranks of the checkpoints of that name in the directories beside `base`."""
+    """Digest and number of ranks of the checkpoints of that name in the directories beside `base`. Raises OSError."""
     for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
         for number in numbers(other) if other != base else []:
             manifest = manifest_of(other / f"{number:06d}", "checkpoint", other.name)
@@ -227,18 +243,26 @@ def writers_beside(base: Path, name: str) -> Iterator[tuple[str, int]]:
                 break
 
 
-def _fault(directory: Path) -> str | None:
+def _counts(directory: Path) -> bool:
+    """Whether a checkpoint is certainly complete."""
     try:
-        return saved_in(directory).fault(directory)
-    except ValueError as error:
-        return str(error)
+        return saved_in(directory).fault(directory) is None
+    except (OSError, ValueError):
+        return False  # and so nothing is deleted for its sake
 
 
 def _entries(base: Path) -> list[tuple[int, str, Path]]:
-    """What lies under `base` and has a name of ours: number, what stands behind it in the name, and path."""
-    if not base.is_dir():
-        return []
-    found = ((_OURS.fullmatch(entry.name), entry) for entry in base.iterdir())
+    """What lies under `base` and has a name of ours: number, what stands behind it in the name, and path.
+
+    Raises ExecutionError [R401] where that cannot be seen.
+    """
+    try:
+        listed = list(base.iterdir())
+    except OSError as error:
+        if is_damage(error):
+            return []
+        raise unreadable(failed("opendir", str(base), error)) from error
+    found = ((_OURS.fullmatch(entry.name), entry) for entry in listed)
     made = ((int(match[1]), match[2], entry) for match, entry in found if match)
     return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
 
@@ -259,7 +283,9 @@ def _sweep(hold: Hold) -> int:
 
 
 def _files_below(directory: Path) -> list[Path]:
-    """The files of a checkpoint, in order: they lie in its directory or in a folder there."""
+    """The files of a checkpoint, in order: they lie in its directory, which is no link, or in a folder there."""
+    if directory.is_symlink():
+        return []
     found = (*directory.glob("*"), *directory.glob("*/*"))
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
@@ -274,9 +300,9 @@ def _is_unfinished(directory: Path) -> bool:
 
 def _remove(entry: Path) -> None:
     """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
-    if entry.is_symlink() or entry.is_file():
+    if entry.is_symlink() or not entry.is_dir():
         with calling("unlink", entry):
-            entry.unlink(missing_ok=True)
+            entry.unlink(missing_ok=True)  # where it is a pipe, looking for what is in it would wait
         return
     dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
     with calling("rename", entry), suppress(FileNotFoundError):

@@ -111,7 +111,7 @@ def _began(phase: PhaseSummary) -> str:
         return "past the page cache (cache off)"
     state = cache_state(phase).removeprefix("page cache ")
     if phase.resident_share is None:
-        return f"{state}: the kernel tells only those who may write the files"
+        return f"{state}: the kernel did not tell (it tells only those who may write)"
     return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
 
 

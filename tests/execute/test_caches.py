@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import caches
-from dliosim.execute.caches import drop, process_io, resident
+from dliosim.execute.caches import drop, process_io, read_through, resident
 from dliosim.execute.environment import file_system
+from tests.execute.failing import failing
 
 SIZE = 3_000_001
 
@@ -59,9 +61,26 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             look(tmp_path / "absent")
 
 
-def test_a_file_that_cannot_be_synced_says_so() -> None:
-    with pytest.raises(ExecutionError, match=r"^error: fdatasync failed on /dev/null: Invalid argument$"):
-        drop(["/dev/null"])
+def test_a_file_that_cannot_be_synced_says_so(written: Path) -> None:
+    failure = failing("fdatasync", errno.EIO, "data$")
+    with failure, pytest.raises(ExecutionError, match=r"^error: fdatasync failed on .*/data: Input/output error$"):
+        drop([written])
+
+
+def test_what_is_no_file_is_neither_dropped_nor_looked_at(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", tmp_path / "pipe", tmp_path):
+        for look in (resident, lambda path: drop([path])):
+            with pytest.raises(ExecutionError, match="stands where a file should be"):
+                look(path)
+
+
+def test_what_fails_when_a_file_is_closed_changes_nothing(written: Path) -> None:
+    with failing("close", errno.EIO, "data$") as failed:
+        assert resident(written) == (SIZE, SIZE)
+        read_through(written, bytearray(1 << 20))
+        drop([written])
+    assert len(failed) == 3
 
 
 def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) -> None:

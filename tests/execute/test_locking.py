@@ -156,7 +156,7 @@ def test_what_a_lock_file_says_is_believed_as_far_as_it_can_be(base: Path, said:
 
 def test_what_is_no_file_is_no_lock(base: Path) -> None:
     os.mkfifo(base / NAME)
-    with Locks() as locks, pytest.raises(ExecutionError, match="is no file"):
+    with Locks() as locks, pytest.raises(ExecutionError, match="lock: no regular file stands where a file should be"):
         locks.to_save(base)
     (base / NAME).unlink()
     (base / NAME).symlink_to(base / "elsewhere")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dliosim.errors import UsageError
-from dliosim.execute.manifest import NAME, inside, read_manifest, remove_manifest, write_manifest
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.manifest import NAME, ends_whole, inside, read_manifest, remove_manifest, write_manifest
+from tests.execute.failing import NO_PROOF, failing
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -50,6 +56,39 @@ def test_there_is_none_where_there_is_no_directory_or_a_directory_in_its_place(t
     assert read_manifest(tmp_path / "nowhere") is None
     (tmp_path / NAME).mkdir()
     assert read_manifest(tmp_path) is None
+
+
+@given(call=st.sampled_from(["open", "fstat", "pread"]), number=st.sampled_from(NO_PROOF))
+def test_one_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(call: str, number: int) -> None:
+    with TemporaryDirectory() as made:
+        write_manifest(Path(made), {"files": 3})
+        with failing(call, number, NAME) as failed, pytest.raises(ExecutionError) as caught:
+            read_manifest(Path(made))
+        assert len(failed) == 1
+        assert caught.value.code == ("R402" if number == errno.ENOMEM else "R401")
+        assert f"read failed on {made}/{NAME}: {os.strerror(number)}: nothing proves" in caught.value.message
+        assert read_manifest(Path(made)) == {"files": 3}
+
+
+@given(call=st.sampled_from(["read", "pread", "fstat", "close"]), number=st.sampled_from((*NO_PROOF, errno.EINTR)))
+def test_a_manifest_that_was_not_written_to_its_end_for_certain_is_believed_to_be(call: str, number: int) -> None:
+    with TemporaryDirectory() as made:
+        write_manifest(Path(made), {"files": 3})
+        with failing(call, number, NAME):
+            assert ends_whole(Path(made))
+
+
+@given(st.sampled_from([errno.EIO, errno.EINTR, errno.ESTALE]))
+def test_what_fails_when_it_is_closed_says_nothing_of_what_was_read_and_all_of_what_was_written(number: int) -> None:
+    with TemporaryDirectory() as made:
+        write_manifest(Path(made), {"files": 3})
+        with failing("close", number, NAME) as failed:
+            assert read_manifest(Path(made)) == {"files": 3}
+        assert len(failed) == 1
+        with failing("close", number, ".partial"), pytest.raises(ExecutionError) as caught:
+            write_manifest(Path(made), {"files": 4})
+        assert caught.value.message == f"close failed on {made}/{NAME}.partial: {os.strerror(number)}"
+        assert read_manifest(Path(made)) == {"files": 3}
 
 
 def test_a_link_is_neither_followed_to_read_nor_to_write(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_a_file_that_ends_inside_the_last_page_too_early_is_truncated(tmp_path: 
 def test_a_file_system_without_o_direct_is_named_where_it_was_asked_for(
     tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch, cache: str
 ) -> None:
-    def refuse(path: str, flags: int, mode: int = 0) -> int:
+    def refuse(path: str, flags: int, mode: int = 0, dir_fd: int | None = None) -> int:
         raise OSError(errno.EINVAL, "Invalid argument")
 
     one = reader(tmp_path, cache=cache)
@@ -223,9 +223,9 @@ def test_a_writer_that_does_not_create_keeps_what_is_there(tmp_path: Path) -> No
     assert path.read_bytes() == b"0123ab6789"
 
 
-def test_a_full_disk_is_named() -> None:
-    found = check_full(backend_of("posix"), Access())
-    assert "pwrite of 3 bytes at offset 9 failed on /dev/full: No space" in found.message
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    found = check_full(backend_of("posix"), Access(), tmp_path)
+    assert f"pwrite of 3 bytes at offset 9 failed on {tmp_path}/full: No space" in found.message
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

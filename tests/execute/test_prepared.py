@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dliosim.execute import prepared
 from dliosim.execute.faults import failed
 from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
 from dliosim.model import Dataset, Distribution, Layout
+from tests.execute.failing import failing
 
 DATASET = Dataset("d", 1, 10, Distribution("constant", (100.0,)), Layout("file per rank", 2), "d")
 
@@ -33,6 +35,17 @@ def test_a_manifest_of_another_description_is_not_believed(tmp_path: Path) -> No
     directory = made(tmp_path)
     assert what_is_wrong(DATASET, directory) is None
     assert what_is_wrong(replace(DATASET, samples=11), directory) == "is incomplete"
+
+
+def test_a_manifest_that_cannot_be_read_makes_no_data_set_incomplete(tmp_path: Path) -> None:
+    directory = made(tmp_path)
+    with failing("open", errno.EMFILE, "manifest.json"):
+        with pytest.raises(ExecutionError, match=r"manifest\.json: Too many open files") as caught:
+            what_is_wrong(DATASET, directory)
+        # What lies beside is only a hint, which there is none of then.
+        assert prepared_by(DATASET, tmp_path / "absent") == 0
+    assert caught.value.code == "R401"
+    assert what_is_wrong(DATASET, directory) is None
 
 
 def test_unsynced_data_are_believed_until_the_next_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -9,8 +10,11 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
@@ -23,6 +27,7 @@ from dliosim.execute.session import Options, Session
 from dliosim.execute.world import make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress import Progress
+from tests.execute.failing import NO_PROOF, failing
 
 PARTS = (Part("w", 5000, "total"), Part("t", 6000, "columns", 60, 2), Part("n", 30, "whole"))
 CHECKPOINT = Checkpoint("c", 1, PARTS, Writers("file per rank"), Access(transfer=512), "c", fsync=False)
@@ -96,6 +101,33 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
     assert record.bytes == TOTAL
     # Only what was read in the end counts.
     assert record.calls == 23
+
+
+@given(
+    failure=st.sampled_from(
+        [
+            ("open", "000002/manifest"),
+            ("pread", "000002/manifest"),
+            ("lstat", "ckpt$"),
+            ("open", "000002/.*ckpt$"),
+            ("preadv", "000002/.*ckpt$"),
+        ]
+    ),
+    number=st.sampled_from(NO_PROOF),
+)
+def test_what_cannot_be_read_is_no_reason_to_restore_an_older_one(failure: tuple[str, str], number: int) -> None:
+    call, where = failure
+    with TemporaryDirectory() as made:
+        job = session(Path(made))
+        save(job, CHECKPOINT)
+        save(job, CHECKPOINT)
+        with failing(call, number, where) as failed, pytest.raises(ExecutionError) as caught:
+            restore(job, CHECKPOINT, Restore("c"))
+        assert failed
+        assert caught.value.code == ("R402" if number == errno.ENOMEM else "R401")
+        assert f": {os.strerror(number)}" in caught.value.message
+        assert "000002" in caught.value.message
+        assert restore(job, CHECKPOINT, Restore("c"))[1] == ()
 
 
 def test_the_clock_holds_reading_and_not_comparing(tmp_path: Path) -> None:

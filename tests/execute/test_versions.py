@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
+from unittest import mock
 
 import pytest
 
-from dliosim.errors import ExecutionError
+from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute import manifest, versions
 from dliosim.execute.locking import Hold
 from dliosim.execute.manifest import NAME
 from dliosim.execute.savedfiles import SavedFiles
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
+from tests.execute.failing import failing
 
 COMMITS: tuple[Commit, ...] = get_args(Commit)
 
@@ -93,7 +97,8 @@ def test_what_is_written_in_place_counts_once_it_has_its_manifest(tmp_path: Path
     with pytest.raises(ExecutionError, match="000001: has no manifest that can be read"):
         versions.newest_complete(tmp_path, "c", 2)
     done = versions.commit(hold, number, described(tmp_path, (3, 5), commit))
-    assert versions.newest_complete(tmp_path, "c", 2) == (1, done.directory, [])
+    assert versions.newest_complete(tmp_path, "c", 2) == (1, described(tmp_path, (3, 5), commit), [])
+    assert done.directory == tmp_path / "000001"
     assert done.rename_ns == 0
 
 
@@ -277,7 +282,7 @@ def test_deleting_that_is_cut_short_anywhere_leaves_nothing_that_looks_complete(
         saved(base)
         cut_short = calls_of_deleting(base, monkeypatch, last)
         for number in versions.numbers(base):
-            assert versions._fault(base / f"{number:06d}") is None
+            assert versions._counts(base / f"{number:06d}")
         assert versions.newest_complete(base, "c", 2)[0] == 2
         saved(base)
         assert set(names(base)) <= {"000001", "000002", "000003"}
@@ -295,16 +300,16 @@ def test_only_those_are_looked_at_on_which_it_depends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, keep: int, looked_at: list[str]
 ) -> None:
     seen: list[str] = []
-    look = versions._fault
+    look = versions._counts
 
-    def fault(directory: Path) -> str | None:
+    def counts(directory: Path) -> bool:
         seen.append(directory.name)
         return look(directory)
 
     hold = Hold(tmp_path)
     for _ in range(count):
         versions.commit(hold, written(hold), described(tmp_path, (3, 5)))
-    monkeypatch.setattr(versions, "_fault", fault)
+    monkeypatch.setattr(versions, "_counts", counts)
     versions.delete_old(hold, keep)
     assert seen == looked_at
     assert len(versions.numbers(tmp_path)) == min(count, keep)
@@ -317,6 +322,42 @@ def test_nothing_is_deleted_where_too_few_are_complete(tmp_path: Path) -> None:
         (tmp_path / f"{number:06d}" / NAME).unlink()
     versions.delete_old(Hold(tmp_path), 2)
     assert versions.numbers(tmp_path) == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(("call", "ending"), [("open", NAME), ("pread", NAME), ("lstat", "000000.ckpt")])
+def test_what_cannot_be_read_is_neither_passed_over_nor_a_reason_to_delete(
+    tmp_path: Path, call: str, ending: str
+) -> None:
+    for _ in range(3):
+        saved(tmp_path)
+    with failing(call, errno.EIO, ending):
+        with pytest.raises(ExecutionError, match=f"{ending}: Input/output error: nothing proves") as caught:
+            versions.newest_complete(tmp_path, "c", 2)
+        assert caught.value.code == "R401"
+        versions.delete_old(Hold(tmp_path), keep=1)
+    assert versions.numbers(tmp_path) == [3, 2, 1]
+    assert versions.newest_complete(tmp_path, "c", 2)[0] == 3
+
+
+def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    saved(tmp_path)
+    stale = mock.patch.object(Path, "iterdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE)))
+    with stale, pytest.raises(ExecutionError, match=r"opendir failed on .*: Stale file handle") as caught:
+        versions.newest_complete(tmp_path, "c", 2)
+    assert caught.value.code == "R401"
+
+
+def test_a_link_in_the_place_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    base, elsewhere = tmp_path / "in", tmp_path / "out"
+    saved(base)
+    saved(base).rename(elsewhere)
+    (base / "000002").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="000002 is a symbolic link") as caught:
+        versions.newest_complete(base, "c", 2)
+    assert caught.value.code == "E208"
+    assert versions.saved_files(base) == sorted((base / "000001").glob("*.ckpt"))
+    (base / "000002").unlink()
+    assert versions.newest_complete(base, "c", 2)[0] == 1
 
 
 def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) -> None:
@@ -332,7 +373,7 @@ def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) 
 def test_the_newest_complete_one_is_found(tmp_path: Path) -> None:
     for _ in range(2):
         saved(tmp_path)
-    assert versions.newest_complete(tmp_path, "c", 2) == (2, tmp_path / "000002", [])
+    assert versions.newest_complete(tmp_path, "c", 2) == (2, described(tmp_path, (3, 5)), [])
 
 
 def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
@@ -341,8 +382,8 @@ def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
     (tmp_path / "000004" / NAME).write_text("{")
     (tmp_path / "000003" / "000001.ckpt").unlink()
     (tmp_path / "000002" / "000000.ckpt").write_bytes(b"x")
-    number, directory, passed_over = versions.newest_complete(tmp_path, "c", 2)
-    assert (number, directory.name) == (1, "000001")
+    number, _, passed_over = versions.newest_complete(tmp_path, "c", 2)
+    assert number == 1
     assert passed_over == [
         "000004: has no manifest that can be read",
         "000003: 000001.ckpt: No such file or directory",
@@ -356,7 +397,7 @@ def test_one_whose_content_was_found_to_be_damaged_is_passed_over_for_an_older_o
     (tmp_path / "000002" / NAME).unlink()
     notes = ["000003: differs from what was saved"]
     found = versions.newest_complete(tmp_path, "c", 2, below=3, passed_over=notes)
-    assert found == (1, tmp_path / "000001", [*notes, "000002: has no manifest that can be read"])
+    assert found == (1, described(tmp_path, (3, 5)), [*notes, "000002: has no manifest that can be read"])
     with pytest.raises(ExecutionError, match="000003: differs from what was saved"):
         versions.newest_complete(tmp_path, "c", 2, below=1, passed_over=notes)
 
