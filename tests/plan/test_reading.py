@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
@@ -177,6 +177,37 @@ def test_whole_files_stay_on_one_rank(samples, ranks):
     dataset = replace(FILES, samples=samples)
     owners = [set(files_of(np.array(own), samples, 50).tolist()) for own in read(loop, dataset, ranks) if own]
     assert sum(len(files) for files in owners) == len(set().union(*owners)) == 50
+
+
+@pytest.mark.parametrize("files", ["off", "within shard", "globally"])
+@settings(max_examples=30)
+@given(
+    samples=st.integers(60, 300),
+    ranks=st.integers(1, 13),
+    of_samples=st.sampled_from(["off", "globally", "within shard", "within buffer"]),
+    once=st.booleans(),
+)
+def test_by_file_a_rank_keeps_its_files_unless_all_files_are_shuffled_each_epoch(
+    files, samples, ranks, of_samples, once
+):
+    dataset = replace(FILES, samples=samples)
+    shuffle = Shuffle(of_samples, files=files, files_once=once, buffer=9)
+    loop = replace(LOOP, shard="by file", shuffle=shuffle, last_batch="keep")
+    unshuffled = [len(own) for own in read(replace(loop, shuffle=Shuffle()), dataset, ranks)]
+    dealt = []
+    for epoch in range(3):
+        made = read(loop, dataset, ranks, epoch)
+        owned = [set(files_of(np.array(own), samples, 50).tolist()) for own in made]
+        assert sum(map(len, owned)) == 50, "whole files"
+        # As many files and samples as without a shuffle, so that every epoch has the same steps.
+        plain = [np.flatnonzero(np.arange(50) % ranks == rank).tolist() for rank in range(ranks)]
+        assert [len(own) for own in owned] == [len(own) for own in plain]
+        assert [len(own) for own in made] == unshuffled
+        if files != "globally":
+            assert owned == [set(own) for own in plain]
+        dealt.append(owned)
+    stay = files != "globally" or once or ranks == 1
+    assert (dealt[0] == dealt[1] == dealt[2]) == stay
 
 
 def test_a_shuffle_within_a_shard_stays_in_it():
