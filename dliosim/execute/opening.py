@@ -22,6 +22,11 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
 from dliosim.execute.world import wait
 
+_ASTRAY = {
+    errno.ENOENT: "a symbolic link leads nowhere",
+    errno.ENOTDIR: "a symbolic link leads nowhere",
+    errno.ELOOP: "symbolic links lead in a circle",
+}
 _LONGEST_NOTE = 8192  # of an error, or of a path, of which Linux takes 4095 bytes
 
 #: Flags of every open: an open of a pipe, or of a device, would wait for whoever is at its other end.
@@ -192,8 +197,7 @@ def follow(root: str, name: str) -> tuple[str, int]:
         finally:
             close_read([descriptor])
     except OSError as error:
-        hint = "symbolic links lead in a circle" if error.errno == errno.ELOOP else "a symbolic link leads nowhere"
-        raise failed("open", path, error, hint=hint, reading=True) from error
+        raise failed("open", path, error, hint=_ASTRAY.get(error.errno or 0, ""), reading=True) from error
     if not real.is_relative_to(root):
         text = f"open refused on {path}: a symbolic link leads out of the root {root}, to {real}"
         raise ExecutionError(f"{text}; give a root that holds both by --dir, or --root NAME=DIR", "R401")
