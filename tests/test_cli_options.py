@@ -146,13 +146,13 @@ def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
     pattern.write_text(GOOD.replace("path ", "root fast\n    path "))
     workload, _ = compile_pattern(pattern, [], Job(4))
     given = argparse.Namespace(dir="there", root=["fast=/x"])
-    assert roots(given, workload)["fast"] == Path("/x")
+    assert roots(given, [workload])["fast"] == Path("/x")
     given.root.append("slow=/y")
     with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
-        roots(given, workload)
+        roots(given, [workload])
 
 
 def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: Path) -> None:
     pattern.write_text(f'{GOOD}checkpoint c {{\n part w 1 MB total\n drain to slow\n path "c"\n}}\nsave c\n')
     workload, _ = compile_pattern(pattern, [], Job(4))
-    assert roots(argparse.Namespace(dir="there", root=["slow=/y"]), workload)["slow"] == Path("/y")
+    assert roots(argparse.Namespace(dir="there", root=["slow=/y"]), [workload])["slow"] == Path("/y")

@@ -90,9 +90,8 @@ def _share_of_gamma_below(shape: float, limit: float) -> float:
     if shape == 1:
         return -math.expm1(-limit)
     if shape < 1:  # those have no such cube roots
-        return _share_of_gamma_below(shape + 1, limit) + math.pow(limit, shape) * math.exp(-limit) / math.gamma(
-            shape + 1
-        )
+        density = math.pow(limit, shape) * math.exp(-limit) / math.gamma(shape + 1)
+        return density + _share_of_gamma_below(shape + 1, limit)
     spread = 1 / (9 * shape)
     return _share_of_normal_below(((limit / shape) ** (1 / 3) - 1 + spread) / math.sqrt(spread))
 

@@ -122,7 +122,7 @@ def type_lines(checkout: Path, lines: str, named: list[str]) -> subprocess.Compl
     env = environment({"PATH": f"{checkout / 'bin'}:/usr/bin:/bin"})
     del env["PYTHON"]
     return subprocess.run(
-        ["bash", "-c", lines], cwd=checkout, env=env, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", lines], cwd=checkout, env=env, capture_output=True, text=True, timeout=300, check=False
     )
 
 
