@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import space
 from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c")
 
@@ -21,7 +20,7 @@ CHECKPOINT = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per r
 def session(directory: Path) -> Session:
     """A job of one rank."""
     workload = Workload("w", "", 1, Job(1), (), (CHECKPOINT,), ())
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     return Session(workload, world, {"data": directory}, Options(), Progress(None))
 
 

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 
 import pytest
-from mpi4py import MPI
 
 from dliosim.execute.compute import busy, sleep_until
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Job, Workload
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 MS = 1_000_000
 
@@ -40,7 +39,7 @@ def test_the_threads_of_a_run_are_woken_on_time() -> None:
         found.append(ctypes.CDLL(None).prctl(30, 0, 0, 0, 0))  # PR_GET_TIMERSLACK
 
     def run() -> None:
-        world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+        world = world_of_one()
         workload = Workload("w", "", 1, Job(1), (), (), ())
         run_workload(Session(workload, world, {}, Options(), Progress(None)))
         reader = threading.Thread(target=slack)

@@ -6,19 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from mpi4py import MPI
 
-from dliosim.execute.environment import node_cores
 from dliosim.execute.libraryreading import who_counts
 from dliosim.execute.phases import run_workload
 from dliosim.execute.preparing import size_note
 from dliosim.execute.session import Options, Phase, Session
-from dliosim.execute.world import make_world
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures import EpochSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Access, Job
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1
 workload alone
@@ -39,7 +37,7 @@ def run_alone(directory: Path, form: str, loop: str, size: str = "64 kB") -> lis
     pattern = directory / "alone.dlio"
     pattern.write_text(DATASET % (size, form) + LOOP % loop)
     workload, _ = compile_pattern(pattern, [], Job(1))
-    world = make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    world = world_of_one()
     return run_workload(Session(workload, world, {"data": directory}, Options(), Progress(None)))
 
 

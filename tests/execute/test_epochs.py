@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import allocate
@@ -15,9 +14,9 @@ from dliosim.execute.kept import KeptSamples
 from dliosim.execute.null import NullReader
 from dliosim.execute.readahead import InlineBatches
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 DATASET = Dataset("d", 1, 4, constant(1000), Layout("shared file", 1), "d")
 LOOP = Loop("train", "l", "d", Access(api="mpi-collective"), batch=4)
@@ -33,7 +32,7 @@ LOOP = Loop("train", "l", "d", Access(api="mpi-collective"), batch=4)
 )
 def test_an_untouched_buffer_is_no_batch(tmp_path: Path, size: int | None, reason: str) -> None:
     workload = Workload("w", "", 1, Job(1), (DATASET,), (), (LOOP,))
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     session = Session(workload, world, {"data": tmp_path}, Options(), Progress(None), {"d": None})
     path = session.directory(DATASET.root, DATASET.path, DATASET.digest()) / DATASET.file_name(0)
     path.parent.mkdir(parents=True)

@@ -14,13 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from mpi4py import MPI
 
 from dliosim.execute.content import fill, sample_keys
-from dliosim.execute.environment import node_cores
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.formats.hdf5 import HDF5
 from dliosim.model import (
     Access,
@@ -36,6 +33,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 WAYS = (Access(), Access(open="each sample", transfer=7), Access(through="library"))
 
@@ -74,7 +72,7 @@ def check(dataset: Dataset, transfer: int | None) -> None:
     loops = (Loop("train", f"l{n}", "d", access, 3, last_batch="keep") for n, access in enumerate(WAYS))
     prepare = Prepare("d", Access(transfer=transfer), fsync=False)
     workload = Workload("w", "", 5, Job(1), (dataset,), (), (prepare, *loops))
-    world = make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    world = world_of_one()
     with TemporaryDirectory() as root:
         session = Session(workload, world, {"data": Path(root)}, Options(verify=True), Progress(None))
         phases = run_workload(session)

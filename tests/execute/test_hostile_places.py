@@ -18,7 +18,6 @@ from types import FrameType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.manifest import NAME
@@ -28,7 +27,6 @@ from dliosim.execute.residency import drop_caches, resident_bytes
 from dliosim.execute.restoring import restore
 from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import (
     Access,
     Checkpoint,
@@ -43,6 +41,7 @@ from dliosim.model import (
     Writers,
 )
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 from tests.execute.failing import failing
 
 #: Seconds after which something hangs.
@@ -105,7 +104,7 @@ def session(root: Path) -> Session:
     """A job of one rank."""
     workload = Workload("w", "", 1, Job(1), (DATASET,), (CHECKPOINT,), (PREPARE, Restore("c")))
     (root / "data").mkdir(exist_ok=True)
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     own = Session(workload, world, {"data": root / "data"}, Options(), Progress(None))
     own.places["d"] = None
     return own

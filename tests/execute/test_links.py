@@ -12,16 +12,16 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import Files, open_readers
-from dliosim.execute.environment import node_cores
 from dliosim.execute.finding import FileFinder
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
 from dliosim.execute.sources import share_source
 from dliosim.execute.tried import make_calls
-from dliosim.execute.world import World, make_world
+from dliosim.execute.world import World
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Job, Workload
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 HUB = "models--x"
 ACCESSES = {
@@ -55,7 +55,7 @@ def hub(root: Path, files: int) -> list[bytes]:
 
 
 def world() -> World:
-    return make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    return world_of_one()
 
 
 def compiled(place: Path, text: str, finder: FileFinder) -> Workload:

@@ -9,16 +9,13 @@ import time
 from itertools import groupby
 from pathlib import Path
 
-from mpi4py import MPI
-
-from dliosim.execute.environment import node_cores
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Job
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1
 workload alone
@@ -40,7 +37,7 @@ def run_alone(directory: Path, loop: str, terminal: Terminal) -> None:
     pattern = directory / "alone.dlio"
     pattern.write_text(DATASET + loop)
     workload, _ = compile_pattern(pattern, [], Job(1))
-    world = make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    world = world_of_one()
     run_workload(Session(workload, world, {"data": directory}, Options(null=True), Progress(terminal, 0, 0)))
 
 

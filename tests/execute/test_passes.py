@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpi4py import MPI
 
 from dliosim.compare.design import parse_varied
 from dliosim.compare.variants import comparables
 from dliosim.execute.passes import prepare_data, run_pass
 from dliosim.execute.session import Options, Session
 from dliosim.execute.totals import share_totals
-from dliosim.execute.world import make_world
 from dliosim.model import Job, Loop
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 PATTERN = """dlio 1
 workload tiny
@@ -56,7 +55,7 @@ def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory
     (place / "tiny.dlio").write_text(PATTERN)
     roots = {"data": place / "data", "local": place / "local"}
     found, _ = comparables(place / "tiny.dlio", (), Job(1), parse_varied(vary), None)
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     sessions = [Session(one.workload, world, roots, Options(verify=True), Progress(None)) for one in found.variants]
     for session in sessions:
         session.make_roots()

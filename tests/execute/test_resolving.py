@@ -11,10 +11,8 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.environment import node_cores
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Phase, Session
-from dliosim.execute.world import make_world
 from dliosim.model import (
     Access,
     Compression,
@@ -30,6 +28,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 DATA = Dataset(
     "d", 3, 12, constant(900), Layout("files", 3), "d", format="npz", compress=Compression("gzip"), compressible=2.0
@@ -39,7 +38,7 @@ LOOP = Loop("train", "l", "d", Access(), 2, shuffle=Shuffle("globally"))
 
 def session(directory: Path, *verbs: Verb, dataset: Dataset = DATA, null: bool = False) -> Session:
     workload = Workload("w", "", 3, Job(1), (dataset,), (), verbs)
-    world = make_world(MPI.COMM_SELF, node_cores, "nobody else")
+    world = world_of_one()
     return Session(workload, world, {"data": directory}, Options(null=null), Progress(None))
 
 

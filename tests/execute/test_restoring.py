@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import restoring
@@ -24,9 +23,9 @@ from dliosim.execute.restoring import restore
 from dliosim.execute.savedfiles import saved_in
 from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 from tests.execute.failing import NO_PROOF, failing
 
 PARTS = (Part("w", 5000, "total"), Part("t", 6000, "columns", 60, 2), Part("n", 30, "whole"))
@@ -37,7 +36,7 @@ TOTAL = 11030
 def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
     """A job of one rank."""
     workload = Workload("w", "", 1, Job(1), (), (checkpoint,), ())
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     roots = {"data": directory / "data", "far": directory / "far"}
     for root in roots.values():
         root.mkdir(exist_ok=True)

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mpi4py import MPI
 
 from dliosim.execute import room
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Save, Workload, Writers
 from dliosim.model.checkpoint import Background
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 ONE = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c", keep=2)
 
@@ -29,7 +28,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Checkpoi
         found: list[tuple[int, str]] = []
         monkeypatch.setattr(room, "require_space", lambda root, size, what: found.append((size, what)))
         workload = Workload("w", "", 1, Job(1), (), (checkpoint,), (Save("c"),) * saves)
-        world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+        world = world_of_one()
         roots = {"data": tmp_path / "data", "slow": tmp_path / "slow"}
         room.require_room([Session(workload, world, roots, Options(), Progress(None))])
         return found

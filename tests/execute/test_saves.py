@@ -18,11 +18,11 @@ from dliosim.execute.restoring import restore
 from dliosim.execute.savedfiles import check_sums
 from dliosim.execute.saves import Save, Saves, save_phase, saved_checkpoints
 from dliosim.execute.session import Options, Session
-from dliosim.execute.world import make_world
 from dliosim.model import Access, Cadence, Checkpoint, Job, Loop, Part, Repeat, Restore, Workload, Writers
 from dliosim.model import Save as SaveVerb
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
 
 STAGED = Checkpoint(
     "c",
@@ -38,7 +38,7 @@ STAGED = Checkpoint(
 def session(directory: Path, *checkpoints: Checkpoint, options: Options | None = None) -> Session:
     """A job of one rank, with two roots."""
     workload = Workload("w", "", 1, Job(1), (), checkpoints, ())
-    world = make_world(MPI.COMM_SELF, lambda node: 1, "job")
+    world = world_of_one()
     roots = {"data": directory / "data", "local": directory / "local"}
     for root in roots.values():
         root.mkdir(exist_ok=True)
