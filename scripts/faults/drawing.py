@@ -66,6 +66,8 @@ _MOVING = frozenset({"read", "pread", "write", "pwrite", "sendfile", "copy_file_
 #: The share of faults that are delays of 200 ms.
 _DELAYED = 0.06
 
+_LOOKING = frozenset({"stat", "fstat", "statfs", "access", "readlink", "opendir", "readdir"})
+
 _HEAD = 'dlio 1\nworkload faults "every call may fail"\n'
 
 
@@ -232,14 +234,18 @@ class Fault:
 
 
 def draw_fault(source: random.Random, seen: Sequence[Sequence[Seen]]) -> Fault:
-    """A fault in one of the calls that ranks were seen to make; each kind of call on each kind of file is as likely."""
+    """A fault in one of the calls that ranks were seen to make.
+
+    Each kind of call on each kind of file is as likely, but those that only look come less often: there are many.
+    """
     places: dict[tuple[int, str, str, str], list[int]] = {}
     for rank, calls in enumerate(seen):
         counts: dict[str, int] = {}
         for each in calls:
             number = counts[each.call] = counts.get(each.call, -1) + 1
             places.setdefault((rank, each.call, each.title, each.thing), []).append(number)
-    rank, call, title, thing = source.choice(sorted(places))
+    named = sorted(places)
+    ((rank, call, title, thing),) = source.choices(named, [1 if call in _LOOKING else 4 for _, call, _, _ in named])
     first = source.choice(places[rank, call, title, thing])
     kinds: list[tuple[Kind, int]] = [("errno", each) for each in ERRORS[title]]
     kinds += [("short", source.choice((1, 300, 900)))] * (2 if call in _MOVING else 0)
