@@ -40,13 +40,13 @@ def may_be_silent(call: Seen) -> bool:
 
 def judge(place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str, tuple[int, int]]) -> list[Complaint]:
     """What does not hold of a run with a fault; `before` are the files that it began with. Runs the pattern anew."""
-    found = [*_of_end(done, fault), *_of_files(place, phase, fault, done, before)]
+    found = [*complaints_of_end(done, fault), *_of_files(place, phase, fault, done, before)]
     if done.hung or (phase in READING and place.files() == before):
         return found
     return found + _of_next(place, phase, done)
 
 
-def _of_end(done: Done, fault: Fault) -> list[Complaint]:
+def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
     """How it ended, and what it said."""
     if done.hung:
         return [Complaint("hang", done.text)]
@@ -77,6 +77,9 @@ def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
     """Whether it says what failed, where, and why."""
     found = []
     words = (os.strerror(fault.value), *_OTHER_WORDS.get(fault.value, ()))
+    # Where ROMIO cannot tell on which file system a file is to lie, it says no more than this.
+    if any(call.call == "statfs" for call in done.hit) and "MPI_File_open" in message:
+        words = ("Invalid file name",)
     if not any(word.lower() in message.lower() for word in words):
         found.append(Complaint("reason", f"{os.strerror(fault.value)!r} is not in: {message}"))
     paths = [call.path.removesuffix(" (deleted)").split("/") for call in done.hit]
