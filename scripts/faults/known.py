@@ -50,6 +50,12 @@ KNOWN: Final = (
         "itself",
         "open, close, close for writing, mincore",
     ),
+    _known(
+        "a collective open that fails on another rank than the first does not say why",
+        "reason",
+        "open, open for writing, statfs, stat, fstat",
+        "data, checkpoint",
+    ),
     _known("the status of an error in a thread is lost", "status"),
     _known("the first close of a file that MPI-IO makes", "hang", "close for writing", "data, checkpoint"),
 )
