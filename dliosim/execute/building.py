@@ -17,7 +17,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.alike import LaidOut, laid_out, make_alike
 from dliosim.execute.content import sample_keys
 from dliosim.execute.contents import dressing, fill_samples
-from dliosim.execute.faults import failed
+from dliosim.execute.faults import failed, no_room
 from dliosim.execute.opening import reading, remove_file, write_file
 from dliosim.execute.prepared import damaged
 from dliosim.execute.resolving import resolve
@@ -174,11 +174,17 @@ def anew(path: Path) -> None:
 
 
 def by_library(path: Path, action: Callable[[], T]) -> T:
-    """Run something of a format's library; what the operating system refuses is said with the file."""
+    """Run something of a format's library; what the operating system refuses is said with the file.
+
+    HDF5 says some of it as a RuntimeError, of many lines: where it writes what it has held back.
+    """
     try:
         return action()
     except ExecutionError:
         raise
+    except RuntimeError as error:
+        text = " ".join(str(error).split())
+        raise ExecutionError(f"write failed on {path}: {text}", no_room(text)) from error
     except OSError as error:
         raise failed("write", str(path), error) from error
 

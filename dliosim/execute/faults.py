@@ -85,3 +85,8 @@ def truncated(call: str, path: str, offset: int, length: int, got: int) -> Execu
         "(truncated, or not yet completely prepared)",
         "R401",
     )
+
+
+def no_room(text: str) -> str | None:
+    """The code R402 if that is why something failed, says a library's text."""
+    return "R402" if any(os.strerror(number) in text for number in NO_ROOM) else None

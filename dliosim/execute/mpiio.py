@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
@@ -10,7 +9,7 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.faults import NO_ROOM
+from dliosim.execute.faults import no_room
 from dliosim.execute.opening import first_alone, refuse_link
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
@@ -145,7 +144,6 @@ def hints_of(handle: MPI.File) -> dict[str, str]:
 def failed_call(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
     """The error of an MPI-IO call; `where` is like ' of 4096 bytes at offset 0'."""
     text = " ".join(error.Get_error_string().split())
-    code = _CODES.get(error.Get_error_class())
-    if code is None and any(os.strerror(number) in text for number in NO_ROOM):
-        code = "R402"  # ROMIO calls it an "other I/O error", and the reason stands in its text
+    # What has no room ROMIO calls an "other I/O error", and the reason stands in its text.
+    code = _CODES.get(error.Get_error_class()) or no_room(text)
     return ExecutionError(f"{call}{where} failed on {path}: {text}", code)

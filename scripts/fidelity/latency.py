@@ -36,13 +36,13 @@ print(json.dumps(taken))
 """
 
 
-def built(place: Path) -> Path:
-    """Compile the library into `place`; its path. Ends the script where there is no compiler."""
-    library = place / "slow_reads.so"
+def built(place: Path, source: Path = _SOURCE) -> Path:
+    """Compile a library that programs load first into `place`; its path. Ends the script where there is no compiler."""
+    library = place / source.with_suffix(".so").name
     compiler = shutil.which("cc")
     if compiler is None:
-        sys.exit("no cc on the path: slow_reads.c needs a C compiler")
-    command = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
+        sys.exit(f"no cc on the path: {source.name} needs a C compiler")
+    command = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True, timeout=60)
     return library
 

@@ -79,12 +79,18 @@ class Job:
 
     def expect_nobody_left(self, seconds: float = 5) -> None:
         """Fail the test if processes of the job live on."""
+        if left := self.outliving(seconds):
+            pytest.fail(f"these processes outlived their launcher: {left}")
+
+    def outliving(self, seconds: float = 5) -> list[int]:
+        """The processes of the job that live on so long after its launcher; they are killed."""
         end = monotonic() + seconds
         while left := self.processes():
             if monotonic() > end:
                 self.kill()
-                pytest.fail(f"these processes outlived their launcher: {left}")
+                break
             sleep(0.02)
+        return left
 
     def kill(self) -> None:
         """End whatever is left of the job."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.fidelity import script
+from tests.scripts.preloading import built
+from tests.scripts.stubs import SCRIPTS
 
 latency = script("fidelity.latency")
 
@@ -48,10 +49,7 @@ NEVER = 1000.0
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("cc") is None or sys.platform != "linux":
-        pytest.skip("no C compiler, or another system's loader")
-    built: Path = latency.built(tmp_path_factory.mktemp("library"))
-    return built
+    return built(tmp_path_factory.mktemp("library"), SCRIPTS / "fidelity" / "slow_reads.c")
 
 
 def read(program: str, file: Path, extra: dict[str, str]) -> list[str]:

@@ -1,0 +1,169 @@
+"""Runs of a drawn workload with and without a fault, and what lies in its directory afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.drawing import Fault, Phase, Seen, Workload
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from dliosim.execute import versions
+from dliosim.execute.savedfiles import saved_in
+from tests.mpi.launch import running, start_ranks
+
+SOURCE = Path(__file__).with_name("inject.c")
+
+#: A run that takes longer has hung; seconds. Without a fault it takes one or two on a machine with nothing else to do.
+LONGEST = 30.0
+
+#: Who uses the checkpoint `c`.
+_SAVING = ("save", "restore", "checkpoint")
+
+#: How long the processes of a job have to end after its launcher; seconds.
+_ENDING = 5.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a run ended.
+
+    `seen` are the calls of each rank, `hit` those that met a fault, `left` the processes that live on.
+    """
+
+    status: int
+    text: str
+    seen: tuple[tuple[Seen, ...], ...]
+    hit: tuple[Seen, ...]
+    hung: bool
+    left: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory of its own for a workload: its files below `tree`, and beside it what it is run by."""
+
+    directory: Path
+    workload: Workload
+    library: Path
+
+    @property
+    def tree(self) -> Path:
+        """What faults are injected below: data, checkpoints, and what is drained."""
+        return self.directory / "tree"
+
+    def run(self, verbs: str, fault: Fault | None = None, watched: bool = False) -> Done:
+        """Run these verbs, with a fault, or only watched, or neither."""
+        pattern, logs, output = (self.directory / name for name in ("faults.dlio", "log", "out"))
+        pattern.write_text(self.workload.pattern(verbs))
+        for old in (logs, output):
+            shutil.rmtree(old, ignore_errors=True)
+        logs.mkdir()
+        self.tree.mkdir(exist_ok=True)
+        places = ["--dir", str(self.tree / "data")]
+        if "drain to drained" in self.workload.checkpoint and any(f"{verb} c" in verbs for verb in _SAVING):
+            places += ["--root", f"drained={self.tree / 'drained'}"]
+        env = {"DLIOSIM_FAULTS": "1"}
+        if fault is not None or watched:
+            env = {"LD_PRELOAD": str(self.library), "INJECT_FOLDER": str(self.tree.resolve()), "INJECT_LOG": str(logs)}
+        if fault is not None:
+            env["INJECT_FAULT"] = fault.given
+        command = ["-m", "dliosim.cli", "run", str(pattern), *places, "--output", str(output), "--verify"]
+        with running(start_ranks(self.workload.ranks, *command, env=env, cwd=self.directory)) as job:
+            hung = False
+            try:
+                out, errors = job.launcher.communicate(timeout=LONGEST)
+            except subprocess.TimeoutExpired:
+                hung = True
+                job.kill()
+                out, errors = job.launcher.communicate()
+            left = [] if hung else job.outliving(_ENDING)
+        lines = [_lines(logs / str(rank)) for rank in range(self.workload.ranks)]
+        seen = tuple(tuple(_seen(line.removeprefix("!")) for line in each) for each in lines)
+        hit = tuple(_seen(line[1:]) for each in lines for line in each if line.startswith("!"))
+        return Done(job.launcher.returncode, errors + out, seen, hit, hung, tuple(left))
+
+    def whole(self, saved: bool) -> str:
+        """The whole pattern, one verb after the other; with a restore before the save where something is saved."""
+        verbs = self.workload.verbs
+        restore = verbs("restore")
+        return "".join([verbs("prepare"), verbs("loop"), restore if saved else "", "save c\n", restore])
+
+    def begin(self) -> None:
+        """Make what phases begin with but the first: complete data and two checkpoints."""
+        done = self.run(self.workload.verbs("prepare") + self.workload.verbs("save"))
+        if done.status:
+            raise ValueError(f"{self.workload} does not run:\n{done.text}")
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self.tree.rename(self._kept)
+
+    def reset(self, phase: Phase) -> None:
+        """Lay out what a phase begins with."""
+        shutil.rmtree(self.tree, ignore_errors=True)
+        if phase != "prepare":
+            shutil.copytree(self._kept, self.tree)
+
+    @property
+    def _kept(self) -> Path:
+        return self.directory / "kept"
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Size and CRC-32 of each file by its path, but of locks, whose holder may be dead."""
+        found = (path for path in sorted(self.tree.rglob("*")) if path.is_file() and path.name != "lock")
+        return {str(path.relative_to(self.tree)): (path.stat().st_size, _sum(path)) for path in found}
+
+    def checkpoints(self) -> dict[str, tuple[bool, list[str]]]:
+        """Of each checkpoint that has its name: whether it counts by its manifest, and which sums are wrong."""
+        found = {}
+        for base in sorted(self.tree.glob("*/c/*")):
+            for number in versions.numbers(base) if base.is_dir() else []:
+                directory = base / f"{number:06d}"
+                try:
+                    saved = saved_in(directory)
+                except (OSError, ValueError):
+                    continue
+                counts = saved.fault(directory) is None
+                found[str(directory.relative_to(self.tree))] = (counts, saved.wrong_sums(directory) if counts else [])
+        return found
+
+    def litter(self) -> list[str]:
+        """What lies there after a run that went well, and should not."""
+        names = [(path, path.name) for path in sorted(self.tree.rglob("*"))]
+        return [
+            str(path.relative_to(self.tree))
+            for path, name in names
+            if name == "lock" or ".partial" in name or ".old" in name
+        ]
+
+
+def restored(seen: Sequence[Sequence[Seen]]) -> int:
+    """The number of the checkpoint whose files were read last; 0 if none was."""
+    read = [
+        each.path for calls in seen for each in calls if each.call in ("read", "pread") and each.thing == "checkpoint"
+    ]
+    return (
+        int(next((part for part in reversed(read[-1].split("/")) if part.isdecimal() and len(part) == 6), 0))
+        if read
+        else 0
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    # A rank that never came so far has none; of a job that was killed, the last line may be half.
+    text = path.read_text(errors="replace") if path.exists() else ""
+    return text.splitlines()
+
+
+def _seen(line: str) -> Seen:
+    call, way, path = line.split(" ", 2)
+    return Seen(call, way, path)
+
+
+def _sum(path: Path) -> int:
+    return zlib.crc32(path.read_bytes())

@@ -1,0 +1,30 @@
+"""Calls that fail, are short or late, wherever a run makes them: it ends as it must, and leaves nothing wrong.
+
+A few of the cases that scripts/inject_faults.py draws.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.fidelity import script
+from tests.scripts.preloading import built
+
+inject_faults = script("inject_faults")
+SOURCE = script("faults.running").SOURCE
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("library"), SOURCE)
+
+
+# The seed says the api, too.
+@pytest.mark.parametrize(("seed", "phase"), [(3, "save"), (1, "loop"), (2, "prepare")])
+def test_a_fault_ends_a_run_with_a_message_or_not_at_all(seed: int, phase: str, library: Path, tmp_path: Path) -> None:
+    cases = list(inject_faults.cases(seed, tmp_path, library, (phase,), 2))
+    assert cases
+    for case in cases:
+        assert case.known, f"{case}\n" + "\n".join(f"{each.word}: {each.text}" for each in case.complaints)
