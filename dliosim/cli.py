@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
 from dliosim.commands.launcher import launcher_rank
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.model.job import MAX_RANKS
+from dliosim.readable import printable
 from dliosim.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
@@ -146,9 +147,17 @@ def _world() -> MPI.Intracomm:
     return MPI.COMM_WORLD
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors repeat what was given so that nothing of it steers the terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with 2."""
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     # No abbreviations: an option of a later version could make one ambiguous that a script relies on.
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dliosim",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -240,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_compare(commands: argparse._SubParsersAction[_Parser]) -> None:
     compare = commands.add_parser(
         "compare",
         help="run variants of a pattern's loop, save or restore in turn, and say which is faster, under mpiexec",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dliosim.readable import printable
+
 
 class DliosimError(Exception):
     """Anything that dliosim itself finds wrong; `code` is what `dliosim explain` expands, if it has one.
@@ -22,7 +24,8 @@ class DliosimError(Exception):
         return (type(self), (self.message, self.code))
 
     def __str__(self) -> str:
-        return f"error[{self.code}]: {self.message}" if self.code else f"error: {self.message}"
+        text = printable(self.message, lines=True)
+        return f"error[{self.code}]: {text}" if self.code else f"error: {text}"
 
 
 class UsageError(DliosimError, ValueError):

@@ -1,4 +1,4 @@
-"""Numbers for people, wherever they are shown: four significant digits and a unit that fits."""
+"""Numbers for people, wherever they are shown: four significant digits and a unit that fits; and texts of others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.
 
 #: What stands where there is no figure.
 ABSENT = "-"
+
+
+def printable(text: str, lines: bool = False) -> str:
+    """The text with U+FFFD for all that is no printable character: terminals and SVG take such for commands, or not.
+
+    Whatever is shown of what somebody else has named or written goes through this. With `lines` their ends are kept.
+    """
+    kept = "\n\t" if lines else ""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.cli import main
 
@@ -110,6 +115,43 @@ def test_check_of_what_is_not_there_or_not_so_ends_with_2(pattern: str, capsys: 
     errors = capsys.readouterr().err
     assert "error[E104]" in errors
     assert "-D batch: expected NAME=VALUE" in errors
+
+
+@given(
+    arguments=st.sampled_from(
+        [
+            ["check", "?"], ["check", "?.dlio"], ["plan", "?", "--ranks", "2"], ["explain", "?"], ["report", "?"],
+            ["?"], ["check", "x.dlio", "?"], ["check", "--?", "x"], ["plan", "x.dlio", "--ranks", "?"],
+            ["check", "PATTERN", "-D", "?=3"], ["check", "PATTERN", "-D", "batch=?"], ["check", "PATTERN", "-D", "?"],
+            ["check", "PATTERN", "--root", "?=x"], ["check", "PATTERN", "--root", "?"],
+            ["check", "PATTERN", "--dir", "?"],
+            ["plan", "PATTERN", "--ranks", "2", "--csv", "--loop", "?"], ["report", "x", "--html", "?"],
+            ["report", "x", "--png", "?"], ["plan", "PATTERN", "--ranks", "2", "--mtbf", "?"],
+        ]
+    ),
+    harm=st.text("a\x1b\x07\x9b\r\x00\u202e[]2J;", min_size=1, max_size=9),
+)  # fmt: skip
+def test_nothing_that_was_given_steers_the_terminal(arguments: list[str], harm: str) -> None:
+    out = io.StringIO()
+    with TemporaryDirectory() as made, redirect_stdout(out), redirect_stderr(out), suppress(SystemExit):
+        path = Path(made, "tiny.dlio")
+        path.write_text(PATTERN)
+        main([one.replace("?", harm).replace("PATTERN", str(path)) for one in arguments])
+    assert all(letter.isprintable() or letter == "\n" for letter in out.getvalue()), out.getvalue()
+
+
+def test_what_is_printed_of_a_pattern_is_printable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[2J.dlio"
+    path.write_text(PATTERN)
+    for command in (["check"], ["plan", "--ranks", "2"], ["explain"]):
+        assert main([*command, str(path)]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["report"], ["check"], ["plan", "--ranks", "2"], ["explain"]])
+def test_a_name_that_is_too_long_cannot_be_read(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "x" * 300]) == 2
+    assert ("unknown code" if command == ["explain"] else "File name too long") in capsys.readouterr().err
 
 
 def test_explain_of_a_code(capsys: pytest.CaptureFixture[str]) -> None:

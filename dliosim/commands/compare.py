@@ -38,6 +38,7 @@ from dliosim.execute.totals import share_totals
 from dliosim.execute.world import World
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.plan.saves import flat
+from dliosim.readable import printable
 from dliosim.report.compare_results import write_comparison, write_rows
 from dliosim.report.progress import Progress
 
@@ -237,7 +238,8 @@ def _report(outcome: Outcome[P], kind: Kind[P], directory: Callable[[], Path]) -
     """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
-        sys.stderr.write(f"error: {len(outcome.measured)} variant ran, which is no comparison{reasons}\n")
+        text = f"error: {len(outcome.measured)} variant ran, which is no comparison{reasons}\n"
+        sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 
     def write() -> Path:

@@ -17,6 +17,7 @@ from dliosim.execute.environment import check_launcher, mpi_library, node_cores
 from dliosim.execute.faults import failed_on
 from dliosim.execute.world import World, make_world
 from dliosim.model import Finder, Job, Workload
+from dliosim.readable import printable
 
 
 def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str) -> int:
@@ -104,7 +105,7 @@ def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> boo
     finally:
         unprinted = print_out(report() + written)
     if unprinted is not None:
-        failures.append(f"{failed_on('print the tables', unprinted)}\n{written}")
+        failures.append(f"{failed_on('print the tables', unprinted)}\n{printable(written, lines=True)}")
     sys.stderr.write("".join(failures))
     return not failures
 
@@ -112,7 +113,7 @@ def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> boo
 def print_out(text: str) -> OSError | None:
     """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text, lines=True))
         sys.stdout.flush()
     except OSError as error:
         # What Python still holds back is not to fail a second time when it ends.

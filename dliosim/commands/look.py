@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dliosim.execute.finding import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
-from dliosim.readable import count
+from dliosim.readable import count, printable
 from dliosim.report.progress import Progress
 
 
@@ -40,7 +41,7 @@ def check_command(parsed: argparse.Namespace) -> int:
         if warnings:
             sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
         place = count(parsed.ranks, "rank")
-        sys.stdout.write(f"{pattern}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
+        sys.stdout.write(f"{printable(pattern)}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
         for loop, dataset in workload.unprepared().items():
             sys.stdout.write(f"  note: `{loop}` reads `{dataset}`, which this pattern does not prepare before\n")
     return status
@@ -67,7 +68,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
         write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
     else:
         found = forecast(workload, indexes)
-        sys.stdout.write(plan_report(workload, found))
+        sys.stdout.write(printable(plan_report(workload, found), lines=True))
         if parsed.mtbf is not None:
             failures = Failures(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
             sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(risks(workload, found, failures)))}\n")
@@ -80,8 +81,9 @@ def explain_command(parsed: argparse.Namespace) -> int:
     from dliosim.language.explain import explain_code, is_code
 
     path = Path(parsed.subject)
-    if path.suffix == ".dlio" or (path.exists() and not is_code(parsed.subject)):
-        sys.stdout.write(explain_pattern(path, overrides(parsed), _job(parsed), _finder(parsed)) + "\n")
+    if path.suffix == ".dlio" or (os.path.lexists(path) and not is_code(parsed.subject)):
+        text = explain_pattern(path, overrides(parsed), _job(parsed), _finder(parsed))
+        sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")
     return 0

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.readable import count
+from dliosim.readable import count, printable
 from dliosim.report.results import write_whole
 from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.side_by_side import side_by_side
@@ -16,7 +16,7 @@ from dliosim.report.side_by_side import side_by_side
 def report_command(parsed: argparse.Namespace) -> int:
     """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
     if parsed.html is None and parsed.png is None:
-        sys.stdout.write(side_by_side(load(parsed.results, with_arrays=False)))
+        sys.stdout.write(printable(side_by_side(load(parsed.results, with_arrays=False)), lines=True))
         return 0
     _check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
@@ -37,7 +37,7 @@ def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
     from dliosim.pictures.page import page
 
     write_whole(path, page(results).encode())
-    sys.stdout.write(f"page: {path}\n")
+    sys.stdout.write(f"page: {printable(str(path))}\n")
 
 
 def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) -> None:
@@ -45,7 +45,8 @@ def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) 
 
     names, left_out = write_pictures(results, directory)
     sys.stdout.writelines(f"{line}\n" for line in left_out)
-    sys.stdout.write(f"pictures: {count(len(names), 'picture')}, each as PNG and SVG, in {directory}\n")
+    where = printable(str(directory))
+    sys.stdout.write(f"pictures: {count(len(names), 'picture')}, each as PNG and SVG, in {where}\n")
 
 
 def _check_matplotlib() -> None:

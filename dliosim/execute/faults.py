@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
@@ -79,7 +79,15 @@ def failed_on(doing: str, error: OSError) -> ExecutionError:
 
 
 def truncated(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
-    """The error of a read that met the end of the file before it had what was planned."""
+    """The error of a read that returned less than was planned, and nothing more when it was gone on with.
+
+    It is a short read, and no proof [R401] of a file cut short, where the file has more bytes than that.
+    """
+    with suppress(OSError):
+        size = Path(path).stat().st_size
+        if size > offset + got:
+            text = f"{call} of {length} bytes at offset {offset} returned {got} on {path}, which has {size} bytes"
+            return ExecutionError(f"{text}: the file system ended the read before the file does")
     return ExecutionError(
         f"{call} of {length} bytes at offset {offset} returned {got} on {path}: the file is shorter than planned "
         "(truncated, or not yet completely prepared)",

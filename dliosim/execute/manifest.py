@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from dliosim.errors import UsageError
+from dliosim.boundedjson import LARGEST, check_amount, parse_json
+from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.faults import calling, failed, is_damage, unreadable
 from dliosim.execute.opening import folder_open, read_pieces, reading, write_file
 
 NAME = "manifest.json"
-
-#: Larger files than this are not ours.
-LARGEST = 64 * 1024 * 1024
 
 #: What a manifest may speak of.
 Kind = Literal["data set", "checkpoint"]
@@ -30,10 +28,15 @@ def manifest_text(content: Mapping[str, Any]) -> str:
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises ExecutionError.
+    Raises ExecutionError, also where it is too large to be read.
     """
     aside = directory / f"{NAME}.partial"
-    write_file(aside, [manifest_text(content).encode()], durable=True)
+    text = manifest_text(content).encode()
+    try:
+        check_amount(text)
+    except ValueError as error:
+        raise ExecutionError(f"the manifest of {directory} would never be read: {error}") from error
+    write_file(aside, [text], durable=True)
     with calling("rename", aside):
         aside.rename(directory / NAME)
     sync_directory(directory)
@@ -46,14 +49,14 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     """
     try:
         with reading(directory / NAME) as descriptor:
-            data = b"".join(read_pieces(descriptor, LARGEST))
+            data = b"".join(read_pieces(descriptor, LARGEST + 1))
     except OSError as error:
         if is_damage(error):
             return None
         raise unreadable(failed("read", str(directory / NAME), error)) from error
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
+        content = parse_json(data)
+    except ValueError:
         return None
     return content if isinstance(content, dict) else None
 

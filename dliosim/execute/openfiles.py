@@ -99,19 +99,19 @@ class OpenFiles:
     def rest(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
         """Go on by preadv where a call returned `got` bytes, less than it was asked; return the bytes of all calls.
 
-        With O_DIRECT a widened call may end early, but only where the file is planned to end. Raises ExecutionError.
+        With O_DIRECT a widened call may end early, but only where the file is planned to end; where it ends inside of a
+        page elsewhere, that page is read again. Raises ExecutionError.
         """
-        while got < len(buffer):
+        while got < len(buffer) and not (self.direct and offset + got == self._file_size(file)):
+            begin = got // PAGE * PAGE if self.direct else got
             try:
-                more = os.preadv(descriptor, [buffer[got:]], offset + got) if not self.direct or not got % PAGE else 0
+                reached = begin + os.preadv(descriptor, [buffer[begin:]], offset + begin)
             except OSError as error:
-                raise self.failed_read("preadv", file, offset + got, len(buffer) - got, error) from error
-            if more == 0:
-                if self.direct and offset + got == self._file_size(file):
-                    break
+                raise self.failed_read("preadv", file, offset + begin, len(buffer) - begin, error) from error
+            if reached <= got:
                 raise truncated("preadv", self.path(file), offset, len(buffer), got)
             self._meter.calls += 1
-            got += more
+            got = reached
         return got
 
     def failed_read(self, call: str, file: int, offset: int, length: int, error: OSError) -> ExecutionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
@@ -76,6 +77,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
             world.abort(failure)
         raise
     world.barrier()
+    world.agree(_first_gone(session, dataset, directory))
     if isinstance(form, Resolved) and not form.in_place(dataset):
         session.places[dataset.name] = resolve_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
@@ -125,6 +127,20 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
             return unreadable(failed("lstat", str(path), error), f"`prepare {dataset.name} afresh` writes it again")
         if found != planned:
             return damaged(dataset, f"{path} has {found} bytes, not {planned}")
+    return None
+
+
+def _first_gone(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+    """What is wrong with the first file that somebody has removed since it was written; each rank looks for its own.
+
+    That takes 2 us a file where names are cached. Sizes are not looked at: what other nodes wrote is seen later on NFS.
+    """
+    for file in range(session.world.rank, dataset.layout.files, session.world.size):
+        path = directory / dataset.file_name(file)
+        try:
+            os.lstat(path)
+        except OSError as error:
+            return damaged(dataset, f"{failed('lstat', str(path), error).message} (somebody removed it meanwhile?)")
     return None
 
 

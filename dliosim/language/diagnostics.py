@@ -9,6 +9,7 @@ from typing import Final
 
 from dliosim.errors import DliosimError
 from dliosim.language.source import COMMAND_LINE, Source, Span
+from dliosim.readable import printable
 
 MAX_SHOWN: Final = 100  # diagnostics of one pattern
 _MAX_WIDTH: Final = 160  # columns of a shown line; longer ones are cut around the caret
@@ -169,8 +170,7 @@ def _place(span: Span) -> str:
 
 
 def _printable(text: str) -> str:
-    # A pattern may come from anyone: nothing of it may steer the terminal.
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text.replace("\t", " "))
+    return printable(text.replace("\t", " "))
 
 
 def _window(text: str, column: int) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from dliosim.execute.residency import drop_caches, resident_bytes
 from dliosim.execute.restoring import restore
 from dliosim.execute.saves import Saves
 from dliosim.execute.session import Options, Session
+from dliosim.execute.world import World
 from dliosim.model import (
     Access,
     Checkpoint,
@@ -195,6 +197,26 @@ def test_a_file_that_a_manifest_does_not_name_was_not_saved(tmp_path: Path) -> N
     _, (note, read) = restore(own, CHECKPOINT, Restore("c"))
     assert note.startswith("passed over 000002: 000000.ckpt is not in the manifest (found after ")
     assert read == "read 000001"
+
+
+@given(st.integers(0, DATASET.layout.files - 1), st.booleans())
+def test_data_of_which_a_file_was_removed_while_they_were_written_are_not_said_to_be_whole(
+    file: int, with_folder: bool
+) -> None:
+    with outside() as (root, _):
+        own = session(root)
+        directory = own.directory("data", "d", DATASET.digest())
+        gone = directory / DATASET.file_name(file)
+
+        def remove() -> None:
+            shutil.rmtree(gone.parent) if with_folder else gone.unlink()
+
+        with mock.patch.object(World, "barrier", lambda world: remove()), pytest.raises(ExecutionError) as caught:
+            prepare(own, PREPARE, DATASET)
+        assert (caught.value.code, not (directory / NAME).exists()) == ("R401", True)
+        assert str(gone.parent) in caught.value.message
+        prepare(own, PREPARE, DATASET)
+        assert (directory / NAME).exists()
 
 
 @pytest.mark.parametrize("call", ["open", "pread"])

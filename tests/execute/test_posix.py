@@ -7,13 +7,19 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import backend_of
 from dliosim.execute.buffers import allocate
+from dliosim.execute.faults import truncated
 from dliosim.execute.openfiles import raise_open_limit
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.execute.testing import check_full
@@ -175,6 +181,49 @@ def test_a_file_that_ends_inside_the_last_page_too_early_is_truncated(tmp_path: 
     made = direct_calls([(49_000, 1000)])
     with pytest.raises(ExecutionError, match="shorter than planned"):
         one.read(made, allocate(made.buffer_size))  # type: ignore[arg-type,attr-defined]
+
+
+@given(
+    cut=st.lists(st.integers(1, 5 * PAGE), max_size=6),
+    size=st.integers(5 * PAGE, 6 * PAGE),
+    cache=st.sampled_from(["page", "off"]),
+)
+def test_a_read_that_ends_early_is_gone_on_with(cut: list[int], size: int, cache: str) -> None:
+    """`cut` is how many bytes the first calls return at most."""
+    real, left = os.preadv, iter(cut)
+
+    def short(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        most = next(left, None)
+        got = real(descriptor, buffers, offset)
+        return got if most is None else min(got, most)
+
+    with TemporaryDirectory() as made:
+        content = os.urandom(size)
+        Path(made, name(0)).write_bytes(content)
+        one, into = reader(Path(made), lambda file: size, cache=cache), allocate(8 * PAGE)
+        rows: Any = direct_calls([(10, size - 10)]) if cache == "off" else make_calls([[(0, 10, size - 10)]])
+        try:
+            with mock.patch.object(os, "preadv", short):
+                assert one.read(rows, into) == (size if cache == "off" else size - 10)
+        except ExecutionError as error:
+            # Twice at the same place in a page: then it says that the read is short, and not the file.
+            assert (error.code, cache) == (None, "off")
+            assert f"which has {size} bytes: the file system ended the read" in error.message
+        else:
+            at = int(rows.sample_start[0]) if cache == "off" else 0
+            assert bytes(into[at : at + size - 10]) == content[10:]
+        one.close()
+
+
+def test_a_read_that_ends_early_for_good_is_no_file_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / name(0)
+    path.write_bytes(bytes(100))
+    assert "which has 100 bytes: the file system ended the read" in truncated("read", str(path), 0, 100, 60).message
+    assert truncated("read", str(path), 0, 100, 60).code is None
+    for offset, got in ((40, 60), (200, 0)):
+        assert truncated("read", str(path), offset, 100, got).code == "R401"
+    path.unlink()
+    assert truncated("read", str(path), 0, 100, 60).code == "R401"
 
 
 @pytest.mark.parametrize("cache", ["page", "off"])

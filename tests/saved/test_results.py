@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure.figures import Spread
 from dliosim.report.results import results_of
 from dliosim.report.saved.comparison import comparison_of
-from dliosim.report.saved.fields import MAX_JSON_BYTES, read_json
+from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.saved.results import run_of
@@ -172,8 +173,8 @@ def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str, said: str)
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     with path.open("wb") as stream:
-        stream.truncate(MAX_JSON_BYTES + 1)
-    with pytest.raises(UsageError, match=f"has {MAX_JSON_BYTES + 1} bytes, and dliosim writes none above"):
+        stream.truncate(LARGEST + 1)
+    with pytest.raises(UsageError, match=f"has {LARGEST + 1} bytes, and dliosim writes none above"):
         read_json(path)
 
 

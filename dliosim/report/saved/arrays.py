@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
-from dliosim.report.saved.fields import MAX_TEXT, check_file, printable
+from dliosim.readable import printable
+from dliosim.report.saved.fields import MAX_TEXT, check_file
 
 #: The largest HDF5 file that is read, in bytes, and the most numbers that are taken from one: 1 GB of memory.
 MAX_HDF5_BYTES = 1 << 30

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dliosim.boundedjson import LARGEST, parse_json
 from dliosim.errors import UsageError
-
-#: The largest JSON file that is read, in bytes; a run of ten thousand epochs writes 25 MB.
-MAX_JSON_BYTES = 64 << 20
+from dliosim.readable import printable
 
 #: The longest text that is taken, in characters, if its reader does not say otherwise.
 MAX_TEXT = 10_000
@@ -146,14 +144,13 @@ class Fields:
 
 def read_json(path: Path) -> Fields:
     """The object that a JSON file holds; UsageError where it is too large, unreadable or something else."""
-    check_file(path, MAX_JSON_BYTES)
+    check_file(path, LARGEST)
     try:
-        value = json.loads(path.read_bytes(), parse_constant=_no_constant)
+        value = parse_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UsageError(f"{path} is not JSON: {reason}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError(f"{path} does not hold an object")
     return Fields(path, "", value)
@@ -169,13 +166,3 @@ def check_file(path: Path, limit: int) -> None:
         raise UsageError(f"{path} is not a file")
     if found.st_size > limit:
         raise UsageError(f"{path} has {found.st_size} bytes, and dliosim writes none above {limit}")
-
-
-def printable(text: str, lines: bool = False) -> str:
-    """The text with U+FFFD for all that is no printable character: terminals and SVG take such for commands, or not."""
-    kept = "\n\t" if lines else ""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")

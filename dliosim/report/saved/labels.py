@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from dliosim.report.saved.fields import printable
+from dliosim.readable import printable
 
 #: The longest name that is taken as it is, in characters: nothing cuts a label further.
 LONGEST_LABEL = 26

@@ -11,12 +11,12 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
-from dliosim.readable import count
+from dliosim.readable import count, printable
 from dliosim.report.naming import title_of
 from dliosim.report.results import RANKS, RESULTS, TIMELINE
 from dliosim.report.saved.arrays import Ints
 from dliosim.report.saved.comparison import Comparison, comparison_of
-from dliosim.report.saved.fields import printable, read_json
+from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
 from dliosim.report.saved.results import Latencies, run_of
@@ -64,8 +64,11 @@ class SavedComparison:
 
 def load(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
     """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
-    labels = labels_of(given)
-    return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+    try:
+        labels = labels_of(given)
+        return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'results'} cannot be read: {error.strerror or error}") from error
 
 
 def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
