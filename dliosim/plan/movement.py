@@ -38,6 +38,8 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         calls = same(calls.maximum, ranks, calls.estimated)
     if is_framed(dataset) and dataset.format != "raw":
         written, files, calls = _with_frames(dataset, transfer, written, files, calls)
+    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))

@@ -395,6 +395,14 @@ def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
     assert made.rank_bytes == PROCESS_BYTES + loop + inner
 
 
+@pytest.mark.parametrize("files", [1, 8])
+def test_calls_that_prepare_past_the_page_cache_are_an_estimate(files):
+    """What of a call is no whole page is a call of its own."""
+    dataset = replace(DATASET, layout=Layout("files", files), header=1)
+    for cache, estimated in (("off", True), ("page", False)):
+        assert only(Prepare("d", Access(cache=cache)), dataset=dataset).calls.estimated is estimated
+
+
 def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
     assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
