@@ -128,21 +128,25 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
     starts = first_samples(np.arange(files + 1), total, files)
     filled = np.diff(starts) > 0
-    # The header goes with the first sample of a file, and to rank f % R where there is none.
+    # The header goes with the first sample of a file, the trailer with the last, and to rank f % R where there is none.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
+    closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     before = None if isinstance(placement.places, DataIndex) else placement.places
     if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
         before = prefix(block_totals(dataset, 0, block_count(dataset)))
     written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
     header = header_bytes(dataset)
-    written += np.bincount(owner, minlength=ranks) * header
+    sizes = file_sizes(dataset, before, np.arange(files))
+    trailer = sizes - header - np.diff(bytes_before(dataset, before, starts))
+    np.add.at(written, owner, header)
+    np.add.at(written, closer, trailer)
     held = np.bincount(owner[~filled], minlength=ranks)
     busy = edges[:-1] < edges[1:]
     filled_before = np.append(0, np.cumsum(filled))
     first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
-    empty = np.bincount(owner[~filled], minlength=ranks) * (header > 0)
+    empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
     calls = samples + empty if transfer is None else np.maximum(held, -(-written // transfer))
     # A share that lies in several files ends each with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE

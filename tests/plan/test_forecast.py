@@ -100,6 +100,18 @@ def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer)
     assert made.storage[0].bytes == sizes.sum()
 
 
+@given(datasets(), jobs)
+def test_preparing_counts_what_stands_behind_the_samples_of_files_that_ranks_share(dataset, job):
+    dataset = replace(dataset, format="tar", header=0, align=1)
+    parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    phase = only(Prepare("d", Access()), dataset=dataset, job=job)
+    assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
+    assert is_of(phase.files, [len(own) for own in parts])
+    assert is_of(
+        phase.calls, [sum(chunk_count(dataset, prefix_of(dataset), part, None) for part in own) for own in parts]
+    )
+
+
 @given(checkpoints, jobs, st.none() | st.integers(1, 200))
 def test_saving_is_forecast_exactly_where_it_is_small(checkpoint, job, transfer):
     checkpoint = replace(checkpoint, access=Access(transfer=transfer))
