@@ -147,7 +147,9 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
     empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
-    calls = samples + empty if transfer is None else np.maximum(held, -(-written // transfer))
+    # A file of no bytes is made, and not written.
+    filled_by = held - np.bincount(owner[sizes == 0], minlength=ranks)
+    calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
     # A share that lies in several files ends each with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
@@ -84,7 +84,12 @@ def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transf
     assert phase.memory.buffers == buffer_bytes(dataset, max(each.buffer_size for each in called))
 
 
+#: One sample, and a file that has none and no bytes.
+FILE_TOO_MANY = replace(DATASET, samples=1, layout=Layout("files", 2))
+
+
 @given(datasets(), jobs, st.none() | st.integers(1, 500))
+@example(FILE_TOO_MANY, Job(3), 1)
 def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
     parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
     made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
