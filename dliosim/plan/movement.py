@@ -43,7 +43,10 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))
-    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, files, calls, memory)
+    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it.
+    together = verb.access.is_mpi and dataset.layout.files == 1 and is_framed(dataset)
+    opens = same(1, ranks, files.estimated) if together else files
+    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
 
 
 def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:

@@ -420,6 +420,12 @@ def test_calls_that_prepare_past_the_page_cache_are_an_estimate(files):
         assert only(Prepare("d", Access(cache=cache)), dataset=dataset).calls.estimated is estimated
 
 
+@pytest.mark.parametrize("dataset", [replace(DATASET, format="npz"), replace(DATASET, samples=2)], ids=["npz", "few"])
+def test_a_file_that_is_prepared_by_mpi_is_opened_by_all(dataset):
+    assert is_of(only(Prepare("d", Access("mpi-independent")), dataset=dataset).opens, [1, 1, 1, 1])
+    assert only(Prepare("d", Access()), dataset=dataset).opens.total < 4
+
+
 def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
     assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
