@@ -178,8 +178,8 @@ def _restored(drawing: Drawing, others: Drawing, verbs: Sequence[Verb]) -> list[
         usual = lines.get("parallel", f"data {drawing.ranks}")
         writers = lines.get("writers", "")
         outside = writers.startswith("rank") and int(writers.split()[1]) >= others.ranks
-        # How many ranks a node had is no part of `written by`.
-        by_node = writers == "one per node" and others.ranks != drawing.ranks
+        # How many ranks a node had decides these files, and `written by` cannot say it.
+        by_node = "per node" in (writers[-8:], lines.get("folder")) and others.ranks != drawing.ranks
         if "subset" in usual or "partner" in lines or outside or by_node or others.chance(0.2):
             continue
         own = {head: phrase for head, phrase in lines.items() if head != "parallel"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim import cli
 from dliosim.errors import DliosimError
@@ -97,6 +98,8 @@ class Examined:
                 continue
             times = sum(_same(found, other.summary) for other in phases) if found.kind in LOOPS else 1
             plans = [_asked(replace(plan, times=plan.times // times)) for plan in plans]
+            if found.kind in LOOPS and self.workload.dataset(self._dataset_of(found)).source:
+                phase = replace(phase, rank_rows=_of_samples(phase.rank_rows))
             compare(plans, phase, compared, f"phase {number}, {found.kind} {found.name}")
         yield from compared.differ
 
@@ -195,6 +198,18 @@ def _asked(plan: PhaseForecast) -> PhaseForecast:
     if plan.amplification is None:
         return plan
     return replace(plan, bytes=replace(plan.bytes, estimated=True))
+
+
+def _of_samples(rows: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """The rows with the bytes of samples where those of calls stand, which `plan` does not say of files that are there.
+
+    Of a unit that is read whole, and that several samples lie in, it counts each sample's part.
+    """
+    if rows is None:
+        return None
+    rows = rows.copy()
+    rows[:, :, RANK_COLUMNS.index("bytes_moved")] = rows[:, :, RANK_COLUMNS.index("bytes")]
+    return rows
 
 
 def _same(one: PhaseSummary, other: PhaseSummary) -> bool:
