@@ -319,6 +319,10 @@ def _kept(settings: Settings, access: Access, dataset: Dataset, data: Settings) 
         head, reason = "compress", "samples share what is compressed as one"
     elif dataset.format == "parquet":
         head, reason = "format", "samples share pages of columns"
+    elif (
+        dataset.chunk is not None and dataset.chunk.unit == "bytes" and dataset.chunk.number < (dataset.fixed_size or 0)
+    ):
+        head, reason = "chunk", "a sample is cut into several"
     else:
         return []
     labels = [*settings.labels("cache", "keeps samples that are ranges of bytes"), *data.labels(head, reason)]

@@ -38,10 +38,15 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         calls = same(calls.maximum, ranks, calls.estimated)
     if is_framed(dataset) and dataset.format != "raw":
         written, files, calls = _with_frames(dataset, transfer, written, files, calls)
+    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))
-    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, files, calls, memory)
+    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it.
+    together = verb.access.is_mpi and dataset.layout.files == 1 and is_framed(dataset)
+    opens = same(1, ranks, files.estimated) if together else files
+    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
 
 
 def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
@@ -126,22 +131,28 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
     starts = first_samples(np.arange(files + 1), total, files)
     filled = np.diff(starts) > 0
-    # The header goes with the first sample of a file, and to rank f % R where there is none.
+    # The header goes with the first sample of a file, the trailer with the last, and to rank f % R where there is none.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
+    closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     before = None if isinstance(placement.places, DataIndex) else placement.places
     if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
         before = prefix(block_totals(dataset, 0, block_count(dataset)))
     written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
     header = header_bytes(dataset)
-    written += np.bincount(owner, minlength=ranks) * header
+    sizes = file_sizes(dataset, before, np.arange(files))
+    trailer = sizes - header - np.diff(bytes_before(dataset, before, starts))
+    np.add.at(written, owner, header)
+    np.add.at(written, closer, trailer)
     held = np.bincount(owner[~filled], minlength=ranks)
     busy = edges[:-1] < edges[1:]
     filled_before = np.append(0, np.cumsum(filled))
     first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
-    empty = np.bincount(owner[~filled], minlength=ranks) * (header > 0)
-    calls = samples + empty if transfer is None else np.maximum(held, -(-written // transfer))
+    empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
+    # A file of no bytes is made, and not written.
+    filled_by = held - np.bincount(owner[sizes == 0], minlength=ranks)
+    calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
     # A share that lies in several files ends each with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (

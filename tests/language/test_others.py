@@ -130,6 +130,8 @@ def test_who_decodes_a_sample_has_read_all_of_it(lines: str, code: str, patterns
     [
         ("hdf5", "", ""),
         ("hdf5", "chunk 4 samples", ""),
+        ("hdf5", "chunk 4 KiB", ""),
+        ("hdf5", "chunk 4095 B", "E211"),
         ("hdf5", "compress gzip", "E211"),
         ("hdf5", "datasets 2", "E211"),
         ("npz", "compress gzip", "E211"),

@@ -102,11 +102,16 @@ class Job:
 
 
 def start_ranks(
-    ranks: int, *command: str, env: dict[str, str] | None = None, cwd: Path | None = None, terminal: int | None = None
+    ranks: int,
+    *command: str,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    terminal: int | None = None,
+    told: int | None = None,
 ) -> Job:
     """Start `python COMMAND` on that many ranks, with 0 on one and without a launcher.
 
-    `terminal` is a descriptor for what they say on standard error.
+    `terminal` is a descriptor for what they say on standard error, `told` one that rank 0 reads as its standard input.
     """
     launcher = [mpiexec(), "-n", str(ranks)] if ranks else []
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
@@ -114,6 +119,7 @@ def start_ranks(
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
         [*launcher, sys.executable, *command],
+        stdin=told,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
@@ -84,7 +84,12 @@ def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transf
     assert phase.memory.buffers == buffer_bytes(dataset, max(each.buffer_size for each in called))
 
 
+#: One sample, and a file that has none and no bytes.
+FILE_TOO_MANY = replace(DATASET, samples=1, layout=Layout("files", 2))
+
+
 @given(datasets(), jobs, st.none() | st.integers(1, 500))
+@example(FILE_TOO_MANY, Job(3), 1)
 def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
     parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
     made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
@@ -98,6 +103,18 @@ def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer)
     assert is_of(phase.files, [len(own) for own in parts])
     sizes = file_sizes(dataset, prefix_of(dataset), np.arange(dataset.layout.files))
     assert made.storage[0].bytes == sizes.sum()
+
+
+@given(datasets(), jobs)
+def test_preparing_counts_what_stands_behind_the_samples_of_files_that_ranks_share(dataset, job):
+    dataset = replace(dataset, format="tar", header=0, align=1)
+    parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    phase = only(Prepare("d", Access()), dataset=dataset, job=job)
+    assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
+    assert is_of(phase.files, [len(own) for own in parts])
+    assert is_of(
+        phase.calls, [sum(chunk_count(dataset, prefix_of(dataset), part, None) for part in own) for own in parts]
+    )
 
 
 @given(checkpoints, jobs, st.none() | st.integers(1, 200))
@@ -393,6 +410,20 @@ def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
     )
     assert inner > loop > 0
     assert made.rank_bytes == PROCESS_BYTES + loop + inner
+
+
+@pytest.mark.parametrize("files", [1, 8])
+def test_calls_that_prepare_past_the_page_cache_are_an_estimate(files):
+    """What of a call is no whole page is a call of its own."""
+    dataset = replace(DATASET, layout=Layout("files", files), header=1)
+    for cache, estimated in (("off", True), ("page", False)):
+        assert only(Prepare("d", Access(cache=cache)), dataset=dataset).calls.estimated is estimated
+
+
+@pytest.mark.parametrize("dataset", [replace(DATASET, format="npz"), replace(DATASET, samples=2)], ids=["npz", "few"])
+def test_a_file_that_is_prepared_by_mpi_is_opened_by_all(dataset):
+    assert is_of(only(Prepare("d", Access("mpi-independent")), dataset=dataset).opens, [1, 1, 1, 1])
+    assert only(Prepare("d", Access()), dataset=dataset).opens.total < 4
 
 
 def test_preparing_takes_a_buffer_of_a_call():
