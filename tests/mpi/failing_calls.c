@@ -1,7 +1,7 @@
 /* File calls that fail as a machine's would. To be loaded by LD_PRELOAD.
  *
  * Of the calls named FAIL_CALL (create, write, fsync, close, mkdir, rename) on paths that contain FAIL_PATH number FAIL_FROM
- * (1 if not given) and those after it fail on rank FAIL_RANK (0), FAIL_TIMES of them (all), with errno FAIL_ERRNO. To create is
+ * (1 if not given) and those after it fail on rank FAIL_RANK (0; -1 is all), FAIL_TIMES of them (all), with errno FAIL_ERRNO. To create is
  * to open with O_CREAT; of the calls of close only those count that close what was open for writing. The environment is read at each
  * call, and `count_anew` says how many have failed, and counts from the beginning.
  */
@@ -37,8 +37,10 @@ static long number(const char *name, long otherwise)
 static int fails(const char *call, const char *path)
 {
     const char *named = getenv("FAIL_CALL"), *part = getenv("FAIL_PATH");
-    long first = number("FAIL_FROM", 1), now;
-    if (!named || strcmp(named, call) || !part || !strstr(path, part) || number("PMI_RANK", 0) != number("FAIL_RANK", 0))
+    long first = number("FAIL_FROM", 1), rank = number("FAIL_RANK", 0), now;
+    if (!named || strcmp(named, call) || !part || !strstr(path, part))
+        return 0;
+    if (rank >= 0 && rank != number("PMI_RANK", 0))
         return 0;
     now = ++seen;
     if (now < first || now - first >= number("FAIL_TIMES", LONG_MAX))

@@ -100,10 +100,10 @@ def failing(module: Any, name: str, here: bool) -> Iterator[None]:
     """A block in which something fails on this rank alone, if it is `here`."""
     action: Callable[..., Any] = getattr(module, name)
 
-    def fail(*arguments: Any) -> Any:
+    def fail(*arguments: Any, **options: Any) -> Any:
         if here:
             raise ExecutionError("the disk is gone", "R402")
-        return action(*arguments)
+        return action(*arguments, **options)
 
     setattr(module, name, fail)
     yield
@@ -116,7 +116,7 @@ def check_failures(world: World, directory: Path) -> None:
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
     places = [(checkpointing, "write_state", flushed), (draining, "_copy", drained)]
-    places += [(statewriting, "_make_folder", foldered)]
+    places += [(statewriting, "make_directory", foldered)]
     places += [(partners, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:
         own = session(world, directory, checkpoint)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi.jobs import DATASET, HEAD, only_error
-from tests.mpi.launch import run_ranks
+from tests.mpi.jobs import DATASET, Place, only_error
+from tests.mpi.launch import run_ranks, running, start_ranks
 
 SOURCE = Path(__file__).with_name("failing_calls.c")
 
@@ -26,15 +26,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def run(
-    library: Path, place: Path, ranks: int, pattern: str, fault: dict[str, str], seconds: float = 30
-) -> subprocess.CompletedProcess[str]:
-    """Run a pattern on ranks of which one meets a fault: CALL, PATH and so on, as failing_calls.c has them."""
-    file = place / "tiny.dlio"
-    file.write_text(HEAD + pattern)
-    env = {"LD_PRELOAD": str(library), **{f"FAIL_{name}": value for name, value in fault.items()}}
-    command = ["-m", "dliosim.cli", "run", str(file), "--dir", str(place / "data"), "--output", str(place / "out")]
-    return run_ranks(ranks, *command, seconds=seconds, env=env, cwd=place)
+def environment(library: Path, fault: dict[str, str]) -> dict[str, str]:
+    """What ranks are given of which some meet a fault: CALL, PATH and so on, as failing_calls.c has them."""
+    return {"LD_PRELOAD": str(library), **{f"FAIL_{name}": value for name, value in fault.items()}}
 
 
 SHARED = """
@@ -42,6 +36,7 @@ checkpoint c {
     part     weights 300 kB total
     writers  all ranks into shared file
     api      mpi-collective
+    keep     2
     path     "c"
 }
 save c
@@ -52,7 +47,9 @@ save c
 def test_a_shared_file_whose_making_fails_is_an_error_of_all_ranks(library: Path, tmp_path: Path, pattern: str) -> None:
     # Whoever makes a file for all by MPI-IO closes it before all open it.
     fault = {"CALL": "close", "PATH": ".ckpt" if "save" in pattern else ".raw", "ERRNO": str(errno.EIO), "TIMES": "1"}
-    error = only_error(run(library, tmp_path, 3, pattern, fault))
+    place = Place(tmp_path)
+    place.write(pattern)
+    error = only_error(run_ranks(3, *place.arguments(), seconds=30, env=environment(library, fault)))
     assert "MPI_File_open failed on " in error and "Input/output error" in error
     assert not list(tmp_path.glob("data/*/*/*/manifest.json")) and not list(tmp_path.glob("data/*/*/manifest.json"))
 
@@ -63,3 +60,16 @@ def test_a_save_that_has_no_room_names_the_call_and_the_file(library: Path, tmp_
     done = run_ranks(ranks, *program, env={"LD_PRELOAD": str(library)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[-1]) >= 30
+
+
+def test_a_flush_for_which_no_rank_has_room_ends_the_job_at_once(library: Path, tmp_path: Path) -> None:
+    place, said = Place(tmp_path), tmp_path / "said"
+    place.write(SHARED.replace("save c", "save c\npause 60 s").replace("keep", "async    on\n    keep"))
+    fault = {"CALL": "write", "PATH": ".ckpt", "ERRNO": str(errno.ENOSPC), "RANK": "-1"}
+    with said.open("w") as stream:
+        job = start_ranks(3, *place.arguments(), env=environment(library, fault), terminal=stream.fileno())
+    with running(job):
+        job.wait_until(lambda: "error" in said.read_text(), seconds=30)
+        done = job.finish(seconds=5)  # less than ranks with nothing new to say wait
+    (error,) = [line for line in said.read_text().splitlines() if line.startswith("error")]
+    assert (done.returncode, error[:11]) == (1, "error[R402]") and "000000.ckpt" in error
