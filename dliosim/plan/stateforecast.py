@@ -76,8 +76,10 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     estimated = len(found) < ranks
     read = over([count.bytes for count, _ in found], ranks, estimated)
     files_read = over([names for _, names in found], ranks, estimated)
-    # Each rank looks into the file of all shards' places before anything else.
-    opens = over([names + checkpoint.metadata for _, names in found], ranks, estimated)
+    # Each rank looks into the file of all shards' places before anything else; one file is opened by all together by
+    # MPI-IO, also by those that read nothing of it.
+    together = access.is_mpi and files.one_file
+    opens = over([(1 if together else names) + checkpoint.metadata for _, names in found], ranks, estimated)
     issued = over([count.calls for count, _ in found], ranks, estimated)
     if access.collective:
         issued = same(max(count.steps for count, _ in found), ranks, estimated)

@@ -126,10 +126,11 @@ class Examined:
 
     def hashes(self) -> Hashes:
         """Of each loop, as often as it ran, the order hashes of its epochs; nothing for one that time may end."""
-        names = {loop.name for loop in _loops(self.workload.verbs) if loop.seconds is not None}
-        names |= {
-            one.loop.name for loop in _loops(self.workload.verbs) for one in loop.evaluations if loop.name in names
-        }
+        names = set()
+        for loop in _loops(self.workload.verbs):
+            ended = [loop] if loop.seconds is not None else []
+            ended += [one.loop for one in loop.evaluations if ended or one.loop.seconds is not None]
+            names |= {one.name for one in ended}
         return [
             (phase.name, [] if phase.name in names else [epoch.order_hash for epoch in phase.epochs])
             for phase in self.run.phases

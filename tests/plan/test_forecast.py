@@ -139,6 +139,12 @@ def test_restoring_reads_all_that_was_written(checkpoint, job, written_by):
     assert not phase.calls.estimated
 
 
+@pytest.mark.parametrize(("api", "opens"), [("posix", [1, 0, 0, 0]), ("mpi-independent", [1, 1, 1, 1])])
+def test_one_file_is_opened_by_all_who_restore_it_by_mpi(api, opens):
+    checkpoint = replace(CHECKPOINT, access=Access(api))
+    assert is_of(only(Restore("c", everything=True, once=True), checkpoint=checkpoint).opens, opens)
+
+
 def test_calls_past_the_page_cache_are_estimated_as_parts_of_pages_are_calls_of_their_own():
     checkpoint = Checkpoint("c", 1, (Part("p", 10_000, "total"),), Writers("file per rank"), Access(cache="off"), "c")
     assert only(Save("c"), checkpoint=checkpoint).calls.estimated
