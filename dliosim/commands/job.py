@@ -47,10 +47,10 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"out of memory: {error}" if str(error) else "out of memory"
         where = f"in {place.name}, {place.filename}:{place.lineno}"
-        end_job(comm, world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
+        end_job(world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
     except Exception:
         text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
-        end_job(comm, world.job, text)
+        end_job(world.job, text)
 
 
 def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:

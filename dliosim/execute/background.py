@@ -112,7 +112,7 @@ class Worker:
             job.error = error
         except BaseException:  # nobody could hear of it, and all would wait
             text = f"rank {self._world.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
-            end_job(self._world.comm, self._world.job, text)
+            end_job(self._world.job, text)
         finally:
             self._at_work[-1] = (begun, perf_counter_ns())
 

@@ -54,7 +54,7 @@ def job_name(comm: MPI.Intracomm) -> str:
     return str(comm.bcast(name))
 
 
-def end_job(comm: MPI.Intracomm, job: str, text: str, status: int = 1) -> NoReturn:
+def end_job(job: str, text: str, status: int = 1) -> NoReturn:
     """Print `text`, unless another rank of this node was first, and end every rank of the job with `status`."""
     if _is_first(job):
         sys.stderr.write(text.rstrip("\n") + "\n")
@@ -62,16 +62,20 @@ def end_job(comm: MPI.Intracomm, job: str, text: str, status: int = 1) -> NoRetu
         sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:
         sleep(_PATIENCE)
-    abort(comm, status)
+    abort(status)
 
 
-def abort(comm: MPI.Intracomm, status: int) -> NoReturn:
-    """End every rank of the job with `status`."""
+def abort(status: int) -> NoReturn:
+    """End every rank of the job with `status`.
+
+    This names COMM_WORLD, whatever communicator the job was given: of any other one MPICH aborts this process alone
+    and leaves the rest to its launcher, which then reports 0 or 9 as often as the status, seconds later.
+    """
     # MPI_Abort waits for ever behind a thread that is stuck in a call.
     last = threading.Timer(_LAST_RESORT, os._exit, (status,))
     last.daemon = True
     last.start()
-    comm.Abort(status)
+    MPI.COMM_WORLD.Abort(status)
     os._exit(status)
 
 
@@ -93,7 +97,7 @@ def end_on_interrupt(comm: MPI.Intracomm, text: str) -> None:
             pass
         sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()
-        abort(comm, INTERRUPTED)
+        abort(INTERRUPTED)
 
     threading.Thread(target=watch, name="interrupt", daemon=True).start()
 

@@ -245,7 +245,7 @@ class World:
 
     def abort(self, error: DliosimError) -> NoReturn:
         """Say what failed and end the job: for places where the others would wait for ever in a collective call."""
-        end_job(self.comm, self.job, str(_named(error, self.rank)), error.exit_code)
+        end_job(self.job, str(_named(error, self.rank)), error.exit_code)
 
 
 def _named(error: DliosimError, rank: int) -> DliosimError:

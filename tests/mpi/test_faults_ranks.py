@@ -134,6 +134,13 @@ def test_saving_that_fails_on_one_rank(place: Place, writers: str, api: str) -> 
     assert [found.name for found in place.files("c/*/*")] in (["000001"], ["000002"])
 
 
+def test_a_thread_that_fails_ends_the_job_with_its_status(place: Place) -> None:
+    """The thread has communicators of its own, and MPI_Abort of such a one does not end the other ranks."""
+    place.write(DATASET, CHECKPOINT, "save c\n")
+    asynchronous = {"c__async": "on", "c__writers": "all ranks into shared file", "c__api": "mpi-collective"}
+    assert only_error(fail(place, 5, "write:4:0:error", **asynchronous)) == "error: rank 4: made to fail on /a/file"
+
+
 @pytest.mark.parametrize(
     ("writers", "api"),
     [
