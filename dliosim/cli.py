@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
 from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.signals import kept
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.model.job import MAX_RANKS
 from dliosim.readable import printable
-from dliosim.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,7 +33,8 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
 
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C.
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C,
+143 SIGTERM.
 """
 
 _COMPARE_DESCRIPTION = """\
@@ -71,6 +70,8 @@ _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or ve
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and given[:1] in (["run"], ["compare"]):
+        kept()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
     with _usage_from_rank_0_alone():
         parser = _parser()
         parsed = parser.parse_args(given)
@@ -79,8 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(reason)
     try:
         if parsed.command in ("run", "compare"):
-            # Until the run takes care of it: Ctrl-C ends a rank that still starts without a traceback of each.
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
             # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
             warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
             world = _world()
@@ -97,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return 130
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         _discard_output()
@@ -358,10 +357,14 @@ it is best to save (Young, Daly), and what failures and saves cost then""",
 
 
 def _time(text: str) -> float:
+    from dliosim.units import parse_seconds
+
     return _quantity(parse_seconds, text)
 
 
 def _rate(text: str) -> float:
+    from dliosim.units import parse_rate
+
     return _quantity(parse_rate, text)
 
 
@@ -389,6 +392,8 @@ def _positive(text: str) -> int:
 
 
 def _ranks(text: str) -> int:
+    from dliosim.model.job import MAX_RANKS
+
     value = _positive(text)
     if value > MAX_RANKS:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_RANKS:_}")

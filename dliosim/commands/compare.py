@@ -42,7 +42,7 @@ from dliosim.readable import printable
 from dliosim.report.compare_results import write_comparison, write_rows
 from dliosim.report.progress import Progress
 
-_INTERRUPTED = "interrupted: there is no verdict; rows.csv, if it is there, has the blocks that were done"
+_UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
 
 def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -55,7 +55,7 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
         with Locks() as locks:
             return _compare(world, parsed, arguments, locks)
 
-    return as_job(comm, compare, _INTERRUPTED)
+    return as_job(comm, compare, lambda signal: _UNFINISHED)
 
 
 def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks) -> int:
@@ -108,12 +108,7 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
     with ExitStack() as stack:
         stack.enter_context(own_directories([one.session for one in running]))
         prepared = _prepared(running)
-        made: list[Path] = []
-
-        def directory() -> Path:
-            if not made:
-                made.append(stack.enter_context(results_directory(parsed.output, first.name, started, "compare")))
-            return made[0]
+        directory = stack.enter_context(results_directory(parsed.output, first.name, started, "compare"))
 
         def keep() -> None:
             # What Ctrl-C or a limit of time leaves. Where that cannot be written, the end will say so.
@@ -243,7 +238,8 @@ def _report(outcome: Outcome[P], kind: Kind[P], directory: Callable[[], Path]) -
         return ExecutionError.exit_code
 
     def write() -> Path:
-        write_comparison(directory(), outcome, kind.figures, kind.content(outcome))
-        return directory()
+        place = directory()
+        write_comparison(place, outcome, kind.figures, kind.content(outcome))
+        return place
 
     return 0 if write_and_print(write, lambda: kind.report(outcome)) else ExecutionError.exit_code

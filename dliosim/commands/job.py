@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from time import sleep
 
 from mpi4py import MPI
 
 from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.signals import act_on
 from dliosim.errors import DliosimError, UsageError
-from dliosim.execute.ending import end_job, end_on_interrupt, follow_launcher, job_name
+from dliosim.execute.ending import abort, end_job, end_late, follow_launcher, job_name
 from dliosim.execute.environment import check_launcher, mpi_library, node_cores
 from dliosim.execute.faults import failed_on
 from dliosim.execute.world import World, make_world
 from dliosim.model import Finder, Job, Workload
 from dliosim.readable import printable
 
+#: Seconds by which one process of a launcher may start later than another.
+_OTHERS_START = 1.0
 
-def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str) -> int:
+
+def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str]) -> int:
     """Do something on all ranks of `comm`; the exit status, the same on every rank.
 
-    `interrupted` is what is said after Ctrl-C. An error of one rank alone ends the job, since others may wait for it
-    anywhere.
+    `save` is given the name of a signal and keeps what there is, on rank 0; see `act_on`. An error of one rank alone
+    ends the job, since others may wait for it anywhere.
     """
     follow_launcher()
     try:
@@ -32,9 +39,15 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], interrupted: str
     except UsageError as error:
         if launcher_rank(os.environ) == 0:
             sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+        # Of what it takes for one job a launcher may end the rest, by SIGTERM, as soon as one is over: rank 0 before it
+        # has spoken, and those that still start with another status.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sleep(_OTHERS_START)
         return error.exit_code
-    end_on_interrupt(comm, interrupted)
-    world = make_world(comm, node_cores, job_name(comm))
+    job = job_name(comm)
+    act_on(comm.rank, save, abort, partial(end_late, job))
+    world = make_world(comm, node_cores, job)
     try:
         return action(world)
     except DliosimError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -40,23 +40,31 @@ def check_output(given: str | None) -> None:
 
 
 @contextmanager
-def results_directory(given: str | None, name: str, started: datetime, kind: str = "results") -> Iterator[Path]:
-    """Make the directory `given`, or a new one for a run of the workload `name`, to be filled in the block.
+def results_directory(
+    given: str | None, name: str, started: datetime, kind: str = "results"
+) -> Iterator[Callable[[], Path]]:
+    """The directory `given`, or a new one for a run of the workload `name`, made when it is first asked for.
 
-    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block fails, it is removed. Raises
-    OSError, FileExistsError where another run has written its results there meanwhile.
+    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block is over, it is removed. Asking
+    raises OSError, FileExistsError where another run has written its results there meanwhile.
     """
-    directory, is_new = _made(given, f"dliosim-{kind}-{name}", started)
-    try:
+    made: list[tuple[Path, bool]] = []
+
+    def directory() -> Path:
+        if not made:
+            made.append(_made(given, f"dliosim-{kind}-{name}", started))
         for last in LAST:
-            if (directory / last).exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / last))
+            if (made[0][0] / last).exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(made[0][0] / last))
+        return made[0][0]
+
+    try:
         yield directory
-    except BaseException:
-        if is_new:
-            with suppress(OSError):
-                directory.rmdir()
-        raise
+    finally:
+        for path, is_new in made:
+            if is_new:
+                with suppress(OSError):
+                    path.rmdir()
 
 
 def _made(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +17,7 @@ from dliosim.commands.describe import describe
 from dliosim.commands.job import as_job, compile_for, write_and_print
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
+from dliosim.commands.partial import Unfinished
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.finding import FileFinder
@@ -27,25 +28,28 @@ from dliosim.execute.world import World
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
 from dliosim.model import Job, Workload
+from dliosim.plan.saves import flat
 from dliosim.readable import count
 from dliosim.report.progress import Progress
 from dliosim.report.results import write_results
 from dliosim.report.tables import run_report
 
-_INTERRUPTED = "interrupted: no results were written; what was not complete will be made anew"
-
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
 
+    unfinished = Unfinished()
+
     def run(world: World) -> int:
         with Locks() as locks:
-            return _run(world, parsed, arguments, locks)
+            return _run(world, parsed, arguments, locks, unfinished)
 
-    return as_job(comm, run, _INTERRUPTED)
+    return as_job(comm, run, unfinished.save)
 
 
-def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks) -> int:
+def _run(
+    world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks, unfinished: Unfinished
+) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
     job = Job(world.size, world.nodes)
@@ -61,31 +65,45 @@ def _run(world: World, parsed: argparse.Namespace, arguments: Sequence[str], loc
     world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     if not options.null:
         world.on_rank_0("make the data directory", session.make_roots)
-    phases = run_with_null(session) if parsed.with_null else run_workload(session)
-    environment = describe(session, [phase.summary for phase in phases], load)
+    nothing_yet = RunSummary(
+        workload.name,
+        workload.title,
+        workload.pattern,
+        workload.overrides,
+        workload.digest(),
+        world.size,
+        world.nodes,
+        describe(session, (), load),
+        started.isoformat(timespec="seconds"),
+        seconds=0.0,
+        phases=(),
+        arguments=tuple(arguments),
+        null=options.null,
+        verify=options.verify,
+        mtbf=parsed.mtbf,
+        restart_time=parsed.restart_time,
+    )
+    verbs = sum(times for _, times in flat(workload.verbs))
+
+    def so_far(signal: str) -> RunSummary:
+        phases, missing = session.finished.so_far(signal, verbs)
+        return replace(nothing_yet, seconds=(perf_counter_ns() - begun) * 1e-9, phases=phases, partial=missing)
+
     status = 0
-    if world.rank == 0:
-        summaries = tuple(phase.summary for phase in phases)
-        run = RunSummary(
-            workload.name,
-            workload.title,
-            workload.pattern,
-            workload.overrides,
-            workload.digest(),
-            world.size,
-            world.nodes,
-            environment,
-            started.isoformat(timespec="seconds"),
-            (perf_counter_ns() - begun) * 1e-9,
-            summaries,
-            arguments=tuple(arguments),
-            null=options.null,
-            verify=options.verify,
-            mtbf=parsed.mtbf,
-            restart_time=parsed.restart_time,
-        )
-        run = replace(run, expectations=evaluate(workload.expectations, run))
-        status = _report(run, phases, parsed.output, started)
+    with results_directory(parsed.output, workload.name, started) as directory:
+        unfinished.begin(so_far, directory)
+        phases = run_with_null(session) if parsed.with_null else run_workload(session)
+        environment = describe(session, [phase.summary for phase in phases], load)
+        if world.rank == 0:
+            run = replace(
+                nothing_yet,
+                environment=environment,
+                seconds=(perf_counter_ns() - begun) * 1e-9,
+                phases=tuple(phase.summary for phase in phases),
+            )
+            run = replace(run, expectations=evaluate(workload.expectations, run))
+            with unfinished.over():
+                status = _report(run, phases, directory)
     return world.share(status)
 
 
@@ -99,13 +117,13 @@ def _check_options(workload: Workload, options: Options) -> None:
         raise UsageError(f"{text}; `decode on` runs the checks that their format has")
 
 
-def _report(run: RunSummary, phases: Sequence[Phase], given: str | None, started: datetime) -> int:
-    """Write the results to the directory `given`, or a new one, and print them; the exit status."""
+def _report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
+    """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
     loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
 
     def write() -> Path:
-        with results_directory(given, run.name, started) as output:
-            write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
+        output = directory()
+        write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
         return output
 
     if not write_and_print(write, lambda: run_report(run)):

@@ -15,11 +15,11 @@ from typing import NoReturn
 
 from mpi4py import MPI
 
-#: What a shell expects of a program that Ctrl-C ended.
-INTERRUPTED = 130
-
 #: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
 _PATIENCE = 10.0
+
+#: Seconds in which rank 0 ends a job that all ranks are told to end, with its results; batch systems give 30.
+_TOLD = 20.0
 
 #: Seconds that a launcher needs to forward a message.
 _FORWARDED = 0.2
@@ -65,6 +65,12 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
     abort(status)
 
 
+def end_late(job: str, text: str, status: int) -> None:
+    """As `end_job`, unless rank 0 ends the job before."""
+    sleep(_TOLD)
+    end_job(job, text, status)
+
+
 def abort(status: int) -> NoReturn:
     """End every rank of the job with `status`.
 
@@ -77,29 +83,6 @@ def abort(status: int) -> NoReturn:
     last.start()
     MPI.COMM_WORLD.Abort(status)
     os._exit(status)
-
-
-def end_on_interrupt(comm: MPI.Intracomm, text: str) -> None:
-    """From now on let SIGINT end the job with one message of rank 0, whatever call a rank is in.
-
-    Python sees signals between two of its own instructions, and a rank that waits in MPI executes none.
-    """
-    if comm.rank:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return
-    told, teller = os.pipe()
-    os.set_blocking(teller, False)
-    signal.signal(signal.SIGINT, lambda number, frame: None)
-    signal.set_wakeup_fd(teller)
-
-    def watch() -> None:
-        while signal.SIGINT not in os.read(told, 1):
-            pass
-        sys.stderr.write(f"\n{text}\n")
-        sys.stderr.flush()
-        abort(INTERRUPTED)
-
-    threading.Thread(target=watch, name="interrupt", daemon=True).start()
 
 
 # Held open: the name is taken as long as the socket lives.

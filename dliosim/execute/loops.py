@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter_ns
 
 import numpy as np
@@ -28,7 +29,7 @@ from dliosim.execute.readahead import Batches, make_batches, slot_count
 from dliosim.execute.residency import resident_bytes
 from dliosim.execute.saves import Save, Saves
 from dliosim.execute.scattering import make_scattered
-from dliosim.execute.session import Phase, Session
+from dliosim.execute.session import Phase, RunningLoop, Session
 from dliosim.execute.space import require_memory
 from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
@@ -87,6 +88,8 @@ def run_loop(session: Session, saves: Saves, loop: Loop, ordinal: int, timed: bo
         for number, evaluation in enumerate(loop.evaluations)
     ]
     everyone = [running, *(other for _, other in inner)]
+    evaluations = [_seen(session, other, None if loop.seconds else loop.epochs // every) for every, other in inner]
+    session.finished.loops_begin((_seen(session, running, 1), *evaluations))
     failed = True
     gc.collect()
     gc.disable()
@@ -362,20 +365,11 @@ def _phase(session: Session, running: _Running) -> Phase:
     wall = np.array([sum(int(row[_WALL]) for row in running.rows)], np.int64)
     session.world.allreduce(wall, "max")
     index_note = session.index_notes.get(running.dataset.name)
-    summary = PhaseSummary(
-        loop.name,
-        loop.kind,
-        int(wall[0]) * 1e-9,
-        epochs=tuple(running.epochs),
-        resident_share=running.resident,
-        api="null" if session.options.null else access.api,
-        cache=access.cache,
-        prefetch=access.prefetch if access.readers else 0,
-        readers=access.readers,
-        through=access.through,
+    summary = replace(
+        _so_far(loop, session.options.null, running.resident, running.epochs),
+        seconds=int(wall[0]) * 1e-9,
         hints_asked=asked,
         hints_granted=granted_ones,
-        hint_set=access.hint_set,
         notes=tuple(
             filter(None, (how, who_reads(access), counts, _stored_note(running.dataset), index_note, *running.notes))
         ),
@@ -383,6 +377,31 @@ def _phase(session: Session, running: _Running) -> Phase:
     world, series = session.world, running.series
     rows = gather_ranks(running.rows, world) if running.rows else None
     return Phase(summary, rows, gather_timeline(series, world.rank, world.size, world) if series else None)
+
+
+def _seen(session: Session, running: _Running, runs: int | None) -> RunningLoop:
+    """A loop that runs so many times, for who looks at it meanwhile; without its buffers, as he may keep it."""
+    loop = running.loop
+    epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
+    return RunningLoop(partial(_so_far, loop, session.options.null, running.resident, running.epochs), epochs)
+
+
+def _so_far(loop: Loop, null: bool, resident: float | None, epochs: list[EpochSummary]) -> PhaseSummary:
+    """The phase of the epochs that are summed up, which another thread may ask for. Its seconds are at most theirs."""
+    access, done = loop.access, tuple(epochs)
+    return PhaseSummary(
+        loop.name,
+        loop.kind,
+        sum(epoch.seconds for epoch in done),
+        epochs=done,
+        resident_share=resident,
+        api="null" if null else access.api,
+        cache=access.cache,
+        prefetch=access.prefetch if access.readers else 0,
+        readers=access.readers,
+        through=access.through,
+        hint_set=access.hint_set,
+    )
 
 
 def _stored_note(dataset: Dataset) -> str:

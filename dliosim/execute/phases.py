@@ -18,7 +18,7 @@ from dliosim.execute.restoring import restore
 from dliosim.execute.room import require_room
 from dliosim.execute.saves import Save as Saved
 from dliosim.execute.saves import Saves, save_phase, saved_checkpoints
-from dliosim.execute.session import Phase, Session
+from dliosim.execute.session import Finished, Phase, Session
 from dliosim.execute.totals import share_totals
 from dliosim.execute.verbs import verb_phase
 from dliosim.measure.figures import PhaseSummary, with_null
@@ -53,7 +53,7 @@ def run_workload(session: Session) -> list[Phase]:
 def run_with_null(session: Session) -> list[Phase]:
     """As `run_workload`, then every loop once more without I/O, which gives each its slowdown."""
     phases = run_workload(session)
-    null = replace(session, options=replace(session.options, null=True))
+    null = replace(session, options=replace(session.options, null=True), finished=Finished())
     kinds = ("train", "evaluate", "infer")
     with Saves(null, ()) as saves:
         loops = _gathered(null, saves, tuple(_loops(session.workload.verbs)))
@@ -69,7 +69,7 @@ def _gathered(session: Session, saves: Saves, verbs: Sequence[Verb]) -> list[Pha
 
     That is when a verb ends, not later, so that records of many saves, of 66 kB each, are not kept.
     """
-    phases: list[Phase | None] = []
+    phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
 
     def close(count: int) -> None:
@@ -107,8 +107,10 @@ def _run(session: Session, saves: Saves, verbs: Sequence[Verb], counters: _Count
             if verb.access.is_mpi:
                 saves.settle_mpi()
             yield from run_loop(session, saves, verb, ordinal, timed=ordinal < _TIMELINES)
+            session.finished.verb_over()
         else:
             yield _perform(session, saves, verb, counters)
+            session.finished.verb_over()
 
 
 def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) -> Phase | Saved:

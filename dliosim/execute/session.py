@@ -17,7 +17,7 @@ from dliosim.execute.finding import Source
 from dliosim.execute.locking import Locks
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.figures import LoopProgress, Partial, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.plan.places import Places
@@ -59,7 +59,8 @@ class Session:
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
     found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
     reading the indexes of a data set's files took, and `windows` has the memory of those indexes. `locks` has, on
-    rank 0, the directories of checkpoints that the run holds; who made them releases them.
+    rank 0, the directories of checkpoints that the run holds; who made them releases them. `finished` is what the run
+    has come to so far.
     """
 
     workload: Workload
@@ -73,6 +74,7 @@ class Session:
     index_notes: dict[str, str] = field(default_factory=dict)
     windows: dict[str, tuple[MPI.Win, ...]] = field(default_factory=dict)
     locks: Locks = field(default_factory=Locks)
+    finished: Finished = field(default_factory=lambda: Finished())
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
         """Where the files of a data set lie, and the path of each below that."""
@@ -153,3 +155,40 @@ class Phase:
     summary: PhaseSummary
     rank_rows: NDArray[np.int64] | None = None
     timeline: Timeline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLoop:
+    """A loop that runs: `so_far` makes its phase of the epochs that are done, of `epochs` (None: time decides)."""
+
+    so_far: Callable[[], PhaseSummary]
+    epochs: int | None
+
+
+@dataclass(slots=True)
+class Finished:
+    """What a run has come to, which another thread of rank 0 may look at whenever it likes.
+
+    `phases` is only added to, and the place of a save is filled when that is over. `_now` is replaced as a whole: how
+    many verbs are over, how many of `phases` are theirs, and the loops that run.
+    """
+
+    phases: list[Phase | None] = field(default_factory=list)
+    _now: tuple[int, int, tuple[RunningLoop, ...]] = (0, 0, ())
+
+    def loops_begin(self, loops: tuple[RunningLoop, ...]) -> None:
+        """A verb is a loop, with those inside it."""
+        self._now = (self._now[0], len(self.phases), loops)
+
+    def verb_over(self) -> None:
+        """A verb is over, and `phases` has what it gave."""
+        self._now = (self._now[0] + 1, len(self.phases), ())
+
+    def so_far(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], Partial]:
+        """The phases that are over and the epochs done of loops that run, and what is missing of so many verbs."""
+        done, count, loops = self._now
+        phases = [phase.summary for phase in self.phases[:count] if phase is not None]
+        running = [(loop.so_far(), loop.epochs) for loop in loops]
+        progress = (LoopProgress(phase.name, len(phase.epochs), epochs) for phase, epochs in running)
+        phases += [phase for phase, _ in running if phase.epochs]
+        return tuple(phases), Partial(signal, done, verbs, tuple(progress))

@@ -287,11 +287,30 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopProgress:
+    """How many of its epochs a loop has done; `epochs` is None where a limit of time decides."""
+
+    name: str
+    epochs_done: int
+    epochs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """How far a run was when a signal asked for its figures: verbs, and the loop that ran with those inside it."""
+
+    signal: str
+    verbs_done: int
+    verbs: int
+    loops: tuple[LoopProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries.
 
     `null` is a run without I/O, `verify` one in which every byte read was checked. `mtbf` and `restart_time` are what
-    was said of failures, in seconds.
+    was said of failures, in seconds. `partial` is None of a run that is over.
     """
 
     name: str
@@ -311,6 +330,7 @@ class RunSummary:
     verify: bool = False
     mtbf: float | None = None
     restart_time: float | None = None
+    partial: Partial | None = None
 
     @property
     def order_hash(self) -> int:

@@ -26,6 +26,8 @@ from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
+#: What a signal leaves in its place of a run that is not over.
+PARTIAL = "results.partial.json"
 #: What a comparison writes last in its place.
 COMPARE = "compare.json"
 RANKS = "ranks.h5"
@@ -145,6 +147,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "mtbf_seconds": run.mtbf,
         "restart_seconds": run.restart_time,
         "intervals": [_interval(one) for one in measured(run)],
+        "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
         "expectations": [asdict(result) for result in run.expectations],
@@ -185,12 +188,24 @@ def write_results(
     `timelines` has one for each of `phases`. Each file is there whole or not at all, so that where there is a
     results.json, everything else is there too. Raises OSError with the file's name.
     """
-    text = json.dumps(results_of(run), indent=1, allow_nan=False) + "\n"
+    text = _text(run)
     write_whole(directory / RANKS, ranks_of(phases))
     write_whole(
         directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
     )
-    write_whole(directory / RESULTS, text.encode())
+    write_whole(directory / RESULTS, text)
+    (directory / PARTIAL).unlink(missing_ok=True)
+
+
+def write_partial(directory: Path, run: RunSummary) -> Path:
+    """Write what is finished of a run, as results.json has it; the file. It is there whole or not at all."""
+    path = directory / PARTIAL
+    write_whole(path, _text(run))
+    return path
+
+
+def _text(run: RunSummary) -> bytes:
+    return (json.dumps(results_of(run), indent=1, allow_nan=False) + "\n").encode()
 
 
 def _overhead(run: RunSummary) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure.figures import MEMORY_KINDS, EpochSummary, PhaseSummary, RunSummary
+from dliosim.measure.figures import MEMORY_KINDS, EpochSummary, Partial, PhaseSummary, RunSummary
 from dliosim.measure.trust import oversleep, read_before
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent
@@ -37,7 +37,7 @@ def warnings(run: RunSummary) -> str:
 def warnings_of(run: RunSummary) -> list[str]:
     """All warnings, the text alone of each."""
     groups = alike(run.phases)
-    found = [*_of_the_machine(run), *_of_options(run)]
+    found = [*_of_the_end(run), *_of_the_machine(run), *_of_options(run)]
     for group in groups:
         found += [f"{title_of(group[0])}: {text}" for text in _of_loop(group)]
         if not run.null:
@@ -45,6 +45,22 @@ def warnings_of(run: RunSummary) -> list[str]:
             found += _of_each(group, lambda phase: _of_checkpoint(run, phase))
         found += _of_each(group, _of_hints)
     return found
+
+
+def _of_the_end(run: RunSummary) -> Iterator[str]:
+    if run.partial is not None:
+        yield f"these are partial results: {how_far(run.partial)}; what was done later is not in them"
+
+
+def how_far(partial: Partial) -> str:
+    """How much of a run there is, and which signal asked for it."""
+    loops = (f"{_of_all(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
+    done = [_of_all(partial.verbs_done, partial.verbs, "verb"), *loops]
+    return f"{', '.join(done)} were done when {partial.signal} came"
+
+
+def _of_all(done: int, planned: int | None, what: str) -> str:
+    return count(done, what) if planned is None else f"{done} of {count(planned, what)}"
 
 
 def _of_the_machine(run: RunSummary) -> Iterator[str]:

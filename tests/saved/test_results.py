@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
-from dliosim.measure.figures import Spread
-from dliosim.report.results import results_of
+from dliosim.measure.figures import LoopProgress, Partial, Spread
+from dliosim.report.results import results_of, write_partial
 from dliosim.report.saved.comparison import comparison_of
 from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.saved.results import run_of
+from dliosim.report.warnings import warnings_of
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
 
@@ -46,6 +48,24 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
     assert again == written
     exact = run().phases[4].epochs[0].batch_latency.quantiles()
     assert latencies[4][0].batch == exact
+
+
+def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) -> None:
+    loops = (LoopProgress("train", 3, 5), LoopProgress("evaluate", 1, None))
+    ended = replace(run(), partial=Partial("SIGTERM", 2, 4, loops))
+    write_partial(tmp_path, ended)
+    (found,) = load([str(tmp_path)], with_arrays=True)
+    assert isinstance(found, SavedRun) and found.run.partial == ended.partial
+    assert warnings_of(found.run)[0] == (
+        "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done when SIGTERM "
+        "came; what was done later is not in them"
+    )
+    saved(tmp_path, results_of(run()))
+    (whole,) = load([str(tmp_path)], with_arrays=False)
+    assert isinstance(whole, SavedRun) and whole.run.partial is None
+    (tmp_path / "results.json").rename(tmp_path / "results.partial.json")
+    with pytest.raises(UsageError, match="does not say how much of the run it has"):
+        load([str(tmp_path)], with_arrays=False)
 
 
 def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path: Path) -> None:

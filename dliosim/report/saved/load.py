@@ -13,7 +13,7 @@ from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.naming import title_of
-from dliosim.report.results import RANKS, RESULTS, TIMELINE
+from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
 from dliosim.report.saved.arrays import Ints
 from dliosim.report.saved.comparison import Comparison, comparison_of
 from dliosim.report.saved.fields import read_json
@@ -44,7 +44,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedRun:
-    """What a directory of `dliosim run` holds: `place` is its path as given, `missing` are files that are not there."""
+    """What a directory of `dliosim run` holds: `place` is its path as given, `missing` are files that are not there.
+
+    Of a run that was ended there may be partial results, with `run.partial` and without those files.
+    """
 
     label: str
     place: str
@@ -79,9 +82,12 @@ def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
 def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
     if (directory / COMPARE).exists():
         return SavedComparison(label, printable(str(directory)), comparison_of(read_json(directory / COMPARE)))
-    if not (directory / RESULTS).exists():
+    file = next((directory / name for name in (RESULTS, PARTIAL) if (directory / name).exists()), None)
+    if file is None:
         raise UsageError(_not_there(directory))
-    run, latencies = run_of(read_json(directory / RESULTS))
+    run, latencies = run_of(read_json(file))
+    if run.partial is None and file.name == PARTIAL:
+        raise UsageError(f"{file}: does not say how much of the run it has")
     phases = [phase for phase in run.phases if phase.epochs]
     ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
     times: list[dict[str, Ints]] = [{} for _ in phases]

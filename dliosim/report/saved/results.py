@@ -10,6 +10,8 @@ from dliosim.measure.figures import (
     EpochSummary,
     ExpectationResult,
     FileSystem,
+    LoopProgress,
+    Partial,
     PhaseSummary,
     RunSummary,
     Spread,
@@ -63,8 +65,19 @@ def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ..
         verify=results.flag("verify"),
         mtbf=_positive(results, "mtbf_seconds"),
         restart_time=_positive(results, "restart_seconds"),
+        partial=_partial(results.one_or_none("partial")) if results.has("partial") else None,
     )
     return run, tuple(tuple(map(_latencies, one.many("epochs"))) for one in phases)
+
+
+def _partial(found: Fields | None) -> Partial | None:
+    if found is None:
+        return None
+    loops = (
+        LoopProgress(one.text("name"), one.whole("epochs_done"), one.whole_or_none("epochs"))
+        for one in found.many("loops")
+    )
+    return Partial(found.text("signal"), found.whole("verbs_done"), found.whole("verbs"), tuple(loops))
 
 
 def environment_of(found: Fields) -> Environment:

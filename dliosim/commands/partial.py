@@ -1,0 +1,52 @@
+"""The results of what a run has finished, written by another thread of rank 0 at any moment, without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from dliosim.execute.faults import failed_on
+from dliosim.measure.figures import RunSummary
+from dliosim.report.results import write_partial
+
+#: Seconds in which the results of a run that is over should be written; a batch system gives 30 before it kills.
+_PATIENCE = 20.0
+
+
+class Unfinished:
+    """A run whose partial results `save` writes; the main thread says by `begin` and `over` from when until when."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._so_far: Callable[[str], RunSummary] | None = None
+        self._directory: Callable[[], Path] | None = None
+        self._otherwise = "no results were written"
+
+    def begin(self, so_far: Callable[[str], RunSummary], directory: Callable[[], Path]) -> None:
+        """From now on `so_far` makes the run as it stands, given the name of the signal, and `directory` is for it."""
+        self._so_far, self._directory = so_far, directory
+
+    @contextmanager
+    def over(self) -> Iterator[None]:
+        """In the block results.json is written; nobody writes partial results beside it or later."""
+        with self._lock:
+            self._so_far, self._otherwise = None, "the run was over"
+            yield
+
+    def save(self, signal: str) -> str:
+        """Write results.partial.json if anything is finished; what became of it, in words."""
+        if not self._lock.acquire(timeout=_PATIENCE):
+            return "the results were still being written"
+        try:
+            if self._so_far is None or self._directory is None:
+                return self._otherwise
+            run = self._so_far(signal)
+            if not run.phases:
+                return f"{self._otherwise}, as nothing was finished"
+            return f"what was finished is in {write_partial(self._directory(), run)}"
+        except OSError as error:
+            return str(failed_on("write the partial results", error))
+        finally:
+            self._lock.release()

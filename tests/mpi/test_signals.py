@@ -1,0 +1,162 @@
+"""Jobs that are told to end, or to write what they have: partial results, one message, the signal's own status."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, PREPARE, TRAIN, Place
+from tests.mpi.launch import ROOT, Job, running, start_ranks
+
+EVALUATE = "    evaluate every 2 epochs {\n        read d\n        batch 3 per rank\n    }\n}\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path)
+    write(made, 400)
+    return made
+
+
+def write(place: Place, epochs: int) -> None:
+    train = TRAIN.replace("epochs   2", f"compute 10 ms\n    epochs {epochs}").rstrip().removesuffix("}") + EVALUATE
+    place.write(DATASET, CHECKPOINT, PREPARE, "save c\n", train, "save c\n")
+
+
+def content(place: Place, name: str = "results.partial.json") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((place.output / name).read_text())
+    return found
+
+
+def wait_for_epochs(place: Place, job: Job, epochs: int) -> dict[str, Any]:
+    """Ask a job for its results, as a batch system would, until they have so many epochs."""
+    job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
+
+    def asked() -> bool:
+        job.launcher.send_signal(signal.SIGUSR1)
+        partial = place.output / "results.partial.json"
+        return partial.exists() and any(one["epochs_done"] >= epochs for one in content(place)["partial"]["loops"])
+
+    job.wait_until(asked)
+    return content(place)
+
+
+def epochs_of(results: dict[str, Any]) -> dict[str, list[Any]]:
+    return {phase["name"]: phase["epochs"] for phase in results["phases"] if phase["epochs"]}
+
+
+def test_after_sigusr1_a_run_goes_on_and_what_it_had_was_right(place: Place) -> None:
+    write(place, 12)
+    with running(start_ranks(2, *place.arguments(), cwd=place.directory)) as job:
+        partial = wait_for_epochs(place, job, 3)
+        done = job.finish()
+    assert done.returncode == 0, done.stderr
+    assert "SIGUSR1: what was finished is in " in done.stderr and "; the run goes on" in done.stderr
+    whole = content(place, "results.json")
+    assert sorted(one.name for one in place.output.iterdir()) == ["ranks.h5", "results.json", "timeline.h5"]
+    assert whole["partial"] is None and partial["partial"]["signal"] == "SIGUSR1"
+    assert (partial["partial"]["verbs_done"], partial["partial"]["verbs"]) == (2, 4)
+    train, evaluation = partial["partial"]["loops"]
+    assert (train["epochs"], evaluation["epochs"]) == (12, 6)
+    assert [phase["kind"] for phase in partial["phases"]][:3] == ["prepare", "save", "train"]
+    assert partial["phases"][:2] == whole["phases"][:2]
+    for name, epochs in epochs_of(partial).items():
+        assert epochs == epochs_of(whole)[name][: len(epochs)]
+    assert {name: partial[name] for name in ("digest", "ranks")} == {name: whole[name] for name in ("digest", "ranks")}
+
+
+@pytest.mark.parametrize(("ranks", "number"), [(0, signal.SIGTERM), (0, signal.SIGINT), (3, signal.SIGTERM)], ids=str)
+def test_a_run_that_is_ended_leaves_what_it_had_finished(place: Place, ranks: int, number: signal.Signals) -> None:
+    with running(start_ranks(ranks, *place.arguments(), cwd=place.directory)) as job:
+        had = wait_for_epochs(place, job, 1)
+        os.killpg(job.launcher.pid, number)
+        done = job.finish(20)
+    assert done.returncode == 128 + number
+    said = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+    assert done.stderr.count(f"{said}: what was finished is in {place.output}/results.partial.json") == 1
+    assert "Traceback" not in done.stderr
+    assert [one.name for one in place.output.iterdir()] == ["results.partial.json"]
+    partial = content(place)
+    assert partial["partial"]["signal"] == number.name and len(epochs_of(partial)["train"]) >= 1
+    assert epochs_of(partial)["train"][: len(epochs_of(had)["train"])] == epochs_of(had)["train"]
+    report = [sys.executable, *CLI, "report", str(place.output)]
+    shown = subprocess.run(report, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    epochs = len(epochs_of(partial)["train"])
+    assert f"partial results: 2 of 4 verbs, {epochs} of 400 epochs of train" in " ".join(shown.split())
+
+
+def test_partial_results_that_cannot_be_written_are_told_and_the_job_ends(place: Place) -> None:
+    with running(start_ranks(0, *place.arguments(), cwd=place.directory)) as job:
+        job.wait_until(lambda: len(place.files("c/*/*/manifest.json")) > 0)
+        place.output.write_text("in the way")
+        job.launcher.send_signal(signal.SIGTERM)
+        done = job.finish(20)
+    assert done.returncode == 143
+    assert f"ended by SIGTERM: error: rank 0 could not write the partial results: {place.output}" in done.stderr
+
+
+@pytest.mark.parametrize("ranks", [0, 3])
+def test_ctrl_c_while_ranks_start_is_one_line(place: Place, ranks: int) -> None:
+    """From the first line of dliosim on, wherever it is then: importing, in MPI_Init, reading the pattern."""
+
+    def keep_signals() -> bool:
+        found = [Path(f"/proc/{rank}/status").read_text() for rank in job.ranks()]
+        caught = [int(text.partition("SigCgt:")[2].split()[0], 16) for text in found]
+        return len(caught) == max(ranks, 1) and all(mask >> signal.SIGTERM - 1 & 1 for mask in caught)
+
+    for delay in (0.0, random.uniform(0, 0.5)):
+        with running(start_ranks(ranks, *place.arguments(), cwd=place.directory)) as job:
+            job.wait_until(keep_signals)
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.launcher.wait(delay)
+            os.killpg(job.launcher.pid, signal.SIGINT)
+            done = job.finish(20)
+        assert done.returncode == 130, done.stderr
+        assert done.stderr.count("interrupted: ") == 1
+        assert "Traceback" not in done.stderr
+        (place.output / "results.partial.json").unlink(missing_ok=True)
+
+
+def test_a_launcher_that_ends_all_when_one_fails_hears_of_a_wrong_mpi_nevertheless(place: Place) -> None:
+    """As srun does that kills the others by SIGTERM: status 2 and the message, whichever of them is the first."""
+    launcher = place.directory / "srun"
+    launcher.write_text(
+        "#!/bin/bash\n"
+        "for rank in 3 2 1 0; do\n"
+        '    SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=$rank "$@" & all="$all $!"\n'
+        "done\n"
+        "for rank in 0 1 2 3; do\n"
+        "    wait -n; status=$?\n"
+        "    [ $status -gt ${worst:-0} ] && worst=$status\n"
+        "    [ $status -ne 0 ] && kill -TERM $all 2>/dev/null\n"
+        "done\n"
+        "exit ${worst:-0}\n"
+    )
+    words = ["bash", str(launcher), sys.executable, *place.arguments()]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "SLURM_"))}
+    done = subprocess.run(words, cwd=ROOT, env=inherited, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("error: the launcher started 4 processes") == 1
+
+
+def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
+    """Rank 0 has the results, and what tells all ranks has told it as well: it comes first, if it comes."""
+    program = (
+        "import os, signal, time\n"
+        "from dliosim.commands.signals import act_on\n"
+        "act_on(3, print, print, lambda text, status: os._exit(print(text, status, flush=True) or 9))\n"
+        "for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):\n"
+        "    os.kill(os.getpid(), number)\n"
+        "time.sleep(20)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (9, "")
+    assert done.stdout == "error: rank 3 was ended by SIGTERM, and rank 0 was not: no results were written 143\n"
