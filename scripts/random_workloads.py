@@ -31,7 +31,7 @@ from harness import ROOT, header, orderly, roughly, row
 
 sys.path.insert(0, str(ROOT))
 
-from tests.mpi.drawn_patterns import KNOWN, RANKS
+from tests.mpi.drawn_patterns import RANKS
 from tests.mpi.random_cases import Cases, Tried
 
 #: Seconds between two lines that say how far it is.
@@ -105,7 +105,6 @@ def _report(tried: list[Tried], started: int, wrong: list[str]) -> None:
     )
     print(f"{started} jobs of ranks that waited; {len(features)} different lines")
     print(f"{sum(refused.values())} of {drawn} drawings refused: {dict(refused.most_common())}")
-    print(f"not drawn, as their faults are known: {'; '.join(what for what, _ in KNOWN) or 'nothing'}")
     print(f"{len(wrong)} went wrong")
     for line in wrong:
         print(f"  {line}")

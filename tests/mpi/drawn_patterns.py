@@ -81,28 +81,6 @@ class Loop:
         return "".join(block(f"access {loop.name}_way", loop.access) for loop in self.loops() if loop.named)
 
 
-#: Faults that are known, and what of a loop over a data set's lines meets them: not drawn until they are mended.
-KNOWN: tuple[tuple[str, Callable[[Lines, Loop], bool]], ...] = (
-    (
-        "HDF5 with a chunk that cuts an inner axis, through the library",
-        lambda data, loop: (
-            loop.access.get("through") == "library"
-            and data.get("format") == "hdf5"
-            and data.get("chunk", "off").endswith(" B")
-            and "compress" not in data
-        ),
-    ),
-    (
-        "an empty batch through the library, whose files are opened for each sample",
-        lambda data, loop: (
-            loop.access.get("through") == "library"
-            and loop.lines.get("last batch") == "keep"
-            and loop.access.get("open", "once" if "layout" in data else "each sample") == "each sample"
-        ),
-    ),
-)
-
-
 def written(lines: Lines) -> list[str]:
     return [f"{head} {phrase}" for head, phrase in lines.items()]
 
@@ -302,17 +280,13 @@ class Drawing:
 
             def attempt() -> bool:
                 made[0] = change()
-                return not self.is_known(made[0]) and self.compiles(made[0].nouns() + alone(made[0]))
+                return self.compiles(made[0].nouns() + alone(made[0]))
 
             self.until_right(attempt)
             return made[0]
 
         outer = drawn(lambda: replace(loop, access=self.access(self.data[loop.data], loop), inner=()))
         return replace(outer, inner=inner)
-
-    def is_known(self, loop: Loop) -> bool:
-        """Whether a loop meets a fault that is known."""
-        return any(meets(self.data[each.data], each) for _, meets in KNOWN for each in loop.loops())
 
     # ---- loops ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +296,7 @@ class Drawing:
 
         def attempt() -> bool:
             made[:] = [self._loop(kind, name, saves)]
-            return not self.is_known(made[0]) and self.compiles(made[0].nouns() + alone(made[0]))
+            return self.compiles(made[0].nouns() + alone(made[0]))
 
         self.until_right(attempt)
         loop = made[0]

@@ -26,8 +26,8 @@ from dliosim.execute.world import World, make_world
 #: What a launcher says of this job, which has more ranks than most of those that it is used for.
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 
-#: Threads that a run may leave: the one that listens for Ctrl-C as long as the process lives.
-_MAY_STAY = ("MainThread", "interrupt")
+#: Threads that a run may leave: the one that acts on signals as long as the process lives.
+_MAY_STAY = ("MainThread", "signals")
 
 
 def perform(group: MPI.Intracomm, arguments: list[str]) -> tuple[int, str]:
