@@ -12,7 +12,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -95,9 +95,19 @@ def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
         close_read([descriptor])
         raise
     try:
-        os.close(descriptor)
+        close_written(descriptor)
     except OSError as error:
         raise failed("close", str(path), error) from error
+
+
+def close_written(descriptor: int) -> None:
+    """Close a descriptor that was written to. Raises OSError where the file system could not keep the data.
+
+    A close that a signal interrupts is done: Linux gives the descriptor back first, what was written stays in the page
+    cache, and durable is only what was synced before.
+    """
+    with suppress(InterruptedError):
+        os.close(descriptor)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces, address_of, allocate, only_file
 from dliosim.execute.faults import failed
 from dliosim.execute.openfiles import OpenFiles, direct_hint
-from dliosim.execute.opening import ANEW, open_regular
+from dliosim.execute.opening import ANEW, close_written, open_regular
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, sample_heads
@@ -193,7 +193,7 @@ class PosixWriter:
         self._descriptor = self._direct = -1
         try:
             for descriptor in open_ones:
-                os.close(descriptor)
+                close_written(descriptor)
         except OSError as error:
             raise failed("close", str(self.path), error) from error
         self.meter.close_ns += perf_counter_ns() - before

@@ -6,7 +6,7 @@ import os
 import stat
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -107,7 +107,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, _Counted]]:
                 raise counted.error from error
             raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # it was only read
+            os.close(descriptor)
 
 
 def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Column]:

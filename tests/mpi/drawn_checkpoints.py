@@ -69,7 +69,10 @@ def _part(drawing: Drawing, number: int, stages: int) -> str:
     extents = " x ".join(f"{drawing.number(1, 30)}" for _ in range(drawing.number(1, 3)))
     tensor = f"{extents} of {drawing.one('bf16', 'fp32', 'int8')} {held}{stage}"
     return f"part p{number} " + drawing.one(
-        f"{drawing.number(1, 9000)} B total", f"{drawing.number(1, 900)} B per rank", tensor
+        f"{drawing.number(1, 9000)} B total",
+        f"{drawing.number(1, 900)} B per rank",
+        f"{drawing.number(1, 9000)} B whole{stage}",
+        tensor,
     )
 
 

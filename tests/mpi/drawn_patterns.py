@@ -340,7 +340,9 @@ class Drawing:
         return replace(loop, access=self.access(self.data[data], loop), named=self.chance(0.15))
 
     def shuffles(self) -> list[str]:
-        when = lambda: self.one("", " each epoch", " once")  # noqa: E731
+        def when() -> str:
+            return self.one("", " each epoch", " once")
+
         lines = []
         if self.chance(0.6):
             scope = self.one("globally", "globally", "within shard", f"within buffer of {self.number(1, 30)} samples")
