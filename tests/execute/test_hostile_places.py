@@ -17,7 +17,7 @@ from types import FrameType
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import DliosimError, ExecutionError
@@ -134,6 +134,7 @@ def outside() -> Iterator[tuple[Path, Path]]:
         assert (out / "file").read_bytes() == b"somebody's"
 
 
+@settings(max_examples=60)
 @given(kind=st.sampled_from([*KINDS]), place=st.sampled_from(OF_DATA), afresh=st.booleans())
 def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: bool) -> None:
     with outside() as (root, out), soon():
@@ -151,6 +152,7 @@ def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: boo
             drop_caches(session(root))
 
 
+@settings(max_examples=60)
 @given(kind=st.sampled_from([*KINDS]), place=st.sampled_from(OF_CHECKPOINT))
 def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -> None:
     with outside() as (root, out), soon():

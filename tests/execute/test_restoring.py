@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
@@ -102,6 +102,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
     assert record.calls == 23
 
 
+@settings(max_examples=50)
 @given(
     failure=st.sampled_from(
         [
