@@ -75,16 +75,41 @@ def first_alone(comm: MPI.Intracomm, action: Callable[[], None]) -> None:
     if comm.size == 1:
         action()
         return
-    note = np.zeros(_LONGEST_ERROR, np.uint8)
+    failure: ExecutionError | None = None
     if comm.rank == 0:
         try:
             action()
         except ExecutionError as error:
-            text = f"{error.code or ''}\n{error.message}".encode()[:_LONGEST_ERROR]
-            note[: len(text)] = np.frombuffer(text, np.uint8)
-    wait(comm.Ibcast(note))
-    if note[0]:
-        code, message = note.tobytes().rstrip(b"\0").decode(errors="replace").split("\n", 1)
-        failure = ExecutionError(message, code or None)
-        failure.shared = True
+            failure = error
+    failure = _told_by(comm, 0, failure)
+    if failure is not None:
         raise failure
+
+
+def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
+    """Of the errors that all ranks of `comm` have met in one call, that of the first which met it itself (`is_own`).
+
+    The others know no more than that. Collective.
+    """
+    if comm.size == 1:
+        return error
+    first = np.array([comm.rank if is_own else comm.size], np.int64)
+    wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN))
+    source = int(first[0]) % comm.size
+    own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
+    return _told_by(comm, source, own if comm.rank == source else None) or error
+
+
+def _told_by(comm: MPI.Intracomm, source: int, error: ExecutionError | None) -> ExecutionError | None:
+    """The error that rank `source` has, if any, on every rank, each of which knows that all have it. Collective."""
+    note = np.zeros(_LONGEST_ERROR, np.uint8)
+    if error is not None:
+        text = f"{error.code or ''}\n{error.message}".encode()[:_LONGEST_ERROR]
+        note[: len(text)] = np.frombuffer(text, np.uint8)
+    wait(comm.Ibcast(note, source))
+    if not note[0]:
+        return None
+    code, message = note.tobytes().rstrip(b"\0").decode(errors="replace").split("\n", 1)
+    told = ExecutionError(message, code or None)
+    told.shared = True
+    return told
