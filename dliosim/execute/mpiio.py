@@ -10,12 +10,15 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import no_room
-from dliosim.execute.opening import first_alone, refuse_link
+from dliosim.execute.opening import first_alone, refuse_link, same_error
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 
 #: Memory, how many elements of it, and their type.
 Spec = tuple[memoryview, int, MPI.Datatype]
+
+#: What ROMIO says on ranks where a collective open went well, but not on another.
+_ELSEWHERE = "on a remote node"
 
 _CODES = {
     MPI.ERR_NO_SUCH_FILE: "R401",
@@ -117,8 +120,7 @@ def _open(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str
         return MPI.File.Open(comm, path, mode, info)
     except MPI.Exception as error:
         failure = failed_call("MPI_File_open", path, error)
-        failure.shared = comm.size > 1
-        raise failure from error
+        raise same_error(comm, failure, _ELSEWHERE not in failure.message) from error
     finally:
         if hints:
             info.Free()

@@ -237,18 +237,45 @@ def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
     """
     if comm.size == 1:
         return action() or ""
-    note = np.zeros(_LONGEST_NOTE, np.uint8)
+    said: str | ExecutionError = ""
     if comm.rank == 0:
         try:
-            text = b"+" + os.fsencode(action() or "")
+            said = action() or ""
         except ExecutionError as error:
-            text = f"-{error.code or ''}\n{error.message}".encode(errors="surrogateescape")[:_LONGEST_NOTE]
+            said = error
+    said = _tell(comm, 0, said)
+    if isinstance(said, ExecutionError):
+        raise said
+    return said
+
+
+def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
+    """Of the errors that all ranks of `comm` have met in one call, that of the first which met it itself (`is_own`).
+
+    The others know no more than that. Collective.
+    """
+    if comm.size == 1:
+        return error
+    first = np.array([comm.rank if is_own else comm.size], np.int64)
+    wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN))
+    source = int(first[0]) % comm.size
+    own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
+    told = _tell(comm, source, own)
+    return told if isinstance(told, ExecutionError) else error
+
+
+def _tell(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
+    """The path, or the error, that rank `source` has, on every rank; all know then of an error. Collective."""
+    note = np.zeros(_LONGEST_NOTE, np.uint8)
+    if comm.rank == source:
+        text = os.fsencode(f"-{said.code or ''}\n{said.message}" if isinstance(said, ExecutionError) else f"+{said}")
+        text = text[:_LONGEST_NOTE]
         note[: len(text)] = np.frombuffer(text, np.uint8)
-    wait(comm.Ibcast(note))
-    said = note.tobytes().rstrip(b"\0")
-    if said.startswith(b"+"):
-        return os.fsdecode(said[1:])
-    code, message = said[1:].decode(errors="replace").split("\n", 1)
+    wait(comm.Ibcast(note, source))
+    text = note.tobytes().rstrip(b"\0")
+    if text.startswith(b"+"):
+        return os.fsdecode(text[1:])
+    code, message = text[1:].decode(errors="replace").split("\n", 1)
     failure = ExecutionError(message, code or None)
     failure.shared = True
-    raise failure
+    return failure

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.mpi.jobs import DATASET, PREPARE, TRAIN, Place, only_error
+from tests.mpi.launch import run_ranks
 
 MANY = {"d.layout": "file per sample"}
 APIS = ["posix", "mpi-independent", "mpi-collective"]
@@ -185,3 +186,38 @@ def test_a_checkpoint_that_was_changed(tmp_path: Path) -> None:
     error = only_error(place.run(2))
     assert error.startswith("error[R404]: no complete checkpoint of `c` in ")
     assert "000001: 000001.ckpt has 10 bytes, not 150000" in error
+
+
+#: Ranks open a file together, of which one may open no more files; each says what it hears.
+_OPENING = """\
+import os, resource, sys
+from contextlib import suppress
+from mpi4py import MPI
+from dliosim.errors import ExecutionError
+from dliosim.execute.mpiio import close_file, open_file
+
+comm, path, poor, taken = MPI.COMM_WORLD, sys.argv[1], int(sys.argv[2]), []
+close_file(open_file(comm, path, MPI.MODE_RDONLY, ()), path)
+if comm.rank == poor:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    with suppress(OSError):
+        while True:
+            taken.append(os.dup(0))
+try:
+    open_file(comm, path, MPI.MODE_RDONLY, ())
+except ExecutionError as error:
+    for descriptor in taken:
+        os.close(descriptor)
+    heard = comm.gather((error.shared, error.message))
+    if comm.rank == 0:
+        print(*{said for said in heard})
+"""
+
+
+@pytest.mark.parametrize(("ranks", "poor"), [(2, 1), (3, 2), (3, 0)])
+def test_an_open_of_all_ranks_that_fails_on_one_says_why_and_on_which(tmp_path: Path, ranks: int, poor: int) -> None:
+    (tmp_path / "file").write_bytes(b"some")
+    done = run_ranks(ranks, "-c", _OPENING, str(tmp_path / "file"), str(poor), seconds=30)
+    assert done.returncode == 0, done.stderr
+    assert f"(True, 'rank {poor} of the {ranks} that open it: MPI_File_open failed on {tmp_path}/file: " in done.stdout
+    assert done.stdout.count("rank ") == 1 and "Too many open files" in done.stdout
