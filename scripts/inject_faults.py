@@ -10,7 +10,7 @@ the whole pattern runs again without a fault.
 
 A line for each case that does not hold names the seed of its workload, and --only repeats that one's cases. What such a
 run said goes to a file in --kept. At the end come counts of the faults that were met: calls by errors, and by phase and
-api. The status is 1 where something did not hold that is not in faults/known.py.
+api. The status is 1 where something did not hold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from time import monotonic
 
 from faults.drawing import PHASES, Fault, Phase, draw_fault, draw_workload
 from faults.judging import Complaint, judge
-from faults.known import is_known
 from faults.running import SOURCE, Done, Place
 from fidelity.latency import built
 from harness import header, orderly, row
@@ -52,11 +51,6 @@ class Case:
     fault: Fault
     done: Done
     complaints: tuple[Complaint, ...]
-
-    @property
-    def known(self) -> bool:
-        """Whether all that does not hold is known."""
-        return all(is_known(self.done, each) for each in self.complaints)
 
     def __str__(self) -> str:
         hit = self.done.hit[0]
@@ -110,7 +104,7 @@ def main() -> int:
     parser.add_argument("--place", type=Path, help="where data go (default: the directory for temporary files)")
     parser.add_argument("--kept", type=Path, default=Path("injected-faults"), help="where outputs of failures go")
     given = parser.parse_args()
-    end, met, failed = monotonic() + given.seconds, Counter[tuple[str, ...]](), Counter[str]()
+    end, met, failed = monotonic() + given.seconds, Counter[tuple[str, ...]](), 0
     with tempfile.TemporaryDirectory(prefix="dliosim-faults-", dir=given.place) as name:
         library = built(Path(name), SOURCE)
         seed = given.only if given.only is not None else given.seed
@@ -122,29 +116,25 @@ def main() -> int:
                 met["phase", case.phase, case.api] += 1
                 met["end", "went on" if case.done.status == 0 else "ended with a message"] += 1
                 if case.complaints:
-                    failed["known" if case.known else "new"] += 1
+                    failed += 1
                     _tell(case, directory, given.kept)
                 if monotonic() > end:
                     break
             shutil.rmtree(directory)
             total = sum(count for key, count in met.items() if key[0] == "end")
-            print(
-                f"seed {seed}: {total} faults met, {failed['new']} new failures, {failed['known']} known",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"seed {seed}: {total} faults met, {failed} failures", file=sys.stderr, flush=True)
             if given.only is not None:
                 break
             seed += 1
     _show(met)
-    print(f"\n{failed['new']} new failures, {failed['known']} known")
-    return 1 if failed["new"] else 0
+    print(f"\n{failed} failures")
+    return 1 if failed else 0
 
 
 def _tell(case: Case, directory: Path, kept: Path) -> None:
     """A line for a case that does not hold, and all that it said into a file."""
     words = ", ".join(each.word for each in case.complaints)
-    print(f"{'known' if case.known else 'FAILED'} ({words}): {case}", flush=True)
+    print(f"FAILED ({words}): {case}", flush=True)
     kept.mkdir(parents=True, exist_ok=True)
     hit = "\n".join(f"!{each}" for each in case.done.hit[:5])
     pattern = (directory / "faults.dlio").read_text()
