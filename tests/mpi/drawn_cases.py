@@ -79,7 +79,11 @@ def draw_case(seed: int, place: Path, plainly: float = 0.0) -> Case:
     if drawing.chance(0.7):
         text = _whole(drawing, lambda: _again(drawing, verbs))
         runs.append(Run("again", drawing.ranks, text, ("--verify",), alike=True))
-    others = Drawing(source, source.choice(RANKS), place, data=dict(drawing.data))
+    # Of files per rank there must be as many as they have folders.
+    layouts = " ".join(lines.get("layout", "") for lines in drawing.data.values())
+    least = max((int(folders) for folders in re.findall(r"file per rank in (\d+) folders", layouts)), default=1)
+    ranks = source.choice([each for each in RANKS if each >= least])
+    others = Drawing(source, ranks, place, data=dict(drawing.data))
     restores = _restored(drawing, others, verbs)
     if drawing.chance(0.5):
         text = _whole(others, lambda: [*_prepares(others, again=True), *_loops(others), *restores])
