@@ -66,14 +66,18 @@ def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
             found.append(Complaint("silent", f"status 0, though {loud[0]} failed: {fault.title}"))
     elif done.status == 1 and any(call.title == "close" and call.thing == "directory" for call in done.hit):
         pass  # shutil.rmtree closes a directory once more where that has failed, and says that this cannot be
-    elif fault.passing and not (fault.value == errno.EINTR and any("MPI_File" in error for error in errors)):
-        # ROMIO does not call again what a signal has interrupted, as Python does.
+    elif fault.passing and not (fault.value == errno.EINTR and _is_of_library(errors, done)):
         found.append(Complaint("not survived", f"status {done.status} by what is no error: {done.text}"))
     elif done.status != 1 or len(errors) != 1:
         found.append(Complaint("ending", f"status {done.status}, {len(errors)} errors: {done.text}"))
     else:
         found += _of_message(errors[0], fault, done)
     return found
+
+
+def _is_of_library(errors: list[str], done: Done) -> bool:
+    """Whether ROMIO or HDF5 made the call: they do not call again what a signal has interrupted, as Python does."""
+    return any("MPI_File" in error for error in errors) or any(".hdf5" in call.path for call in done.hit)
 
 
 def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
