@@ -60,14 +60,15 @@ LONGEST = 60.0
 #: The longest time for which a job saves before it is killed from outside; seconds.
 _SAVING = 0.06
 
-How = Literal["one", "all", "full"]
+How = Literal["one", "all", "full", "ended"]
 
 
 @dataclass(frozen=True)
 class Kill:
     """Where a job is killed: before a call of a kind on one rank, or (`time`) from outside after `seconds` of saving.
 
-    `how` is whether that rank is killed alone or all are at once; with `full` no disk has room from that call on.
+    `how` is whether that rank is killed alone or all are at once; with `full` no disk has room from that call on, and
+    with `ended` (`time` alone) the launcher and all ranks are told SIGTERM, as by a batch system.
     """
 
     kind: str
@@ -93,7 +94,8 @@ def draws(seed: int, ranks: int) -> Iterator[Kill]:
         kind = source.choice(list(CALLS))
         rank = source.randrange(ranks) if CALLS[kind][1] else 0
         call = source.randrange(CALLS[kind][rank > 0])
-        yield Kill(kind, rank, call, source.choice(["one", "all"]), source.uniform(0, _SAVING))
+        ways: tuple[How, ...] = ("one", "all", "ended") if kind == "time" else ("one", "all")
+        yield Kill(kind, rank, call, source.choice(ways), source.uniform(0, _SAVING))
 
 
 @dataclass
@@ -186,6 +188,10 @@ class Place:
         sleep(kill.seconds)
         if kill.how == "all":
             job.kill()
+            return
+        if kill.how == "ended":
+            with suppress(ProcessLookupError):
+                os.killpg(job.launcher.pid, signal.SIGTERM)
             return
         for process in job.ranks()[kill.rank : kill.rank + 1]:
             with suppress(ProcessLookupError):
