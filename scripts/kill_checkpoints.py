@@ -61,9 +61,9 @@ def main() -> int:
             place.run(saves=1)
             place.expect_no_litter()
             print(f"{sum(done.values())} of {given.kills}", file=sys.stderr)
-    print("| killed when | one rank | all ranks at once | job ended before |\n|---|---:|---:|---:|")
+    print("| killed when | one rank | all ranks at once | SIGTERM | job ended before |\n|---|---:|---:|---:|---:|")
     for kind in CALLS:
-        row = " | ".join(f"{done[kind, outcome]}" for outcome in ("one", "all", "ended before"))
+        row = " | ".join(f"{done[kind, outcome]}" for outcome in ("one", "all", "ended", "ended before"))
         print(f"| {_MEANT[kind]} | {row} |")
     return 0
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dliosim.execute.opening import reading
+from dliosim.execute.opening import reading, write_at, writing
 from dliosim.formats.contract import FileIndex, Resolved
+from dliosim.formats.scanning import read_at
 from dliosim.model import Dataset
 
 #: A file of which more than this lies outside of samples, or in more pieces, is left to the library.
@@ -40,7 +41,7 @@ def laid_out(path: Path, form: Resolved, dataset: Dataset) -> LaidOut:
     if len(gaps) > _MOST_PIECES or sum(last - first for first, last in gaps) > _MOST_BYTES:
         return LaidOut(index, None)
     with reading(path) as descriptor:
-        around = tuple((first, os.pread(descriptor, last - first, first)) for first, last in gaps)
+        around = tuple((first, read_at(descriptor, last - first, first)) for first, last in gaps)
     return LaidOut(index, around)
 
 
@@ -49,7 +50,7 @@ def make_alike(known: LaidOut, path: Path, by_library: Callable[[], None]) -> No
     if known.around is None:
         by_library()
         return
-    with path.open("xb", buffering=0) as stream:
-        os.truncate(stream.fileno(), known.index.size)
+    with writing(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        os.truncate(descriptor, known.index.size)
         for offset, data in known.around:
-            os.pwrite(stream.fileno(), data, offset)
+            write_at(descriptor, data, offset)

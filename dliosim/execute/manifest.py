@@ -13,6 +13,7 @@ from dliosim.boundedjson import LARGEST, check_amount, parse_json
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.faults import calling, failed, is_damage, unreadable
 from dliosim.execute.opening import folder_open, read_pieces, reading, write_file
+from dliosim.formats.scanning import read_at
 
 NAME = "manifest.json"
 
@@ -68,7 +69,7 @@ def ends_whole(directory: Path) -> bool:
     """
     try:
         with reading(directory / NAME) as descriptor:
-            return os.pread(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
+            return read_at(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
     except OSError as error:
         return error.errno != errno.ENOENT
 

@@ -135,18 +135,24 @@ def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
     with writing(path) as descriptor:
         try:
             for piece in pieces:
-                rest = memoryview(piece)
-                while rest:
-                    wrote = os.pwrite(descriptor, rest, at)
-                    if wrote == 0:
-                        raise OSError(errno.EIO, os.strerror(errno.EIO))
-                    rest, at = rest[wrote:], at + wrote
+                write_at(descriptor, piece, at)
+                at += len(piece)
             if durable:
                 call = "fsync"
                 os.fsync(descriptor)
         except OSError as error:
             raise failed(call, str(path), error) from error
     return at
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of `data` at an offset of a file, by as many calls as it takes. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        wrote = os.pwrite(descriptor, left, offset)
+        if wrote == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        left, offset = left[wrote:], offset + wrote
 
 
 def create_file(path: str) -> None:

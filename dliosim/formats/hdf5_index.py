@@ -61,8 +61,12 @@ class _Counted:
         return bytes(buffer[: self.readinto(memoryview(buffer))])
 
     def readinto(self, buffer: memoryview) -> int:
+        # A call may give less than what is there, and h5py asks no second time: the end is where one gives nothing.
+        count, last = 0, 1
         try:
-            count = os.preadv(self.descriptor, [buffer], self.at)
+            while last and count < len(buffer):
+                last = os.preadv(self.descriptor, [buffer[count:]], self.at + count)
+                count += last
         except OSError as error:
             self.error = error
             raise

@@ -29,6 +29,7 @@ import numpy as np
 from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
+from dliosim.formats.scanning import read_at
 from dliosim.model import Dataset, Distribution
 
 if TYPE_CHECKING:
@@ -99,10 +100,10 @@ class _Images(Bare):
         """The whole file is the sample; only its first and its last bytes are looked at."""
         with path.open("rb", buffering=0) as stream:
             size = os.fstat(stream.fileno()).st_size
-            head = os.pread(stream.fileno(), len(self.magic), 0)
-            tail = os.pread(stream.fileno(), len(self.end), max(0, size - len(self.end)))
+            head = read_at(stream.fileno(), len(self.magic), 0)
+            tail = read_at(stream.fileno(), len(self.end), max(0, size - len(self.end)))
             if tail != self.end:  # cameras, and those who edit, leave bytes behind the end
-                tail = os.pread(stream.fileno(), _BEHIND, max(0, size - _BEHIND))
+                tail = read_at(stream.fileno(), _BEHIND, max(0, size - _BEHIND))
         if head != self.magic:
             raise ExecutionError(
                 f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}", "R401"

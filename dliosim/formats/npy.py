@@ -13,6 +13,7 @@ from dliosim.formats.arrays import array_header, column_of, read_array, refuse_a
 from dliosim.formats.arrays_library import ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Framed
+from dliosim.formats.scanning import read_at
 from dliosim.model import Dataset
 
 
@@ -37,7 +38,7 @@ class Npy(Bare):
         """The header says all."""
         with path.open("rb", buffering=0) as stream:
             size = os.fstat(stream.fileno()).st_size
-            array = read_array(lambda most: os.pread(stream.fileno(), most, 0), str(path))
+            array = read_array(lambda most: read_at(stream.fileno(), most, 0), str(path))
         if array.header + array.size != size:
             text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
             raise ExecutionError(text, "R401")

@@ -33,6 +33,7 @@ from dliosim.formats.arrays import (
 from dliosim.formats.arrays_library import MEMBER, ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
+from dliosim.formats.scanning import read_at
 from dliosim.formats.zipfiles import (
     DEFLATED,
     STORED,
@@ -253,10 +254,10 @@ def _beginning(descriptor: int, member: Member, offset: int, where: str) -> Call
         raise ExecutionError(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}", "R401")
 
     def stored(most: int) -> bytes:
-        return os.pread(descriptor, min(most, member.size), offset)
+        return read_at(descriptor, min(most, member.size), offset)
 
     def inflated(most: int) -> bytes:
-        data = os.pread(descriptor, min(2 * most + 1024, member.stored), offset)
+        data = read_at(descriptor, min(2 * most + 1024, member.stored), offset)
         try:
             return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
         except zlib.error as error:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import LARGEST_INDEX, Ints
+from dliosim.formats.scanning import read_at
 
 MAGIC: Final = b"PAR1"
 
@@ -79,7 +80,7 @@ def read_footer(path: Path) -> Footer:
     """
     with path.open("rb", buffering=0) as stream:
         size = os.fstat(stream.fileno()).st_size
-        tail = os.pread(stream.fileno(), _TAIL, max(0, size - _TAIL))
+        tail = read_at(stream.fileno(), _TAIL, max(0, size - _TAIL))
         if tail[4:] == _ENCRYPTED:
             raise ExecutionError(f"{path} has an encrypted footer, which cannot be read", "R401")
         if tail[4:] != MAGIC:
@@ -88,7 +89,7 @@ def read_footer(path: Path) -> Footer:
         if not 0 < length <= most:
             text = f"{path} says that its footer has {length} bytes, which is not from 1 to {most}"
             raise ExecutionError(text, "R401")
-        data = os.pread(stream.fileno(), length, size - _TAIL - length)
+        data = read_at(stream.fileno(), length, size - _TAIL - length)
     thrift = _Thrift(data)
     try:
         return _footer(thrift.struct(_FILE), size, length + _TAIL)

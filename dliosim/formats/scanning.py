@@ -15,6 +15,20 @@ BLOCK: Final = 256 * 1024
 _NEAR: Final = 32 * 1024
 
 
+def read_at(descriptor: int, count: int, offset: int, least: int | None = None) -> bytes:
+    """`count` bytes of a file at `offset`, or at least `least` of them; fewer where it ends. Raises OSError as pread.
+
+    A call may give less than what is there, so the end is where one gives nothing.
+    """
+    enough = count if least is None else least
+    parts = [os.pread(descriptor, count, offset)]
+    got = len(parts[0])
+    while parts[-1] and got < enough:
+        parts.append(os.pread(descriptor, count - got, offset + got))
+        got += len(parts[-1])
+    return b"".join(parts)
+
+
 @dataclass(slots=True)
 class Scanner:
     """Reads bytes of an open file front to back, in blocks where headers are close together, alone where they are far.
@@ -42,11 +56,5 @@ class Scanner:
         gap = offset - (self._at + last)
         near = gap <= min(max(last, PAGE), _NEAR)
         want = max(count, min(BLOCK, max(PAGE, 2 * last))) if near else count
-        # A call may give less than what is there, so the end is where one gives nothing.
-        parts = [os.pread(self.descriptor, want, offset)]
-        got = len(parts[0])
-        while parts[-1] and got < count:
-            parts.append(os.pread(self.descriptor, want - got, offset + got))
-            got += len(parts[-1])
-        self._data, self._at = b"".join(parts), offset
-        self.touched += got
+        self._data, self._at = read_at(self.descriptor, want, offset, least=count), offset
+        self.touched += len(self._data)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import Ints
+from dliosim.formats.scanning import read_at
 
 STORED: Final = 0
 DEFLATED: Final = 8
@@ -109,7 +110,7 @@ def read_directory(descriptor: int, path: Path) -> Directory:
     """
     size = os.fstat(descriptor).st_size
     tail_begin = max(0, size - _LONGEST_END - _LOCATOR.size)
-    tail = os.pread(descriptor, size - tail_begin, tail_begin)
+    tail = read_at(descriptor, size - tail_begin, tail_begin)
     at = _find_end(tail, path)
     end = tail_begin + at
     _, disk, _, _, count, length, begin, _ = _END.unpack_from(tail, at)
@@ -126,7 +127,7 @@ def read_directory(descriptor: int, path: Path) -> Directory:
     if length > LARGEST_DIRECTORY:
         text = f"{path} has a directory of {length} bytes; more than {LARGEST_DIRECTORY} are not read"
         raise ExecutionError(text, "R401")
-    data = os.pread(descriptor, length, begin)
+    data = read_at(descriptor, length, begin)
     if len(data) < length:
         raise _damaged(path, "it is cut short")
     members = tuple(_entries(data, begin, path))
@@ -137,7 +138,7 @@ def read_directory(descriptor: int, path: Path) -> Directory:
 
 def data_offset(descriptor: int, member: Member, directory: Directory, path: Path) -> int:
     """Where the bytes of a member begin, by its local header; raises ExecutionError [R401] where that is damaged."""
-    head = os.pread(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
+    head = read_at(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
     if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
         raise _damaged(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
     flags, name, extra = _LOCAL.unpack_from(head)[2], *_LOCAL.unpack_from(head)[-2:]
@@ -174,7 +175,7 @@ def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[i
         return None
     at: int = _LOCATOR.unpack(before[-_LOCATOR.size :])[2]
     # Also keeps the offset within what pread takes.
-    record = os.pread(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
+    record = read_at(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
     if len(record) < _END64.size or not record.startswith(_END64_MARK):
         raise _damaged(path, f"there is no ZIP64 end record at {at}")
     count, length, begin = _END64.unpack(record)[-3:]

@@ -86,7 +86,7 @@ def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
     words = (os.strerror(fault.value), *_OTHER_WORDS.get(fault.value, ()))
     # Where ROMIO cannot tell on which file system a file is to lie, it says no more than this.
     if any(call.call == "statfs" for call in done.hit) and "MPI_File_open" in message:
-        words += ("Invalid file name",)
+        words += ("Invalid file name", "Other I/O error")
     if not any(word.lower() in message.lower() for word in words):
         found.append(Complaint("reason", f"{os.strerror(fault.value)!r} is not in: {message}"))
     paths = [call.path.removesuffix(" (deleted)").split("/") for call in done.hit]

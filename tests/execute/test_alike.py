@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from dliosim.errors import ExecutionError
 from dliosim.execute import alike
 from dliosim.execute.alike import laid_out, make_alike
 from dliosim.formats.hdf5 import HDF5
@@ -48,6 +49,6 @@ def test_what_is_too_much_to_be_kept_is_left_to_the_library(tmp_path: Path) -> N
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     HDF5.lay_out(DATASET, tmp_path / "first", 9)
     (tmp_path / "second").write_bytes(b"x")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ExecutionError, match="File exists"):
         make_alike(laid_out(tmp_path / "first", HDF5, DATASET), tmp_path / "second", never)
     assert (tmp_path / "second").read_bytes() == b"x"

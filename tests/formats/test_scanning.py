@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dliosim.formats.contract import Framed, Resolved
+from dliosim.formats.registry import format_for
 from dliosim.formats.scanning import BLOCK, PAGE, Scanner
+from dliosim.formats.testing import write_framed, write_resolved
+from dliosim.model import Compression
+from tests.formats.datasets import dataset
 
 LENGTH = 3 * BLOCK
 DATA = np.random.default_rng(1).integers(0, 256, LENGTH, np.uint8).tobytes()
@@ -67,3 +72,29 @@ def test_going_back_reads_again(descriptor: int) -> None:
     scanner = Scanner(descriptor)
     scanner.take(70_000, 12)
     assert scanner.take(69_990, 12) == DATA[69_990:70_002]
+
+
+@pytest.mark.parametrize("compress", [None, Compression("gzip", 1)], ids=["plain", "gzip"])
+@pytest.mark.parametrize("form", ["npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet"])
+def test_an_index_is_the_same_where_calls_give_less(
+    form: str, compress: Compression | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compress is not None and form not in ("npz", "hdf5", "parquet"):
+        pytest.skip("has no compression")
+    samples = 1 if form in ("jpeg", "png") else 9
+    described, path = dataset(form, 3000, samples=samples, compress=compress), tmp_path / f"f.{form}"
+    found = format_for(described)
+    if needed := found.needs(described):
+        pytest.importorskip({"Pillow": "PIL"}.get(needed[0], needed[0]))
+    if isinstance(found, Resolved):
+        write_resolved(found, described, path, samples)
+    else:
+        assert isinstance(found, Framed)
+        write_framed(found, described, path, np.full(samples, 3000))
+    whole, pread, preadv = found.index(path, described), os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda at, count, offset: pread(at, min(count, 1 + offset % 9), offset))
+    monkeypatch.setattr(os, "preadv", lambda at, to, offset: preadv(at, [to[0][: 1 + offset % 9]], offset))
+    short = found.index(path, described)
+    assert (short.samples, short.size) == (whole.samples, whole.size)
+    for one, other in zip(short.columns, whole.columns, strict=True):
+        assert (one.offset.tolist(), one.length.tolist()) == (other.offset.tolist(), other.length.tolist())

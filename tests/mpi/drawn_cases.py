@@ -184,6 +184,8 @@ def _restored(drawing: Drawing, others: Drawing, verbs: Sequence[Verb]) -> list[
         outside = writers.startswith("rank") and int(writers.split()[1]) >= others.ranks
         # How many ranks a node had decides these files, and `written by` cannot say it.
         by_node = "per node" in (writers[-8:], lines.get("folder")) and others.ranks != drawing.ranks
+        aggregators = re.search(r"(\d+) aggregators", lines.get("hints", ""))
+        outside |= aggregators is not None and int(aggregators[1]) > others.ranks
         if "subset" in usual or "partner" in lines or outside or by_node or others.chance(0.2):
             continue
         own = {head: phrase for head, phrase in lines.items() if head != "parallel"}
