@@ -90,9 +90,10 @@ def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
     if not any(word.lower() in message.lower() for word in words):
         found.append(Complaint("reason", f"{os.strerror(fault.value)!r} is not in: {message}"))
     paths = [call.path.removesuffix(" (deleted)").split("/") for call in done.hit]
-    if not any(
-        part in message for path in paths for part in (path[-1].removesuffix(".partial"), "/".join(path[-3:-1]))
-    ):
+    # Whoever removes a directory of ours names that, and not which of its files is left.
+    names = {name for path in paths for name in (path[-1].removesuffix(".partial"), "/".join(path[-3:-1]))}
+    names |= {"/".join(path[: end + 1]) for path in paths for end in range(3, len(path))}
+    if not any(name in message for name in names):
         found.append(Complaint("place", f"{'/'.join(paths[0])} is not in: {message}"))
     return found
 
