@@ -24,7 +24,7 @@ class DliosimError(Exception):
         return (type(self), (self.message, self.code))
 
     def __str__(self) -> str:
-        text = printable(self.message, lines=True)
+        text = printable(self.message)
         return f"error[{self.code}]: {text}" if self.code else f"error: {text}"
 
 

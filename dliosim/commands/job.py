@@ -112,7 +112,7 @@ def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> boo
     failures: list[str] = []
     written = ""
     try:
-        written = f"results: {write()}\n"
+        written = f"results: {printable(str(write()))}\n"
     except OSError as error:
         failures.append(f"{failed_on('write the results', error)}\n")
     finally:

@@ -26,6 +26,8 @@ def check_output(given: str | None) -> None:
     """
     from tempfile import TemporaryFile  # for rank 0 alone
 
+    if given == "":
+        raise UsageError("--output is empty: name a directory")
     if given is not None and any((Path(given) / name).exists() for name in LAST):
         raise UsageError(f"--output {given} has the results of another run: name another, or move them away")
     place = Path(given or ".").absolute()

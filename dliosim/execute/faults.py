@@ -13,6 +13,7 @@ from dliosim.errors import ExecutionError
 _DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESPIPE}
 
 _KINDS = {
+    errno.EISDIR: "a directory stands where a file should be; move it away",
     errno.ELOOP: "a symbolic link stands where a file should be",
     errno.ESPIPE: "no regular file stands where a file should be",
 }

@@ -83,8 +83,9 @@ def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | No
 
 
 def remove_manifest(directory: Path) -> None:
-    """Take back the word that the data are whole, durably, before they are written over."""
-    (directory / NAME).unlink(missing_ok=True)
+    """Take back the word that the data are whole, durably, before they are written over. Raises ExecutionError."""
+    with calling("unlink", directory / NAME):
+        (directory / NAME).unlink(missing_ok=True)
     if directory.is_dir():
         sync_directory(directory)
 

@@ -47,12 +47,12 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None 
         descriptor = os.open(path, flags | SAFE, 0o644, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ENXIO:  # what a socket says, and a pipe that nobody reads
-            raise _refused("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
+            raise kind_error("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise _refused("open", path, mode)
+            raise kind_error("open", path, mode)
         # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
         os.set_blocking(descriptor, True)
     except OSError:
@@ -185,7 +185,7 @@ def refuse_link(path: str) -> None:
     except OSError as error:
         raise failed("lstat", path, error) from error
     if not stat.S_ISREG(mode):
-        raise _refused("MPI_File_open", path, mode)
+        raise kind_error("MPI_File_open", path, mode)
 
 
 def require_file(path: Path) -> None:
@@ -195,7 +195,7 @@ def require_file(path: Path) -> None:
     except OSError as error:
         raise failed("open", str(path), error, reading=True) from error
     if not stat.S_ISREG(mode):
-        raise _refused("open", path, mode)
+        raise kind_error("open", path, mode)
 
 
 def follow(root: str, name: str) -> tuple[str, int]:
@@ -228,8 +228,11 @@ def follow_to_file(root: str, name: str) -> str:
     return below
 
 
-def _refused(call: str, path: str | Path, mode: int) -> ExecutionError:
-    return ExecutionError(f"{call} refused on {path}: {_kind(mode)} stands where a file should be", "R401")
+def kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
+    """The error [R401] of a call on what is no file, by its mode."""
+    return ExecutionError(
+        f"{call} refused on {path}: {_kind(mode)} stands where a file should be; move it away", "R401"
+    )
 
 
 def _kind(mode: int) -> str:

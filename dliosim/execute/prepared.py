@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.manifest import manifest_of, write_manifest
+from dliosim.execute.manifest import NAME, manifest_of, write_manifest
 from dliosim.model import Dataset
+
+#: What is wrong where nothing is there.
+ABSENT = "has not been prepared"
 
 
 def write_description(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
@@ -36,7 +40,9 @@ def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
     """
     manifest = manifest_of(directory, "data set", dataset.digest())
     if manifest is None:
-        return "is incomplete" if directory.is_dir() else "has not been prepared"
+        if os.path.lexists(directory / NAME):
+            return f"has something else in the place of its {NAME}"
+        return "is incomplete" if directory.is_dir() else ABSENT
     boot = boot_id()
     if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
@@ -19,7 +20,8 @@ from dliosim.execute.encoding import build_together
 from dliosim.execute.faults import failed, is_damage, unreadable
 from dliosim.execute.makers import maker_of
 from dliosim.execute.manifest import remove_manifest, sync_directory
-from dliosim.execute.prepared import damaged, prepared_by, what_is_wrong, write_description
+from dliosim.execute.opening import kind_error
+from dliosim.execute.prepared import ABSENT, damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.session import Session
 from dliosim.execute.space import require_space
 from dliosim.execute.statewriting import finish
@@ -53,9 +55,13 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if session.options.null:
         return record, ("nothing written (--null)",)
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    if not verb.afresh and world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory)) is None:
-        world.agree(_first_fault(session, dataset, directory))
-        return record, (f"kept: complete data of the same description are in {directory}",)
+    why = ""
+    if not verb.afresh:
+        wrong = world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory))
+        if wrong is None:
+            world.agree(_first_fault(session, dataset, directory))
+            return record, (f"kept: complete data of the same description are in {directory}",)
+        why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused = world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
     started = perf_counter_ns()
@@ -84,7 +90,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     files = world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
     took = size_note(_content_bytes(session, dataset), files)
-    notes = (refused, hints_dropped(verb.access, dataset.stripe, record.hints), took)
+    notes = (why, refused, hints_dropped(verb.access, dataset.stripe, record.hints), took)
     return record, tuple(note for note in notes if note)
 
 
@@ -120,13 +126,15 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
     for file, planned in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
         try:
-            found = path.lstat().st_size
+            about = path.lstat()
         except OSError as error:
             if is_damage(error):
                 return damaged(dataset, f"{path}: {error.strerror}")
             return unreadable(failed("lstat", str(path), error), f"`prepare {dataset.name} afresh` writes it again")
-        if found != planned:
-            return damaged(dataset, f"{path} has {found} bytes, not {planned}")
+        if not stat.S_ISREG(about.st_mode):
+            return kind_error("open", path, about.st_mode)  # which no `prepare` writes over
+        if about.st_size != planned:
+            return damaged(dataset, f"{path} has {about.st_size} bytes, not {planned}")
     return None
 
 

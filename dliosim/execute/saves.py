@@ -184,14 +184,19 @@ class Saves:
         if not saves:
             return
         with self._session.progress.during("complete checkpoints", lambda: 0):
-            for save in saves:
-                self._land(save)
-        _raise_first([save.error for save in saves])
+            failed = [self._land(save) for save in saves]
+        _raise_first(failed)
 
-    def _land(self, save: Save) -> None:
+    def _land(self, save: Save) -> DliosimError | None:
+        """Wait for a flush, and return what ended it.
+
+        That of its drain is not asked for here: it may be over on one rank and not yet on another, and then one would
+        raise and the other wait for it for ever.
+        """
         assert save.flush is not None
         save.flush.wait(self._session.progress)
         self._flights.remove(save)
+        return save.flush.error
 
     def _write_now(self, save: Save, files: StateFiles, run: Callable[[Callable[[], None]], None]) -> Target:
         found: list[Target] = []
@@ -216,10 +221,9 @@ class Saves:
         with session.progress.during(f"stage {checkpoint.name}", lambda: files.owned_bytes(rank)):
             before = [each for each in self._flights if each.checkpoint.name == checkpoint.name]
             waited_for = before[: max(0, len(before) - in_flight + 1)]
-            for each in waited_for:
-                self._land(each)
+            failed = [self._land(each) for each in waited_for]
             record.wait_ns = perf_counter_ns() - begun
-            _raise_first([each.error for each in waited_for])
+            _raise_first(failed)
             target = begin(session, files, self._failed(checkpoint), record)
             staged = self._staging[checkpoint.name].stage(
                 target.number, not session.world.polite, session.progress, record

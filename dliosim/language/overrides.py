@@ -22,7 +22,11 @@ def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
         phrase = source.span(4 + len(name), len(source.text)).stripped()
         try:
             if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
-                raise mistake("E003", "an override that is no single line of text", source.span(0, 2))
+                raise mistake(
+                    "E003",
+                    "an override that is too long, or cannot be printed",
+                    source.span(0, 2),
+                )
             _apply(context.document, name.strip(), place, phrase, given)
         except Mistake as error:
             context.report(error)

@@ -318,3 +318,21 @@ def test_what_was_written_is_forgotten_unless_it_is_drained(tmp_path: Path) -> N
     with Saves(own, [plain, STAGED]) as saves:
         kept = [saves.save(plain), saves.save(STAGED)]
     assert [save.runs for save in kept] == [[], []]
+
+
+def test_who_waits_for_a_flush_hears_nothing_of_its_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drain may be over on one rank alone: if that one raised its error, the others would wait for ever."""
+    own = replace(STAGED, drain="local")
+
+    def fail(*given: object) -> None:
+        raise ExecutionError("no drain today")
+
+    monkeypatch.setattr(saves, "drain", fail)
+    with pytest.raises(ExecutionError, match="no drain today"), Saves(session(tmp_path, own), [own]) as all_saves:
+        save = all_saves.save(own)
+        assert save.drain is not None
+        save.drain.wait()
+        all_saves.settle([own.name])  # raises nothing
+        settled = True
+        all_saves.finish()
+    assert settled
