@@ -176,7 +176,7 @@ def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Itera
     """Every read of a file of a checkpoint is one of the plan's, in its order, after the file of all plans."""
     ranks, strided = len(calls), 0
     for rank, some in enumerate(calls):
-        lists = [call for call in some if Path(call.path).name == METADATA and call.name == "read"]
+        lists = [call for call in some if Path(call.path).name == METADATA and call.name in ("read", "pread64")]
         seen = [extent for _, extent in reads_of([call for call in some if call not in lists])]
         wanted: list[Extent] = []
         wanted_lists = []

@@ -19,9 +19,10 @@ from dliosim.execute.mpiio import CollectiveWriter, IndependentWriter
 from dliosim.execute.mpiqueued import QueuedIndependentReader
 from dliosim.execute.mpireading import CollectiveReader, IndependentReader
 from dliosim.execute.null import NullReader
-from dliosim.execute.opening import create_file, first_alone, remove_file
+from dliosim.execute.opening import create_file, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.execute.queued import QueuedReader
+from dliosim.execute.world import first_alone
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.plan.saves import flat
 

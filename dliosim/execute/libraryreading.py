@@ -13,7 +13,8 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
 from dliosim.execute.faults import failed
-from dliosim.execute.opening import first_alone, require_file
+from dliosim.execute.opening import require_file
+from dliosim.execute.world import first_alone
 from dliosim.formats.contract import LibraryFile, ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.measure.meter import Meter

@@ -10,7 +10,8 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import no_room
-from dliosim.execute.opening import first_alone, refuse_link, same_error
+from dliosim.execute.opening import refuse_link
+from dliosim.execute.world import first_alone, same_error
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 

@@ -16,8 +16,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces
 from dliosim.execute.faults import truncated
 from dliosim.execute.mpiio import Spec, close_file, failed_call, hints_of, open_file
-from dliosim.execute.opening import first_alone
-from dliosim.execute.world import wait
+from dliosim.execute.world import first_alone, wait
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, sample_heads

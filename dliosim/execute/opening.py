@@ -11,23 +11,18 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
-from mpi4py import MPI
-
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
-from dliosim.execute.world import wait
 
 _ASTRAY = {
     errno.ENOENT: "a symbolic link leads nowhere",
     errno.ENOTDIR: "a symbolic link leads nowhere",
     errno.ELOOP: "symbolic links lead in a circle",
 }
-_LONGEST_NOTE = 8192  # of an error, or of a path, of which Linux takes 4095 bytes
 
 #: Flags of every open: an open of a pipe, or of a device, would wait for whoever is at its other end.
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -237,54 +232,3 @@ def kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
 
 def _kind(mode: int) -> str:
     return "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"
-
-
-def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
-    """Do something on the first rank of `comm` while the others wait; the path that it returns, on all. Collective.
-
-    Its error is raised on all.
-    """
-    if comm.size == 1:
-        return action() or ""
-    said: str | ExecutionError = ""
-    if comm.rank == 0:
-        try:
-            said = action() or ""
-        except ExecutionError as error:
-            said = error
-    said = _tell(comm, 0, said)
-    if isinstance(said, ExecutionError):
-        raise said
-    return said
-
-
-def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
-    """Of the errors that all ranks of `comm` have met in one call, that of the first which met it itself (`is_own`).
-
-    The others know no more than that. Collective.
-    """
-    if comm.size == 1:
-        return error
-    first = np.array([comm.rank if is_own else comm.size], np.int64)
-    wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN))
-    source = int(first[0]) % comm.size
-    own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
-    told = _tell(comm, source, own)
-    return told if isinstance(told, ExecutionError) else error
-
-
-def _tell(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
-    """The path, or the error, that rank `source` has, on every rank; all know then of an error. Collective."""
-    note = np.zeros(_LONGEST_NOTE, np.uint8)
-    if comm.rank == source:
-        text = os.fsencode(f"-{said.code or ''}\n{said.message}" if isinstance(said, ExecutionError) else f"+{said}")
-        text = text[:_LONGEST_NOTE]
-        note[: len(text)] = np.frombuffer(text, np.uint8)
-    wait(comm.Ibcast(note, source))
-    text = note.tobytes().rstrip(b"\0")
-    if text.startswith(b"+"):
-        return os.fsdecode(text[1:])
-    code, message = text[1:].decode(errors="replace").split("\n", 1)
-    failure = ExecutionError(message, code or None)
-    failure.shared = True
-    return failure

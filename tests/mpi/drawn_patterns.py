@@ -91,6 +91,10 @@ def block(head: str, lines: Lines, more: Iterable[str] = ()) -> str:
     return f"{head} {{\n{body}}}\n" if body else f"{head}\n"
 
 
+class NothingIsRightError(Exception):
+    """What was drawn before leaves nothing that the compiler takes."""
+
+
 @dataclass
 class Drawing:
     """What was drawn so far of one pattern, for a job of `ranks`, and how often what was drawn was refused.
@@ -139,7 +143,9 @@ class Drawing:
     def until_right(self, draw: Callable[[], bool]) -> None:
         """Draw until it is right."""
         if not any(draw() for _ in range(_MOST_REFUSED)):
-            raise RuntimeError(f"nothing that was drawn is right: {dict(self.refused)}\n{self.place.read_text()}")
+            raise NothingIsRightError(
+                f"nothing that was drawn is right: {dict(self.refused)}\n{self.place.read_text()}"
+            )
 
     def pattern(self, verbs: str) -> str:
         """The whole text."""

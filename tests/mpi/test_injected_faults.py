@@ -22,7 +22,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # The seed says the api, too.
-@pytest.mark.parametrize(("seed", "phase"), [(3, "save"), (1, "loop"), (2, "prepare")])
+@pytest.mark.parametrize(("seed", "phase"), [(3, "save"), (1, "loop"), (2, "prepare"), (4, "restore")])
 def test_a_fault_ends_a_run_with_a_message_or_not_at_all(seed: int, phase: str, library: Path, tmp_path: Path) -> None:
     cases = list(inject_faults.cases(seed, tmp_path, library, (phase,), 2))
     assert cases

@@ -54,7 +54,10 @@ chmod +x env/bin/*
 SBATCH = (
     RECORDS
     + """
-while [ "${1#--}" != "$1" ]; do case $1 in --nodes) nodes=$2 ;; --ntasks-per-node) each=$2 ;; esac; shift 2; done
+while [ "${1#--}" != "$1" ]; do
+    case $1 in --*=*) shift; continue ;; --nodes) nodes=$2 ;; --ntasks-per-node) each=$2 ;; esac
+    shift 2
+done
 export SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=$$ SLURM_NTASKS=$((nodes * each)) SLURM_JOB_NUM_NODES=$nodes
 cp "$1" spooled; shift
 bash spooled "$@" </dev/null >job-$$.log 2>&1
@@ -112,7 +115,7 @@ def checkout(tmp_path: Path) -> Path:
     stub(tmp_path / "bin", "python3", MAKES_ENV.format(site=tmp_path / "site", root=ROOT, python=sys.executable))
     stub(tmp_path / "bin", "sbatch", SBATCH)
     stub(tmp_path / "bin", "qsub", QSUB)
-    for name in "module", "srun", "mpiexec":
+    for name in "module", "srun", "mpiexec", "scancel":
         stub(tmp_path / "bin", name)
     return tmp_path
 
@@ -145,14 +148,15 @@ def test_every_extra_that_is_named_anywhere_exists() -> None:
 
 
 def test_the_lines_for_a_cluster_need_nothing_but_what_they_install(checkout: Path) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```", CLUSTER, re.MULTILINE | re.DOTALL)
-    install, slurm, pbs, comparison, scaling, by_hand, cross_check = blocks
+    blocks = re.findall(r"^```sh\n(.*?)^```$", CLUSTER, re.MULTILINE | re.DOTALL)
+    assert len(re.findall("^```", CLUSTER, re.MULTILINE)) == 2 * len(blocks)
+    install, slurm, pbs, by_signal, comparison, scaling, by_hand, cross_check = blocks
     named = extras_of(install)
-    done = type_lines(checkout, f"set -e\n{install}{slurm}{pbs}{comparison}{scaling}", named)
+    done = type_lines(checkout, f"set -e\n{install}{slurm}{pbs}{by_signal}{comparison}{scaling}", named)
     assert (done.returncode, done.stderr) == (0, "")
     assert calls(checkout / "bin" / "module") == ["load", "gcc", "openmpi"]
     logs = [path.read_text() for path in checkout.glob("job-*.log")]
-    assert len(logs) == 5
+    assert len(logs) == 6
     for log in logs:  # the stand-ins leave no results, which is the only thing that is wrong
         assert log.endswith("status 1\n") and ("the launcher's exit status is 0" in log), log
         assert "error" not in log and "Traceback" not in log, log
