@@ -76,7 +76,7 @@ def test_the_witness_notices_what_is_not_so(witness: Any, tmp_path: Path) -> Non
     ):
         found = [call for call in own if call.name == kind and Path(call.path).name == name]
         wrong.append(("commits", f"{kind} {name} {number} missing", without(own, found[number])))
-    last = next(call for call in own if call.name == "write" and call.path.endswith("/manifest.json"))
+    last = next(call for call in own if call.name == "pwrite64" and call.path.endswith("/manifest.json"))
     wrong.append(("commits", "fsync with `fsync off`", [*own, replace(last, name="fsync")]))
     base = "/".join(own[writes[0]].path.split("/")[:2])
     wrong.append(("commits", "the last fsync missing", without(own, [c for c in own if c.path == base][-1])))
