@@ -114,6 +114,33 @@ def test_a_missing_file_a_link_and_a_directory_are_named(tmp_path: Path, engine:
         assert re.search(rf"on .*/{file}\.raw: .*({reason})", error.message)
 
 
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "once"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, data: list[bytes], engine: str, lifetime: str
+) -> None:
+    (tmp_path / name(1)).unlink()
+    os.mkfifo(tmp_path / name(1))
+    before = open_files()
+    # In a thread, as a read that hangs would never give the interpreter back to this one.
+    one, into, found = reader(tmp_path, engine, open=lifetime), allocate(200), list[tuple[str | None, str]]()
+
+    def read() -> None:
+        for _ in range(2):
+            try:
+                one.read(make_calls([[(0, 0, 100), (1, 0, 100)]]), into)
+            except ExecutionError as error:
+                found.append((error.code, error.message))
+        one.close()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert [code for code, _ in found] == ["R401", "R401"]
+    assert all(f"{tmp_path}/1.raw" in message for _, message in found)
+    assert not thread.is_alive() and open_files() == before
+
+
 @pytest.mark.parametrize("engine", ["preadv", "queued"])
 def test_a_sample_of_several_calls_is_opened_once(tmp_path: Path, data: list[bytes], engine: str) -> None:
     rows = [(0, 100 * k, 100) for k in range(90)] + [(1, 0, 100), (1, 500, 100)]
