@@ -34,7 +34,9 @@ def test_nothing_and_half_a_data_set_are_told_apart(tmp_path: Path) -> None:
 def test_a_manifest_of_another_description_is_not_believed(tmp_path: Path) -> None:
     directory = made(tmp_path)
     assert what_is_wrong(DATASET, directory) is None
-    assert what_is_wrong(replace(DATASET, samples=11), directory) == "has something else in the place of its manifest.json"
+    assert (
+        what_is_wrong(replace(DATASET, samples=11), directory) == "has something else in the place of its manifest.json"
+    )
 
 
 def test_a_manifest_that_cannot_be_read_makes_no_data_set_incomplete(tmp_path: Path) -> None:
