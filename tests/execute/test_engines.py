@@ -35,6 +35,7 @@ from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, Extents, calls
 from tests.execute.calls import make_calls
+from tests.execute.failing import shrinking
 
 READERS = {"preadv": PosixReader, "mmap": MappedReader, "queued": QueuedReader}
 
@@ -112,6 +113,14 @@ def test_a_missing_file_a_link_and_a_directory_are_named(tmp_path: Path, engine:
     reasons = ["No such file", "symbolic link", "directory|No such device"]
     for file, (error, reason) in enumerate(zip(found, reasons, strict=True), 1):
         assert re.search(rf"on .*/{file}\.raw: .*({reason})", error.message)
+
+
+def test_a_file_that_is_cut_short_before_it_is_mapped_is_found(tmp_path: Path, data: list[bytes]) -> None:
+    one = reader(tmp_path, "mmap")
+    with shrinking(), pytest.raises(ExecutionError, match=r"returned \d+ on .*/0\.raw: the file is shorter") as caught:
+        one.read(make_calls([[(0, 0, 100)]]), allocate(100))
+    assert caught.value.code == "R401"
+    one.close()
 
 
 @ENGINES
