@@ -14,7 +14,7 @@ from time import sleep
 from mpi4py import MPI
 
 from dliosim.commands.launcher import launcher_rank
-from dliosim.commands.signals import act_on
+from dliosim.commands.signals import act_on, ignore_requests
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.ending import abort, end_job, end_late, follow_launcher, job_name
 from dliosim.execute.environment import check_launcher, mpi_library, node_cores
@@ -65,6 +65,8 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[
     except Exception:
         text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
         end_job(world.job, text)
+    finally:
+        ignore_requests()
 
 
 def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
+from dliosim.commands.signals import OVER
+from dliosim.execute.ending import RESULTS_DUE
 from dliosim.execute.faults import failed_on
 from dliosim.measure.figures import RunSummary
 from dliosim.report.results import write_partial
-
-#: Seconds in which the results of a run that is over should be written; a batch system gives 30 before it kills.
-_PATIENCE = 20.0
 
 
 class Unfinished:
@@ -32,13 +31,13 @@ class Unfinished:
     def over(self) -> Iterator[None]:
         """In the block results.json is written; nobody writes partial results beside it or later."""
         with self._lock:
-            self._so_far, self._otherwise = None, "the run was over"
+            self._so_far, self._otherwise = None, OVER
             yield
 
     def save(self, signal: str) -> str:
         """Write results.partial.json if anything is finished; what became of it, in words."""
-        if not self._lock.acquire(timeout=_PATIENCE):
-            return "the results were still being written"
+        if not self._lock.acquire(timeout=RESULTS_DUE):
+            return f"{OVER}, and its results were still being written"
         try:
             if self._so_far is None or self._directory is None:
                 return self._otherwise

@@ -13,6 +13,9 @@ from functools import cache
 _ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}
 _KEPT = (*_ENDING, signal.SIGUSR1)
 
+#: How what `save` returns begins once the results are written, or being written.
+OVER = "the run was over"
+
 
 @cache
 def kept() -> int:
@@ -54,11 +57,14 @@ def act_on(
                 if number in _ENDING:
                     end(status)
             elif number == signal.SIGTERM:
-                end_late(
-                    f"error: rank {rank} was ended by SIGTERM, and rank 0 was not: no results were written", status
-                )
+                end_late(f"error: rank {rank} was told to end by SIGTERM, and rank 0 has not ended the job", status)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
+
+
+def ignore_requests() -> None:
+    """Have SIGUSR1 do nothing any more: while Python ends it would end the process, and take its status."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _say(number: signal.Signals, save: Callable[[str], str]) -> None:
@@ -66,7 +72,9 @@ def _say(number: signal.Signals, save: Callable[[str], str]) -> None:
         found = save(number.name)
     except Exception as error:  # the job is to end whatever is wrong with its results
         found = f"the partial results could not be made: {error!r}"
-    text = f"{_ENDING[number]}: {found}" if number in _ENDING else f"{number.name}: {found}; the run goes on"
+    text = f"{_ENDING.get(number, number.name)}: {found}"
+    if number not in _ENDING and not found.startswith(OVER):
+        text += "; the run goes on"
     with suppress(OSError, ValueError):
         sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()

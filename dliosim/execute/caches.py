@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
 from dliosim.execute.opening import reading
 
@@ -72,7 +73,10 @@ def resident(path: Path | str) -> tuple[int, int]:
                 return 0, 0
             size = status.st_size
             windows = range(0, size, _WINDOW)
-            return sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows), size
+            try:
+                return sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows), size
+            except ValueError as error:  # by Python itself, which looks before it maps
+                raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
     except OSError as error:
         raise failed(call, str(path), error, reading=True) from error
 

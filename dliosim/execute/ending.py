@@ -18,8 +18,11 @@ from mpi4py import MPI
 #: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
 _PATIENCE = 10.0
 
-#: Seconds in which rank 0 ends a job that all ranks are told to end, with its results; batch systems give 30.
-_TOLD = 20.0
+#: Seconds in which rank 0 should have written the results of a job that is told to end; batch systems give 30.
+RESULTS_DUE = 20.0
+
+#: Seconds in which rank 0 ends a job that all ranks are told to end.
+_TOLD = RESULTS_DUE + 5
 
 #: Seconds that a launcher needs to forward a message.
 _FORWARDED = 0.2

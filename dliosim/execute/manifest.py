@@ -21,23 +21,26 @@ NAME = "manifest.json"
 Kind = Literal["data set", "checkpoint"]
 
 
-def manifest_text(content: Mapping[str, Any]) -> str:
-    """What a manifest of this content is: only its end has a brace at the beginning of a line."""
-    return json.dumps(dict(content), indent=1, sort_keys=True)
+def manifest_bytes(directory: Path, content: Mapping[str, Any]) -> bytes:
+    """The manifest of a directory: only its end has a brace at the beginning of a line.
+
+    Raises ExecutionError where it is too large to be read.
+    """
+    made = json.dumps(dict(content), indent=1, sort_keys=True).encode()
+    try:
+        check_amount(made)
+    except ValueError as error:
+        raise ExecutionError(f"the manifest of {directory} would never be read: {error}") from error
+    return made
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises ExecutionError, also where it is too large to be read.
+    Raises ExecutionError, as `manifest_bytes` does, too.
     """
     aside = directory / f"{NAME}.partial"
-    text = manifest_text(content).encode()
-    try:
-        check_amount(text)
-    except ValueError as error:
-        raise ExecutionError(f"the manifest of {directory} would never be read: {error}") from error
-    write_file(aside, [text], durable=True)
+    write_file(aside, [manifest_bytes(directory, content)], durable=True)
     with calling("rename", aside):
         aside.rename(directory / NAME)
     sync_directory(directory)

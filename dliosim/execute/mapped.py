@@ -134,6 +134,8 @@ class MappedReader:
             try:
                 size = os.fstat(descriptor).st_size
                 held = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
+            except ValueError as error:  # by Python itself, which looks before it maps
+                raise truncated("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
             except OSError as error:
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
                 raise failed("mmap", self._files.path(file), error, hint=hint, reading=True) from error

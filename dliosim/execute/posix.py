@@ -191,11 +191,14 @@ class PosixWriter:
         before = perf_counter_ns()
         open_ones = [descriptor for descriptor in (self._direct, self._descriptor) if descriptor >= 0]
         self._descriptor = self._direct = -1
-        try:
-            for descriptor in open_ones:
+        errors: list[OSError] = []
+        for descriptor in open_ones:
+            try:
                 close_written(descriptor)
-        except OSError as error:
-            raise failed("close", str(self.path), error) from error
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise failed("close", str(self.path), errors[0]) from errors[0]
         self.meter.close_ns += perf_counter_ns() - before
 
     def _write(self, descriptor: int, offset: int, data: memoryview) -> None:

@@ -31,7 +31,7 @@ from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
-from dliosim.plan.framing import is_framed
+from dliosim.plan.framing import framed, is_framed
 from dliosim.plan.placement import guessed
 from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.writing import FilePart, prepare_parts
@@ -128,9 +128,7 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
         try:
             about = path.lstat()
         except OSError as error:
-            if is_damage(error):
-                return damaged(dataset, f"{path}: {error.strerror}")
-            return unreadable(failed("lstat", str(path), error), f"`prepare {dataset.name} afresh` writes it again")
+            return _unseen(dataset, path, error)
         if not stat.S_ISREG(about.st_mode):
             return kind_error("open", path, about.st_mode)  # which no `prepare` writes over
         if about.st_size != planned:
@@ -143,13 +141,23 @@ def _first_gone(session: Session, dataset: Dataset, directory: Path) -> Executio
 
     That takes 2 us a file where names are cached. Sizes are not looked at: what other nodes wrote is seen later on NFS.
     """
+    beside = framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
     for file in range(session.world.rank, dataset.layout.files, session.world.size):
         path = directory / dataset.file_name(file)
-        try:
-            os.lstat(path)
-        except OSError as error:
-            return damaged(dataset, f"{failed('lstat', str(path), error).message} (somebody removed it meanwhile?)")
+        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
+            try:
+                os.lstat(one)
+            except OSError as error:
+                return _unseen(dataset, one, error, " (somebody removed it meanwhile?)")
     return None
+
+
+def _unseen(dataset: Dataset, path: Path, error: OSError, why: str = "") -> ExecutionError:
+    """The error of a file that is not there (`why`, if anybody knows), or may be there and cannot be looked at."""
+    failure = failed("lstat", str(path), error)
+    if is_damage(error):
+        return damaged(dataset, f"{failure.message}{why}")
+    return unreadable(failure, f"`prepare {dataset.name} afresh` writes it again")
 
 
 def total_bytes(session: Session, dataset: Dataset) -> int:

@@ -22,8 +22,8 @@ from dliosim.execute.manifest import (
     ends_whole,
     make_directory,
     make_durably,
+    manifest_bytes,
     manifest_of,
-    manifest_text,
     sync_directory,
     write_manifest,
 )
@@ -125,7 +125,7 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
     rename_ns = 0
     begun = perf_counter_ns()
     if saved.commit == "none":
-        write_file(directory / NAME, [manifest_text(saved.described()).encode()], durable=False)
+        write_file(directory / NAME, [manifest_bytes(directory, saved.described())], durable=False)
         done = Committed(final, 0, perf_counter_ns() - begun, 0)
     else:
         for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):

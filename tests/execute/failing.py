@@ -27,6 +27,20 @@ def _name(given: object) -> str:
 
 
 @contextmanager
+def shrinking() -> Iterator[None]:
+    """A block in which a file is cut to its half each time when somebody has looked how large it is."""
+    real = os.fstat
+
+    def look(descriptor: int) -> os.stat_result:
+        found = real(descriptor)
+        os.truncate(f"/proc/self/fd/{descriptor}", found.st_size // 2)
+        return found
+
+    with mock.patch.object(os, "fstat", look):
+        yield
+
+
+@contextmanager
 def failing(call: str, number: int, where: str) -> Iterator[list[str]]:
     """A block in which `os.<call>` fails with an error number for paths, and descriptors of such, that match `where`.
 

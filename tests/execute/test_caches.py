@@ -12,7 +12,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute import caches
 from dliosim.execute.caches import drop, process_io, read_through, resident
 from dliosim.execute.environment import file_system
-from tests.execute.failing import failing
+from tests.execute.failing import failing, shrinking
 
 SIZE = 3_000_001
 
@@ -65,6 +65,12 @@ def test_a_file_that_cannot_be_synced_says_so(written: Path) -> None:
     failure = failing("fdatasync", errno.EIO, "data$")
     with failure, pytest.raises(ExecutionError, match=r"^error: fdatasync failed on .*/data: Input/output error$"):
         drop([written])
+
+
+def test_a_file_that_is_cut_short_when_it_is_looked_at_is_named(written: Path) -> None:
+    with shrinking(), pytest.raises(ExecutionError, match="data: the file was cut short meanwhile") as caught:
+        resident(written)
+    assert caught.value.code is None  # of which a run makes a note
 
 
 def test_what_is_no_file_is_neither_dropped_nor_looked_at(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Calls, Extents, calls
 from tests.execute.calls import make_calls
+from tests.execute.failing import shrinking
 
 READERS = {"preadv": PosixReader, "mmap": MappedReader, "queued": QueuedReader}
 
@@ -112,6 +113,41 @@ def test_a_missing_file_a_link_and_a_directory_are_named(tmp_path: Path, engine:
     reasons = ["No such file", "symbolic link", "directory|No such device"]
     for file, (error, reason) in enumerate(zip(found, reasons, strict=True), 1):
         assert re.search(rf"on .*/{file}\.raw: .*({reason})", error.message)
+
+
+def test_a_file_that_is_cut_short_before_it_is_mapped_is_found(tmp_path: Path, data: list[bytes]) -> None:
+    one = reader(tmp_path, "mmap")
+    with shrinking(), pytest.raises(ExecutionError, match=r"returned \d+ on .*/0\.raw: the file is shorter") as caught:
+        one.read(make_calls([[(0, 0, 100)]]), allocate(100))
+    assert caught.value.code == "R401"
+    one.close()
+
+
+@ENGINES
+@pytest.mark.parametrize("lifetime", ["each sample", "once"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, data: list[bytes], engine: str, lifetime: str
+) -> None:
+    (tmp_path / name(1)).unlink()
+    os.mkfifo(tmp_path / name(1))
+    before = open_files()
+    # In a thread, as a read that hangs would never give the interpreter back to this one.
+    one, into, found = reader(tmp_path, engine, open=lifetime), allocate(200), list[tuple[str | None, str]]()
+
+    def read() -> None:
+        for _ in range(2):
+            try:
+                one.read(make_calls([[(0, 0, 100), (1, 0, 100)]]), into)
+            except ExecutionError as error:
+                found.append((error.code, error.message))
+        one.close()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert [code for code, _ in found] == ["R401", "R401"]
+    assert all(f"{tmp_path}/1.raw" in message for _, message in found)
+    assert not thread.is_alive() and open_files() == before
 
 
 @pytest.mark.parametrize("engine", ["preadv", "queued"])

@@ -221,6 +221,29 @@ def test_data_of_which_a_file_was_removed_while_they_were_written_are_not_said_t
         assert (directory / NAME).exists()
 
 
+def test_data_of_which_an_index_was_removed_while_they_were_written_are_not_said_to_be_whole(tmp_path: Path) -> None:
+    dataset = replace(DATASET, format="indexed")
+    own = session(tmp_path)
+    own = replace(own, workload=replace(own.workload, datasets=(dataset,)))
+    directory = own.directory("data", "d", dataset.digest())
+    gone = (directory / dataset.file_name(2)).with_suffix(".idx")
+    with mock.patch.object(World, "barrier", lambda world: gone.unlink()), pytest.raises(ExecutionError) as caught:
+        prepare(own, PREPARE, dataset)
+    assert (caught.value.code, not (directory / NAME).exists()) == ("R401", True)
+    assert str(gone) in caught.value.message
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_data_of_which_a_file_cannot_be_looked_at_are_not_called_damaged(tmp_path: Path, written: bool) -> None:
+    own = session(tmp_path)
+    if written:
+        prepare(own, PREPARE, DATASET)
+    with failing("lstat" if not written else "stat", errno.EIO, r"\.raw$"), pytest.raises(ExecutionError) as caught:
+        prepare(own, PREPARE, DATASET)
+    assert caught.value.code == "R401"
+    assert "nothing proves that it is damaged" in caught.value.message
+
+
 @pytest.mark.parametrize("call", ["open", "pread"])
 def test_data_whose_manifest_cannot_be_read_stay_as_they_are(tmp_path: Path, call: str) -> None:
     own = session(tmp_path)

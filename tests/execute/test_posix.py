@@ -26,6 +26,7 @@ from dliosim.execute.testing import check_full
 from dliosim.model import PAGE, Access
 from dliosim.plan.extents import Extents, calls
 from tests.execute.calls import make_calls
+from tests.execute.failing import failing
 
 
 def name(file: int) -> str:
@@ -282,3 +283,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for where, reason in [("absent/out", "No such file"), ("link", "symbolic link")]:
         with pytest.raises(ExecutionError, match=reason):
             PosixWriter(Access(), tmp_path / where, create=True)
+
+
+def test_a_close_that_fails_leaves_no_other_descriptor_open(tmp_path: Path) -> None:
+    before = open_files()
+    one = PosixWriter(Access(cache="off"), tmp_path / "made", create=True)
+    with (
+        failing("close", errno.EIO, "made$") as failed,
+        pytest.raises(ExecutionError, match=r"close failed on .*/made"),
+    ):
+        one.close()
+    assert (len(failed), open_files()) == (2, before)

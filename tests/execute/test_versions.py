@@ -423,3 +423,11 @@ def test_where_there_is_none_the_error_says_what_was_found(tmp_path: Path) -> No
     with pytest.raises(ExecutionError, match=r"`c` in .*: 000001\.partial: was never finished") as caught:
         versions.newest_complete(tmp_path, "c", 2)
     assert caught.value.code == "R404"
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_one_whose_manifest_nobody_would_read_is_not_complete(tmp_path: Path, commit: Commit) -> None:
+    refusing = mock.patch.object(manifest, "check_amount", side_effect=ValueError("too large"))
+    with refusing, pytest.raises(ExecutionError, match="would never be read: too large"):
+        saved(tmp_path / "c", commit=commit)
+    assert not list((tmp_path / "c").rglob(f"{NAME}*"))

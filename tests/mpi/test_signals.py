@@ -159,4 +159,26 @@ def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (9, "")
-    assert done.stdout == "error: rank 3 was ended by SIGTERM, and rank 0 was not: no results were written 143\n"
+    assert done.stdout == "error: rank 3 was told to end by SIGTERM, and rank 0 has not ended the job 143\n"
+
+
+def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status() -> None:
+    """Until the last moment of the process: the C library raises the signal when Python has ended."""
+    program = (
+        "import ctypes, os, signal, sys, time\n"
+        "from mpi4py import MPI\n"
+        "from dliosim.commands.job import as_job\n"
+        "from dliosim.commands.partial import Unfinished\n"
+        "unfinished = Unfinished()\n"
+        "def action(world):\n"
+        "    with unfinished.over():\n"
+        "        pass\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    time.sleep(2)\n"
+        "    return int(signal.SIGUSR1)\n"
+        "library = ctypes.CDLL(None)\n"
+        "library.on_exit(getattr(library, 'raise'), None)\n"  # it is given the exit status
+        "sys.exit(as_job(MPI.COMM_WORLD, action, unfinished.save))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (signal.SIGUSR1, "\nSIGUSR1: the run was over\n")
