@@ -17,6 +17,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.formats.refusals import without_use
+from dliosim.formats.scanning import file_to_read
 from dliosim.model import Dataset
 
 LONGEST_LINE: Final = 1 << 30
@@ -77,7 +78,7 @@ class Csv(Bare):
         Every newline ends a line: quotes mean nothing here. Raises ExecutionError [R401] for lines above 1 GiB, and for
         more of them than an index holds.
         """
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             newlines, returns, size = _newlines(stream, path)
         ends = newlines + 1
         lengths = np.diff(ends, prepend=0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -31,6 +30,7 @@ from dliosim.formats.hdf5_filters import (
 )
 from dliosim.formats.hdf5_geometry import Cut, cut
 from dliosim.formats.hdf5_names import choose
+from dliosim.formats.scanning import file_to_read
 
 _FEW: Final = 1 << 20
 """Chunks that a file may have without as many bytes: those never written take no room in it."""
@@ -95,12 +95,8 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, _Counted]]:
     """The file, and what counts its reads; whatever h5py finds wrong becomes an error that names the file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe of that name must not be waited for
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise ExecutionError(f"{path} is no HDF5 file: no regular file", "R401")
-        counted = _Counted(descriptor, about.st_size)
+    with file_to_read(path) as stream:
+        counted = _Counted(stream.fileno(), os.fstat(stream.fileno()).st_size)
         try:
             with h5py.File(counted, "r") as file:
                 yield file, counted
@@ -110,9 +106,6 @@ def _opened(path: Path) -> Iterator[tuple[Any, _Counted]]:
             if counted.error is not None:
                 raise counted.error from error
             raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
-    finally:
-        with suppress(OSError):  # it was only read
-            os.close(descriptor)
 
 
 def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Column]:

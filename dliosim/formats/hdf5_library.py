@@ -13,6 +13,7 @@ from h5py import h5fd, h5p, h5s
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.hdf5_names import choose
+from dliosim.formats.scanning import file_to_read
 from dliosim.model import Dataset
 
 PARALLEL_MISSING: Final = (
@@ -106,7 +107,7 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
     """
     if comm is not None and not parallel_available():
         raise ExecutionError(PARALLEL_MISSING, "R403")
-    with path.open("rb"):
+    with file_to_read(path):
         pass  # what the system refuses is said in its words, not in HDF5's
     try:
         file = h5py.File(path, "r") if comm is None else h5py.File(path, "r", driver="mpio", comm=comm)

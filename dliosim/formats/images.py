@@ -29,7 +29,7 @@ import numpy as np
 from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
-from dliosim.formats.scanning import read_at
+from dliosim.formats.scanning import file_to_read, read_at
 from dliosim.model import Dataset, Distribution
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class _Images(Bare):
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """The whole file is the sample; only its first and its last bytes are looked at."""
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             head = read_at(stream.fileno(), len(self.magic), 0)
             tail = read_at(stream.fileno(), len(self.end), max(0, size - len(self.end)))

@@ -37,6 +37,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
+from dliosim.formats.scanning import file_to_read, read_at
 from dliosim.model import ELEMENTS, Dataset
 from dliosim.plan.streams import key, uniforms
 
@@ -220,9 +221,10 @@ def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
 
 def _read(path: Path) -> tuple[int, Ints, Ints, int]:
     """Bytes of a token, tokens of each sequence, where they begin, and the bytes read. Raises ExecutionError [R401]."""
-    with path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        head = stream.read(_HEADER.size)
+    with file_to_read(path) as stream:
+        descriptor = stream.fileno()
+        size = os.fstat(descriptor).st_size
+        head = read_at(descriptor, _HEADER.size, 0)
         if len(head) < _HEADER.size or not head.startswith(_MAGIC):
             raise ExecutionError(f"{path} is no index of Megatron's: it does not begin as one", "R401")
         _, version, code, count, documents = _HEADER.unpack(head)
@@ -236,9 +238,10 @@ def _read(path: Path) -> tuple[int, Ints, Ints, int]:
             raise ExecutionError(text, "R401")
         if size > LARGEST_INDEX:
             raise ExecutionError(f"{path} has {size} bytes; an index of up to {LARGEST_INDEX} is read", "R401")
-        lengths = np.frombuffer(_exactly(stream.read(4 * count), 4 * count, path), "<i4").astype(np.int64)
-        pointers = np.frombuffer(_exactly(stream.read(8 * count), 8 * count, path), "<i8").astype(np.int64)
-        starts = np.frombuffer(_exactly(stream.read(8 * documents), 8 * documents, path), "<i8")
+        at = _HEADER.size
+        lengths = _numbers(descriptor, path, "<i4", count, at)
+        pointers = _numbers(descriptor, path, "<i8", count, at + 4 * count)
+        starts = _numbers(descriptor, path, "<i8", documents, at + 12 * count)
     if (lengths < 0).any():
         which = int(np.argmax(lengths < 0))
         raise ExecutionError(f"{path}: sequence {which} has {lengths[which]} tokens", "R401")
@@ -247,10 +250,13 @@ def _read(path: Path) -> tuple[int, Ints, Ints, int]:
     return ELEMENTS[element], lengths, pointers, needed
 
 
-def _exactly(data: bytes, count: int, path: Path) -> bytes:
-    if len(data) != count:
+def _numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
+    """`count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends before."""
+    length = np.dtype(kind).itemsize * count
+    data = read_at(descriptor, length, offset)
+    if len(data) != length:
         raise ExecutionError(f"{path} ends early, while it was read", "R401")
-    return data
+    return np.frombuffer(data, kind).astype(np.int64)
 
 
 INDEXED = Indexed()

@@ -13,7 +13,7 @@ from dliosim.formats.arrays import array_header, column_of, read_array, refuse_a
 from dliosim.formats.arrays_library import ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, FileIndex, Framed
-from dliosim.formats.scanning import read_at
+from dliosim.formats.scanning import file_to_read, read_at
 from dliosim.model import Dataset
 
 
@@ -36,7 +36,7 @@ class Npy(Bare):
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """The header says all."""
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             array = read_array(lambda most: read_at(stream.fileno(), most, 0), str(path))
         if array.header + array.size != size:

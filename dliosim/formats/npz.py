@@ -33,7 +33,7 @@ from dliosim.formats.arrays import (
 from dliosim.formats.arrays_library import MEMBER, ArrayFile
 from dliosim.formats.bare import Bare
 from dliosim.formats.contract import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
-from dliosim.formats.scanning import read_at
+from dliosim.formats.scanning import file_to_read, read_at
 from dliosim.formats.zipfiles import (
     DEFLATED,
     STORED,
@@ -86,7 +86,7 @@ class Npz:
 
         The first of them tells how many samples there are, the others have as many, or are whole samples as it is.
         """
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             descriptor = stream.fileno()
             size = os.fstat(descriptor).st_size
             directory = read_directory(descriptor, path)

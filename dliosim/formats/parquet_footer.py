@@ -18,7 +18,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract import LARGEST_INDEX, Ints
-from dliosim.formats.scanning import read_at
+from dliosim.formats.scanning import file_to_read, read_at
 
 MAGIC: Final = b"PAR1"
 
@@ -78,7 +78,7 @@ def read_footer(path: Path) -> Footer:
 
     ExecutionError [R401] where the file is no Parquet file, is cut short, or its footer is damaged or encrypted.
     """
-    with path.open("rb", buffering=0) as stream:
+    with file_to_read(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         tail = read_at(stream.fileno(), _TAIL, max(0, size - _TAIL))
         if tail[4:] == _ENCRYPTED:

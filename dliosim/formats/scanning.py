@@ -1,10 +1,18 @@
-"""Finding headers in a file that has no table of them: each says only where the next one lies."""
+"""Reading of a file what an index needs: a file that is open, bytes at a place, headers that follow each other."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
 from typing import Final
+
+from dliosim.errors import ExecutionError
 
 PAGE: Final = 4096
 """Bytes that are read at least where the next header is near: storage gives no less anyway."""
@@ -13,6 +21,34 @@ BLOCK: Final = 256 * 1024
 """Bytes that are read at once at most, if no more are asked for."""
 
 _NEAR: Final = 32 * 1024
+
+
+@contextmanager
+def file_to_read(path: Path) -> Iterator[FileIO]:
+    """A block with a file to read, without a buffer; links are followed, and a pipe is not waited for.
+
+    What was only read is whole though its close fails. Raises ExecutionError [R401] where no regular file stands there,
+    OSError as open.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what a socket says
+            raise _no_file(path) from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _no_file(path)
+        os.set_blocking(descriptor, True)
+        yield FileIO(descriptor, closefd=False)
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+def _no_file(path: Path) -> ExecutionError:
+    text = f"open refused on {path}: no regular file stands where a file should be; move it away"
+    return ExecutionError(text, "R401")
 
 
 def read_at(descriptor: int, count: int, offset: int, least: int | None = None) -> bytes:

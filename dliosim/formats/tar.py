@@ -21,7 +21,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
-from dliosim.formats.scanning import Scanner
+from dliosim.formats.scanning import Scanner, file_to_read
 from dliosim.formats.tarheaders import UNIT, members, padded, write_headers
 from dliosim.model import Dataset
 
@@ -58,7 +58,7 @@ class Tar(Simple):
         refused: nothing is extracted. Raises ExecutionError [R401] where an archive does not end as archives do.
         """
         begins, ends = array("q"), array("q")
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             scanner = Scanner(stream.fileno())
             current, suffixes = "", set[str]()

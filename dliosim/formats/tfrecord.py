@@ -33,6 +33,7 @@ import os
 import struct
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -45,7 +46,7 @@ from dliosim.formats.bare import Simple
 from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.formats.protobuf import first_bytes, varint_size, write_varints
 from dliosim.formats.refusals import without_use
-from dliosim.formats.scanning import BLOCK, Scanner
+from dliosim.formats.scanning import BLOCK, Scanner, file_to_read
 from dliosim.model import Dataset
 
 CLASSES: Final = 1000
@@ -90,9 +91,11 @@ class TfRecord(Simple):
         A sidecar is of this file if its records follow each other from byte 0 to the end. Headers that are read are
         checked by their CRC.
         """
-        with path.open("rb", buffering=0) as stream:
+        with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            found, touched = _read_sidecar(path.with_suffix(".index"), size)
+            found, touched = None, 0
+            with suppress(FileNotFoundError):
+                found, touched = _read_sidecar(path.with_suffix(".index"), size)
             if found is None:
                 scanner = Scanner(stream.fileno(), touched)
                 found = _scan(scanner, path, size)
@@ -263,14 +266,13 @@ def _fixed(part: bytes) -> Bytes:
 
 
 def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]:
-    """Offsets and lengths if the sidecar says all there is to a file of `size` bytes; and the bytes read of it."""
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        return None, 0
+    """Offsets and lengths if the sidecar says all there is to a file of `size` bytes; and the bytes read of it.
+
+    Raises FileNotFoundError where there is none.
+    """
     pieces: list[Ints] = []
     touched, end, rest = 0, 0, b""
-    with stream:
+    with file_to_read(path) as stream:
         if os.fstat(stream.fileno()).st_size > LARGEST_INDEX:
             return None, 0
         while block := stream.read(BLOCK):

@@ -153,12 +153,13 @@ def data_offset(descriptor: int, member: Member, directory: Directory, path: Pat
 def local_record(data: memoryview) -> tuple[int, int | None]:
     """How long the local header is that data begin with, and the CRC in it, or None where that follows the member.
 
-    Raises ExecutionError [R401] where there is none.
+    Whoever writes it after the member leaves 0 here: a CRC that is here is one, whatever damage makes of the flags.
+    Raises ExecutionError [R401] where there is no header.
     """
     if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
         raise ExecutionError("a member of a zip file begins otherwise", "R401")
     _, _, flags, _, _, _, crc, _, _, name, extra = _LOCAL.unpack_from(data)
-    return _LOCAL.size + name + extra, None if flags & _CRC_AFTER else crc
+    return _LOCAL.size + name + extra, None if flags & _CRC_AFTER and not crc else crc
 
 
 def _find_end(tail: bytes, path: Path) -> int:

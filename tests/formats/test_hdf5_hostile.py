@@ -51,6 +51,8 @@ def test_what_the_system_refuses_is_its_own_error(path: Path) -> None:
 def test_a_pipe_is_not_waited_for(path: Path) -> None:
     os.mkfifo(path)
     assert "no regular file" in refusal(path)
+    with pytest.raises(ExecutionError, match="no regular file"):
+        open_library(path, ANY)
 
 
 def test_contiguous_data_outside_the_file_are_refused(path: Path) -> None:

@@ -127,6 +127,7 @@ def test_no_change_of_bytes_crashes_the_index_or_the_decoder(
         (lambda head, data: head + b"\xff" + data[1:], "damaged"),
         (lambda head, data: head + zlib_raw(bytes(10_000_000)), "does not end where"),
         (lambda head, data: head + zlib_raw(bytes(128 + 150)), "CRC"),
+        (lambda head, data: head[:6] + b"\x08" + head[7:] + zlib_raw(bytes(128 + 150)), "CRC"),
         (lambda head, data: head + zlib_raw(zlib.decompress(data, -15), zlib.Z_SYNC_FLUSH), "does not end where"),
         (lambda head, data: unchecked(head) + zlib_raw(bytes(128 + 150)), "does not begin as an array"),
         (lambda head, data: unchecked(head) + zlib_raw(b"\x93"), "does not begin as an array"),
@@ -153,7 +154,7 @@ def test_damaged_members_are_refused_when_they_are_decoded(
 
 def unchecked(head: bytes) -> bytes:
     """A local header that has no CRC, as those have that are written before it is known."""
-    return head[:6] + b"\x08" + head[7:]
+    return head[:6] + b"\x08" + head[7:14] + bytes(4) + head[18:]
 
 
 def zlib_raw(data: bytes, end: int = zlib.Z_FINISH) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.formats.contract import Framed, Resolved
+from dliosim.errors import ExecutionError
+from dliosim.formats.contract import FileIndex, Format, Framed, Resolved
 from dliosim.formats.registry import format_for
-from dliosim.formats.scanning import BLOCK, PAGE, Scanner
+from dliosim.formats.scanning import BLOCK, PAGE, Scanner, file_to_read
 from dliosim.formats.testing import write_framed, write_resolved
-from dliosim.model import Compression
+from dliosim.model import Compression, Dataset
+from tests.execute.failing import failing
 from tests.formats.datasets import dataset
 
+FORMS = ["npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet"]
 LENGTH = 3 * BLOCK
 DATA = np.random.default_rng(1).integers(0, 256, LENGTH, np.uint8).tobytes()
 
@@ -74,15 +79,10 @@ def test_going_back_reads_again(descriptor: int) -> None:
     assert scanner.take(69_990, 12) == DATA[69_990:70_002]
 
 
-@pytest.mark.parametrize("compress", [None, Compression("gzip", 1)], ids=["plain", "gzip"])
-@pytest.mark.parametrize("form", ["npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet"])
-def test_an_index_is_the_same_where_calls_give_less(
-    form: str, compress: Compression | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if compress is not None and form not in ("npz", "hdf5", "parquet"):
-        pytest.skip("has no compression")
+def written(form: str, path: Path, compress: Compression | None = None) -> tuple[Format, Dataset]:
+    """A file of a few samples at `path`, with its sidecars: by what it is read, and the data set."""
     samples = 1 if form in ("jpeg", "png") else 9
-    described, path = dataset(form, 3000, samples=samples, compress=compress), tmp_path / f"f.{form}"
+    described = dataset(form, 3000, samples=samples, compress=compress)
     found = format_for(described)
     if needed := found.needs(described):
         pytest.importorskip({"Pillow": "PIL"}.get(needed[0], needed[0]))
@@ -91,10 +91,62 @@ def test_an_index_is_the_same_where_calls_give_less(
     else:
         assert isinstance(found, Framed)
         write_framed(found, described, path, np.full(samples, 3000))
+    return found, described
+
+
+def assert_same(one: FileIndex, other: FileIndex) -> None:
+    assert (one.samples, one.size) == (other.samples, other.size)
+    for mine, others in zip(one.columns, other.columns, strict=True):
+        assert (mine.offset.tolist(), mine.length.tolist()) == (others.offset.tolist(), others.length.tolist())
+
+
+@pytest.mark.parametrize("compress", [None, Compression("gzip", 1)], ids=["plain", "gzip"])
+@pytest.mark.parametrize("form", FORMS)
+def test_an_index_is_the_same_where_calls_give_less(
+    form: str, compress: Compression | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compress is not None and form not in ("npz", "hdf5", "parquet"):
+        pytest.skip("has no compression")
+    path = tmp_path / f"f.{form}"
+    found, described = written(form, path, compress)
     whole, pread, preadv = found.index(path, described), os.pread, os.preadv
     monkeypatch.setattr(os, "pread", lambda at, count, offset: pread(at, min(count, 1 + offset % 9), offset))
     monkeypatch.setattr(os, "preadv", lambda at, to, offset: preadv(at, [to[0][: 1 + offset % 9]], offset))
-    short = found.index(path, described)
-    assert (short.samples, short.size) == (whole.samples, whole.size)
-    for one, other in zip(short.columns, whole.columns, strict=True):
-        assert (one.offset.tolist(), one.length.tolist()) == (other.offset.tolist(), other.length.tolist())
+    assert_same(found.index(path, described), whole)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_index_is_read_though_no_close_goes_well(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"f.{form}"
+    found, described = written(form, path)
+    whole = found.index(path, described)
+    with failing("close", errno.EIO, str(tmp_path)) as closed:
+        assert_same(found.index(path, described), whole)
+    read = {"tfrecord": {"f.tfrecord", "f.index"}, "indexed": {"f.idx"}}.get(form, {path.name})
+    assert {Path(name).name for name in closed} == read, "each was closed where that fails"
+
+
+@pytest.mark.parametrize("suffix", [*(form for form in FORMS if form != "indexed"), "index", "idx"])
+def test_a_pipe_or_a_socket_in_the_place_of_a_file_is_refused_at_once(suffix: str, tmp_path: Path) -> None:
+    form = {"index": "tfrecord", "idx": "indexed"}.get(suffix, suffix)
+    path = tmp_path / f"f.{form}"
+    found, described = written(form, path)
+    other = path.with_suffix(f".{suffix}")
+    for mode in (stat.S_IFIFO, stat.S_IFSOCK):
+        other.unlink()
+        os.mknod(other, mode | 0o644)
+        with pytest.raises(ExecutionError) as caught:
+            found.index(path, described)
+        text = f"open refused on {other}: no regular file stands where a file should be; move it away"
+        assert str(caught.value) == f"error[R401]: {text}"
+
+
+def test_a_file_is_read_by_calls_that_wait_and_through_links(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"some")
+    (tmp_path / "link").symlink_to("file")
+    with file_to_read(tmp_path / "link") as stream:
+        assert os.get_blocking(stream.fileno())
+        assert not os.get_inheritable(stream.fileno())
+        assert stream.read() == b"some"
+    with pytest.raises(FileNotFoundError), file_to_read(tmp_path / "none"):
+        pass
