@@ -152,7 +152,8 @@ def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
         TAR.decode(dataset("tar"), None, memoryview(sample))
 
 
-@given(st.integers(0, 2559))
+# Behind 1536 bytes its first member ends: what is left is a whole sample, of that one.
+@given(st.integers(0, 2559).filter(lambda kept: kept != 1536))
 def test_a_cut_sample_is_refused(kept: int) -> None:
     whole = framed_file(TAR, dataset("tar"), ints(1000))
     with pytest.raises(ExecutionError, match="R401"):
