@@ -48,6 +48,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("random-workloads"), help="where what goes wrong is kept")
     parser.add_argument("--place", type=Path, help="where data go (default: the directory for temporary files)")
     given = parser.parse_args()
+    if given.place:
+        given.place.mkdir(parents=True, exist_ok=True)
     shared = set(_SHARED.iterdir())
     tried: list[Tried] = []
     wrong: list[str] = []

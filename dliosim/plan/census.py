@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.access import Access, ranks_together
+from dliosim.model.counting import shard_bounds
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
@@ -21,7 +22,7 @@ from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, sh
 from dliosim.plan.figures import Spread, mean_of
 from dliosim.plan.framing import framed, room
 from dliosim.plan.placement import AFFORDABLE, Placement
-from dliosim.plan.places import DataIndex, Places
+from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.shuffling import Permutation
 from dliosim.plan.sizes import sample_sizes
@@ -160,7 +161,7 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         fresh,
         np.array(ranks) // together,
         -(-job.ranks // together),
-        *_ranges_of_samples(loop.access, case.dataset, case.placement.places),
+        *_ranges_of_samples(case),
     )
     samples = count_samples(tally)
     asked = sum(one.bytes for one in found)
@@ -178,8 +179,9 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     )
 
 
-def _ranges_of_samples(access: Access, dataset: Dataset, places: Places) -> tuple[bool, int | None, bool]:
+def _ranges_of_samples(case: _Case) -> tuple[bool, int | None, bool]:
     """What `Tally` says of them: `apart`, `sample_bytes` and `counted`."""
+    loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
     size = dataset.fixed_size
     if access.through == "library":
         return True, size, False  # it is asked for samples, and what it reads is its own affair
@@ -187,8 +189,9 @@ def _ranges_of_samples(access: Access, dataset: Dataset, places: Places) -> tupl
         sizes = np.array([size or 1])
         form = framed(dataset)
         length, stride = int(form.length(dataset, sizes)[0]), int(room(dataset, sizes)[0])
-        # What samples have in common, one collective call reads once.
-        return True, length if size is not None else None, not access.collective or length <= stride
+        # What samples have in common, and a sample that comes twice in a step, one collective call reads once.
+        twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
+        return True, length if size is not None else None, not (access.collective and (length > stride or twice))
     column = places.columns[0]
     if len(places.columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
         return False, None, True

@@ -283,6 +283,15 @@ def test_a_collective_step_is_a_call_or_the_rounds_of_the_rank_that_needs_most()
     assert only(replace(loop, access=Access(api="mpi-collective", transfer=8192))).calls.mean == 50 * 3
 
 
+def test_bytes_are_an_estimate_where_a_collective_call_reads_a_sample_once_that_a_step_asks_for_twice():
+    few = replace(DATASET, samples=23)
+    loop = replace(LOOP, epochs=1, batch=6, last_batch="pad")  # a rank has 5 or 6 samples, and reads 6
+    collective = replace(loop, access=Access(api="mpi-collective"))
+    assert only(collective, dataset=few).bytes.estimated
+    assert not only(loop, dataset=few).bytes.estimated
+    assert not only(replace(collective, batch=5), dataset=few).bytes.estimated  # the first sample comes a step later
+
+
 def test_what_a_two_phase_read_spans_is_told():
     straight = only(replace(LOOP, epochs=1))
     shuffled = only(replace(LOOP, epochs=1, shuffle=Shuffle("globally")))
