@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.mpi.launch import run_ranks
+from tests.mpi.waiting import run_command
 
 HEAD = 'dlio 1\nworkload tiny "a test"\n'
 
@@ -70,16 +70,20 @@ class Place:
 
     def arguments(self, *options: str, define: dict[str, str] | None = None) -> list[str]:
         """The command line of a run, after python."""
+        return [*CLI, *self.command(*options, define=define)]
+
+    def command(self, *options: str, define: dict[str, str] | None = None) -> list[str]:
+        """The command line of a run, after dliosim."""
         overrides = [word for name, value in (define or {}).items() for word in ("-D", f"{name}={value}")]
         places = ["--dir", str(self.data), "--output", str(self.output)]
-        return [*CLI, "run", str(self.directory / "tiny.dlio"), *places, *overrides, *options]
+        return ["run", str(self.directory / "tiny.dlio"), *places, *overrides, *options]
 
     def run(
         self, ranks: int, *options: str, define: dict[str, str] | None = None, seconds: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        """Run the pattern, however that ends; the results of a run before it make room."""
+        """Run the pattern on ranks that wait for such, however it ends; the results of a run before it make room."""
         (self.output / "results.json").unlink(missing_ok=True)
-        return run_ranks(ranks, *self.arguments(*options, define=define), seconds=seconds, cwd=self.directory)
+        return run_command(ranks, self.command(*options, define=define), self.directory, seconds)
 
     def results(self, ranks: int, *options: str, define: dict[str, str] | None = None) -> dict[str, Any]:
         """Run the pattern, which must succeed; its results."""

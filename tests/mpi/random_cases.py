@@ -93,9 +93,9 @@ class Cases:
             yield f"{ended}"
             return
         yield from (f"left: {one}" for one in done.left)
-        wrong = said_wrong(done.said)
+        wrong = said_wrong(done.printed + done.said)
         if done.status or wrong:
-            yield f"status {done.status}: {done.said}"
+            yield f"status {done.status}: {done.printed}{done.said}"
             return
         examined = Examined(pattern, run.ranks, roots, output)
         yield from examined.problems(kept=run.alike)
@@ -113,7 +113,7 @@ class Cases:
             done = run_ranks(run.ranks, *CLI, *command, seconds=LONGEST, cwd=self._place)
         except pytest.fail.Exception as failure:
             raise Ended(f"{failure}") from failure
-        return Done(done.returncode, done.stdout + done.stderr)
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def _keep(self, seed: int, problems: list[str]) -> None:
         if self._kept is None:

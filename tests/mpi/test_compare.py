@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, HEAD, PREPARE, TRAIN, only_error
-from tests.mpi.launch import run_ranks, running, start_ranks
+from tests.mpi.launch import running, start_ranks
+from tests.mpi.waiting import run_command
 
 SAVES = CHECKPOINT + "save c\n"
 
@@ -21,7 +22,7 @@ SAVES = CHECKPOINT + "save c\n"
 def compare(place: Path, ranks: int, *options: str, repeat: int = 5) -> subprocess.CompletedProcess[str]:
     """Compare variants of the pattern in a directory, however that ends."""
     places = ["--dir", str(place / "data"), "--output", str(place / "out"), "--repeat", str(repeat)]
-    return run_ranks(ranks, *CLI, "compare", str(place / "tiny.dlio"), *places, *options, seconds=90, cwd=place)
+    return run_command(ranks, ["compare", str(place / "tiny.dlio"), *places, *options], place, seconds=90)
 
 
 def outcome(place: Path, ranks: int, *options: str, repeat: int = 5) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def test_a_run_and_a_comparison_never_share_a_directory(place: Path) -> None:
 def test_saves_are_compared_and_nothing_of_them_is_left(place: Path) -> None:
     (place / "tiny.dlio").write_text(HEAD + SAVES)
     # What was saved there before has the same description as the first variant, and stays as it is.
-    before = run_ranks(3, *CLI, "run", str(place / "tiny.dlio"), "--dir", str(place / "data"), seconds=60, cwd=place)
+    before = run_command(3, ["run", str(place / "tiny.dlio"), "--dir", str(place / "data")], place)
     assert before.returncode == 0, before.stderr
     there = left_in(place / "data")
     stale = place / "data" / "c" / "compare-1" / "0123456789abcdef" / "000007"  # of a comparison that was killed

@@ -25,7 +25,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Job
 from dliosim.plan.sizes import sample_sizes
 from tests.formats.test_indexed import read_as_megatron
-from tests.mpi.launch import run_ranks
+from tests.mpi.waiting import run_command
 
 RANKS, SAMPLES = 3, 23
 
@@ -80,9 +80,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
             text += f"prepare {name} {{ transfer {(1000, 1 << 20)[number % 2]} B }}\n"
     pattern = place / "conformance.dlio"
     pattern.write_text(text)
-    done = run_ranks(
-        RANKS, "-m", "dliosim.cli", "run", str(pattern), "--dir", str(place / "data"), "--output", str(place / "out")
-    )
+    places = ["--dir", str(place / "data"), "--output", str(place / "out")]
+    done = run_command(RANKS, ["run", str(pattern), *places], place)
     assert done.returncode == 0, done.stdout + done.stderr
     workload, _ = compile_pattern(pattern, [], Job(RANKS))
     return place / "data", {dataset.name: dataset for dataset in workload.datasets}
@@ -312,7 +311,7 @@ def test_only_bytes_that_were_compared_are_said_to_be_verified(tmp_path: Path) -
     pattern = tmp_path / "w.dlio"
     pattern.write_text(text)
     places = ("--dir", str(tmp_path / "data"), "--output", str(tmp_path / "out"))
-    done = run_ranks(0, "-m", "dliosim.cli", "run", str(pattern), "--verify", *places)
+    done = run_command(1, ["run", str(pattern), "--verify", *places], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     epochs = {phase["name"]: phase["epochs"][0] for phase in results["phases"] if phase["kind"] == "train"}

@@ -15,6 +15,7 @@ import pytest
 
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
 from tests.mpi.launch import run_ranks, running, start_ranks
+from tests.mpi.waiting import run_command
 
 LARGE = DATASET.replace("samples  41", "samples  2000")  # 12 MB
 
@@ -136,7 +137,7 @@ def test_too_little_memory_is_found_before_it_is_taken(place: Place, define: dic
 
 
 def test_a_place_that_cannot_be_made(place: Place) -> None:
-    done = run_ranks(2, *place.arguments("--dir", "/proc/nothing"))
+    done = place.run(2, "--dir", "/proc/nothing")
     assert (
         only_error(done) == "error: rank 0 could not make the data directory: /proc/nothing: No such file or directory"
     )
@@ -145,17 +146,17 @@ def test_a_place_that_cannot_be_made(place: Place) -> None:
 def test_a_mistyped_place_is_not_made(place: Place) -> None:
     place.write(DATASET, PREPARE, TRAIN)
     mistyped = place.directory / "scrtach" / "me"
-    error = only_error(run_ranks(2, *place.arguments("--dir", str(mistyped))), status=2)
+    error = only_error(place.run(2, "--dir", str(mistyped)), status=2)
     assert error.endswith(f"--dir {mistyped}: there is no {mistyped.parent}; make it first, if that is meant")
     assert not mistyped.parent.exists() and not place.output.exists()
 
 
 def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(place: Place) -> None:
-    error = only_error(run_ranks(2, *place.arguments("--output", "/proc/self")))
+    error = only_error(place.run(2, "--output", "/proc/self"))
     assert error.startswith("error: rank 0 could not make the results directory: ")
     taken = place.directory / "taken"
     taken.write_text("")
-    error = only_error(run_ranks(2, *place.arguments("--output", str(taken))))
+    error = only_error(place.run(2, "--output", str(taken)))
     assert error == f"error: rank 0 could not make the results directory: {taken}: Not a directory"
     assert not place.files()
 
@@ -163,7 +164,7 @@ def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(plac
 def test_results_of_another_run_are_not_written_over(place: Place) -> None:
     place.output.mkdir()
     (place.output / "results.json").write_text("{}")
-    error = only_error(run_ranks(2, *place.arguments()), status=2)
+    error = only_error(run_command(2, place.command(), place.directory), status=2)
     assert error == f"error: --output {place.output} has the results of another run: name another, or move them away"
     assert (place.output / "results.json").read_text() == "{}"
 
@@ -186,7 +187,7 @@ def test_results_that_do_not_fit_are_one_error_and_are_printed_nevertheless(plac
     place.write(DATASET, PREPARE, TRAIN)
     with small_disk(place.directory / "small", "4k") as disk:
         output = disk / "new" if new else disk
-        done = run_ranks(2, *place.arguments("--output", str(output)))
+        done = place.run(2, "--output", str(output))
         error = only_error(done)
         left = [*disk.iterdir()]
     assert error == f"error[R402]: rank 0 could not write the results: {output}/ranks.h5: No space left on device"
@@ -208,8 +209,8 @@ def test_results_json_is_written_last(place: Place) -> None:
 
 def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
     place.write(DATASET, TRAIN)
-    arguments = [word for word in place.arguments() if word not in ("--output", str(place.output))]
-    only_error(run_ranks(2, *arguments, cwd=place.directory))
+    arguments = [word for word in place.command() if word not in ("--output", str(place.output))]
+    only_error(run_command(2, arguments, place.directory))
     assert not list(place.directory.glob("dliosim-results-*"))
     only_error(place.run(2))
     assert not place.output.exists()
@@ -247,6 +248,6 @@ def test_zero_steps_is_an_error_and_never_a_result(place: Place) -> None:
 
 
 def test_a_wrong_option_is_said_once(place: Place) -> None:
-    done = place.run(3, "--bogus")
+    done = run_ranks(3, *place.arguments("--bogus"))
     assert done.returncode == 2
     assert done.stderr.count("unrecognized arguments: --bogus") == 1

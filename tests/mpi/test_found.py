@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.mpi.jobs import CLI, only_error
-from tests.mpi.launch import run_program, run_ranks, running, start_ranks
+from tests.mpi.launch import run_program, running, start_ranks
+from tests.mpi.waiting import run_command
 
 LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz packed", "parquet"}
 
@@ -57,8 +58,8 @@ def _pattern(place: Path, *lines: str) -> Path:
 
 
 def _run(place: Path, *options: str, ranks: int = 2, lines: tuple[str, ...] = ()) -> Any:
-    command = (*CLI, "run", str(_pattern(place, *lines)), "--dir", str(place), "--output", str(place / "out"))
-    return run_ranks(ranks, *command, *options)
+    command = ["run", str(_pattern(place, *lines)), "--dir", str(place), "--output", str(place / "out")]
+    return run_command(ranks, [*command, *options], place)
 
 
 @pytest.fixture

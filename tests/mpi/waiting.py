@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,25 +17,31 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import running, start_ranks
+from tests.mpi.launch import ROOT, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
-#: Seconds for ranks to say where they are, and to end when they are told so.
-_STACKS, _CLOSING = 1.0, 60.0
+#: Seconds for a launcher to end whose ranks did, for ranks to say where they are, and to end when they are told so.
+_DYING, _STACKS, _CLOSING = 10.0, 1.0, 60.0
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command did: its status, what it said on both streams, and what it has left in its processes."""
+    """What a command did: its status, what it said on either stream, and what it has left in its processes."""
 
     status: int
+    printed: str
     said: str
     left: tuple[str, ...] = ()
 
 
 class Ended(Exception):
-    """The ranks have died, or did not answer in time; with all that they said."""
+    """The ranks have died, or did not answer in time; with all that they said, and the status of their launcher."""
+
+    def __init__(self, text: str, status: int | None = None, said: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.said = said
 
 
 @dataclass
@@ -47,21 +54,21 @@ class WaitingRanks:
     _job: _Waiting | None = None
     _used: int = 0
 
-    def run(self, ranks: int, arguments: Sequence[str], below: Path, seconds: float) -> Done:
-        """One command on the first of them; `below` is a directory of which nothing may stay open. Raises Ended."""
+    def run(self, ranks: int, arguments: Sequence[str], below: Path, seconds: float, directory: Path = ROOT) -> Done:
+        """One command on the first of them, in a directory; below `below` nothing may stay open. Raises Ended."""
         if self._used >= self.uses:
             self.close()
         if self._job is None:
             self._job = _Waiting(self.most)
             self.started += 1
         self._used += 1
-        answer = self._job.ask({"ranks": ranks, "arguments": [*arguments], "below": f"{below}"}, seconds)
+        task = {"ranks": ranks, "arguments": [*arguments], "below": f"{below}", "directory": f"{directory}"}
+        answer = self._job.ask(task, seconds)
         if answer is None:
-            said = self._job.end()
-            self._job, self._used = None, 0
-            raise Ended(said)
+            job, self._job, self._used = self._job, None, 0
+            raise job.end()
         (status,) = answer["statuses"]
-        return Done(status, answer["printed"] + self._job.said(), tuple(answer["left"]))
+        return Done(status, answer["printed"], self._job.said(), tuple(answer["left"]))
 
     def close(self) -> None:
         """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
@@ -71,23 +78,25 @@ class WaitingRanks:
 
 
 class _Waiting:
-    """A job of `waiting_program`, by its pipes."""
+    """A job of `waiting_program`, by its pipes: one to each rank, as long as this process has it open."""
 
     def __init__(self, ranks: int) -> None:
-        read, self._tell = os.pipe()
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self._job = start_ranks(ranks, *PROGRAM, terminal=self._said.fileno(), told=read)
+        self._directory = tempfile.TemporaryDirectory()
+        pipes = [Path(self._directory.name, f"{rank}") for rank in range(ranks)]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        # For reading, too: to open it waits for nobody then, and ranks that died are no broken pipe.
+        self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
+        self._job = start_ranks(ranks, *PROGRAM, self._directory.name, terminal=self._said.fileno())
         self._read = 0
-        os.close(read)
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """What it answers; None where it does not, in so much time."""
         out = self._job.launcher.stdout
         assert out is not None
-        try:
-            os.write(self._tell, (json.dumps(task) + "\n").encode())
-        except BrokenPipeError:
-            return None
+        for tell in self._tell[: task["ranks"]]:
+            os.write(tell, (json.dumps(task) + "\n").encode())
         answered, _, _ = select.select([out], [], [], seconds)
         line = out.readline() if answered else ""
         return json.loads(line) if line.endswith("\n") else None
@@ -100,23 +109,31 @@ class _Waiting:
         self._read = size
         return text
 
-    def end(self) -> str:
-        """End the job, however it stands; what it said, with the calls in which its ranks were."""
+    def end(self) -> Ended:
+        """End the job, however it stands: how it ended, or, where it did not, the calls in which its ranks were."""
+        with suppress(subprocess.TimeoutExpired):
+            self._job.launcher.wait(_DYING)
         alive = self._job.launcher.poll() is None
         for rank in self._job.ranks() if alive else ():
             with suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGUSR2)
-        sleep(_STACKS)
+        if alive:
+            sleep(_STACKS)
+        status = None if alive else self._job.launcher.returncode
         with running(self._job):
-            text = "did not answer in time" if alive else f"ended with status {self._job.launcher.returncode}"
-            text = f"{text}\n{self.said()}"
-        os.close(self._tell)
-        self._said.close()
-        return text
+            text = "did not answer in time" if alive else f"ended with status {status}"
+            said = self.said()
+            outlived = () if alive else self._job.outliving()
+        if outlived:
+            text, status = f"{text}, and processes {outlived} outlived their launcher", None
+        self._close_pipes()
+        return Ended(f"{text}\n{said}", status, said)
 
     def close(self) -> None:
         """Let it come to its end; raises Ended where that is none."""
-        os.close(self._tell)
+        for tell in self._tell:
+            os.close(tell)
+        self._tell = []
         with running(self._job):
             try:
                 done = self._job.finish(_CLOSING)
@@ -124,4 +141,40 @@ class _Waiting:
                 raise Ended(f"{failure}\n{self.said()}") from failure
             if done.returncode or self.said():
                 raise Ended(f"the waiting ranks ended with status {done.returncode}\n{self.said()}")
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for tell in self._tell:
+            os.close(tell)
         self._said.close()
+        self._directory.cleanup()
+
+
+_WAITING: dict[int, WaitingRanks] = {}
+
+
+def run_command(
+    ranks: int, arguments: Sequence[str], directory: Path, seconds: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """A command of dliosim on ranks that wait for such, in a directory below which it may leave nothing open.
+
+    What ends the ranks themselves, as an error on one of them does, ends with the status of their launcher. Those that
+    take longer are ended, and fail the test.
+    """
+    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=200))
+    try:
+        done = waiting.run(ranks, arguments, directory, seconds, directory)
+    except Ended as ended:
+        if ended.status is None:
+            pytest.fail(f"dliosim {' '.join(arguments)} on {ranks} ranks: {ended}")
+        return subprocess.CompletedProcess([*arguments], ended.status, "", ended.said)
+    if done.left:
+        assert done.status, done.left
+        waiting.close()  # an error ends a process as a rule, and need not close what that closes
+    return subprocess.CompletedProcess([*arguments], done.status, done.printed, done.said)
+
+
+def close_all() -> None:
+    """End all ranks that wait for `run_command`; raises Ended where some do not end well."""
+    for waiting in _WAITING.values():
+        waiting.close()

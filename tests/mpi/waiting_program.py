@@ -1,7 +1,8 @@
 """Run by every rank of a job: command lines of dliosim, one after the other, each on the first so many ranks.
 
-Rank 0 reads a line of JSON for each from its standard input: `ranks` and `arguments`. When all ranks are through with
-it, it prints one: `status`, what was `printed` on rank 0, and what ranks have `left` behind in their processes.
+A rank reads lines of JSON from a pipe of its own, in which it waits without MPI, so that it costs nothing: `ranks`,
+`arguments`, the `directory` to be in, and `below` which nothing may stay open. When those ranks are through with it,
+rank 0 prints one: `statuses`, what was `printed` on rank 0, and what ranks have `left` behind in their processes.
 """
 
 from __future__ import annotations
@@ -52,30 +53,33 @@ def left_behind(below: str) -> list[str]:
     return threads + sorted({name for name in files + mapped if name.startswith(below)})
 
 
-def main(comm: MPI.Intracomm) -> None:
+def main(comm: MPI.Intracomm, pipes: str) -> None:
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     for name in [name for name in os.environ if name.startswith(_OF_A_LAUNCHER)]:
         del os.environ[name]
-    world: World = make_world(comm, node_cores, "waiting")
-    groups: dict[int, MPI.Intracomm] = {}
-    while True:
-        line = sys.stdin.readline() if comm.rank == 0 else None
-        task: dict[str, Any] | None = world.share(json.loads(line) if line else None)
-        if task is None:
-            return
-        ranks = task["ranks"]
-        if ranks not in groups:
-            groups[ranks] = comm.Split(0 if comm.rank < ranks else 1, comm.rank)
-        done = 0, ""
-        if comm.rank < ranks:
-            done = perform(groups[ranks], task["arguments"])
-        world.barrier()
-        found = comm.gather((done[0], left_behind(task["below"])))
-        if found is not None:
-            statuses = sorted({status for status, _ in found[:ranks]})
-            left = [f"rank {rank}: {one}" for rank, (_, several) in enumerate(found) for one in several]
-            print(json.dumps({"statuses": statuses, "printed": done[1], "left": left}), flush=True)
+    groups: dict[int, tuple[MPI.Intracomm, World]] = {}
+    with Path(pipes, f"{comm.rank}").open() as tasks:
+        for line in tasks:
+            task: dict[str, Any] = json.loads(line)
+            ranks = task["ranks"]
+            if ranks not in groups:
+                group = comm.Create_group(comm.group.Incl(range(ranks)))
+                groups[ranks] = group, make_world(group, node_cores, "waiting")
+            _answer(*groups[ranks], task)
+
+
+def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
+    """Do a task, and print what became of it."""
+    os.chdir(task["directory"])
+    status, printed = perform(group, task["arguments"])
+    os.chdir("/")
+    world.barrier()
+    found = group.gather((status, left_behind(task["below"])))
+    if found is not None:
+        statuses = sorted({status for status, _ in found})
+        left = [f"rank {rank}: {one}" for rank, (_, several) in enumerate(found) for one in several]
+        print(json.dumps({"statuses": statuses, "printed": printed, "left": left}), flush=True)
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD)
+    main(MPI.COMM_WORLD, sys.argv[1])
