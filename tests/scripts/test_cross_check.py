@@ -128,7 +128,7 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
         env={**os.environ, "PATH": f"{ior.parent}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
