@@ -4,8 +4,8 @@
 
 With --null nothing is read and nothing computed: all the time of the steps is the tool's. Two loops run by turns, with
 batches of 1 and of 256 and a barrier a step; time a step = a + b x batch gives a and b of each pair of epochs. `tool`
-is the figure that a run reports (wall time less waiting for data, for ranks, and computing), `loop` the whole wall
-time of the steps, the pass through the null backend and the barrier included.
+is the figure that a run reports (wall time less waiting for data, for ranks, and computing; the pass through the null
+backend is in it), `loop` the whole wall time of the steps, the barrier included.
 
 The identity is samples/s = ranks x batch / compute x utilization, of a real run that is bound by compute. Of figures of
 one run it holds by their definition. Here only the utilization is the run's own: samples are those of the pattern, and

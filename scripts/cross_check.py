@@ -1,13 +1,17 @@
 """dliosim beside fio and IOR on the same files, in pairs, as markdown tables.
 
-    python scripts/cross_check.py --place /scratch/me [--ranks 1 2] [--pairs 7] [--cache warm|cold|direct] [--json FILE]
+    python scripts/cross_check.py --place /scratch/me [--ranks 1 2] [--batches 1 16] [--pairs 7]
+        [--cache warm|cold|direct] [--json FILE]
 
 Reads: dliosim prepares one shared file; then each tool reads it in calls of the same size, on as many processes, the
 same number of calls. Compared is the time of one call through the whole run loop: the loop's time (the slowest rank's)
 by the calls of a rank, dliosim's by the other's. dliosim's loop has in it what the others do not do: an order that is a
 true permutation, a check of each sample, a barrier after each step; with several ranks a row without the barrier tells
 what waiting for each other costs. Its compute is 0. fio reads by psync, its latencies on, at random offsets that may
-come again. IOR reads each transfer of the file once.
+come again. IOR reads each transfer of the file once. Both read into one buffer of the size of a call, which stays in
+the processor's cache; a step of dliosim reads into as many as its batch has, as training does. So there is a third
+thing beside it: a bare loop in Python (bare_reads.py) over as many calls into as much memory, which records, checks
+and waits for nothing. Beside fio and IOR is what the tool and its memory cost, beside the bare loop the tool alone.
 
 Writes: `prepare` into one shared file, and into files of 1 MiB, beside fio's sequential writes of as many bytes into
 as many new files in calls of the same size, each file synced at its end. What dliosim writes can be verified, and once
@@ -47,6 +51,7 @@ from harness import header, middle, mpiexec, one_by_one, orderly, row, run, scra
 from peers import IOR_WAYS, fio_reads, fio_seconds, fio_writes, ior_reads, ior_seconds
 
 LIMIT = 600.0
+BARE = str(Path(__file__).with_name("bare_reads.py"))
 #: A ratio up to this, or from its inverse, counts as equal.
 EQUAL = 1.05
 
@@ -165,12 +170,11 @@ def compare(setting: Setting, rows: Sequence[ReadRow | WriteRow]) -> Iterator[di
 
 def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
     """One row: `setting.passes` times the calls of a rank that read its part of the file, or once from a cold cache."""
-    size, ranks, api, order, tool, name = compared
+    size, ranks, api, order, tool, name, batch = compared
     direct, cold = setting.cache == "direct", setting.cache == "cold"
     passes = 1 if cold else setting.passes
     dropped = 0 if cold else 1  # epochs before those that count
     layout, how = "shared file", ORDERS[order]
-    batch = 1 if order == "in order" else max(1, min(256, 8 * MIB // size))
     one_epoch, text = (
         PATTERN.format(
             samples=setting.size // size,
@@ -206,6 +210,9 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
         if tool == "fio":
             printed = run(fio_reads(file, setting.size, size, ranks, passes, direct), LIMIT)
             return fio_seconds(printed, "read", setting.size // ranks * passes * ranks) / calls
+        if tool == "bare":
+            given = map(str, (BARE, file, setting.size, size, batch, passes, int(direct)))
+            return float(run([*setting.launcher, "-n", str(ranks), sys.executable, *given], LIMIT)) / calls
         arguments = ior_reads(file, setting.size, size, ranks, IOR_WAYS[api], direct)
         command = [*setting.launcher, "-n", str(ranks), *arguments]
         return sum(ior_seconds(run(command, LIMIT)) for _ in range(passes)) / calls
@@ -228,6 +235,7 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
         "ranks": ranks,
         "api": api,
         "order": order,
+        "batch": batch,
         "beside": name,
         "cache": setting.cache,
         "calls_of_a_rank": calls,
@@ -296,6 +304,7 @@ def main() -> None:
     parser.add_argument("--place", required=True, type=Path, help="a directory on the file system to measure")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--sizes", nargs="+", type=int, default=[4, 64, 1024], help="of calls, KiB, multiples of 4")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 16], help="calls of a step")
     parser.add_argument("--size", type=int, default=256, help="of the file, MiB; what is written is 4 times as much")
     parser.add_argument("--passes", type=int, default=8, help="over the file in each run; a cold file is read once")
     parser.add_argument("--pairs", type=int, default=7)
@@ -319,7 +328,7 @@ def main() -> None:
     sizes = [size * KIB for size in parsed.sizes]
     rows: list[ReadRow | WriteRow] = []
     if parsed.only != "writes":
-        rows += read_rows(parsed.cache, sizes, parsed.ranks, tools)
+        rows += read_rows(parsed.cache, sizes, parsed.ranks, parsed.batches, tools)
     if parsed.only != "reads" and "fio" in tools:
         rows += write_rows(4 * parsed.size * MIB, parsed.ranks)
     found: list[dict[str, Any]] = []

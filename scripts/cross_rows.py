@@ -20,6 +20,8 @@ _MEMORY, _STORAGE = 8e9, 1e9
 READS = (
     ("posix", "random", "fio", "fio psync"),
     ("posix", "random, sync off", "fio", "fio psync"),
+    ("posix", "random", "bare", "a bare loop"),
+    ("posix", "random, sync off", "bare", "a bare loop"),
     ("posix", "random", "ior", "IOR POSIX -z"),
     ("mpi-independent", "random", "ior", "IOR MPIIO -z"),
     ("mpi-collective", "in order", "ior", "IOR MPIIO -c"),
@@ -39,7 +41,7 @@ class Setting:
 
 
 class ReadRow(NamedTuple):
-    """Calls of `size` bytes on so many ranks, by an api and in an order, beside a tool."""
+    """Calls of `size` bytes on so many ranks, by an api and in an order, `batch` a step, beside a tool."""
 
     size: int
     ranks: int
@@ -47,9 +49,10 @@ class ReadRow(NamedTuple):
     order: str
     tool: str
     name: str
+    batch: int
 
     def title(self) -> str:
-        return f"{self.size // KIB} KiB, {self.api}, {self.order}"
+        return f"{self.size // KIB} KiB, {self.api}, {self.order}, batch {self.batch}"
 
     def __str__(self) -> str:
         return f"reads, {self.title()}, ranks {self.ranks}, {self.name}"
@@ -87,15 +90,19 @@ def _seconds(setting: Setting, moving: float, calls: int) -> float:
     return (2 * (setting.pairs + 1) + 1) * (_START + moving + calls * _CALL)
 
 
-def read_rows(cache: str, sizes: Sequence[int], ranks: Sequence[int], tools: set[str]) -> Iterator[ReadRow]:
+def read_rows(
+    cache: str, sizes: Sequence[int], ranks: Sequence[int], batches: Sequence[int], tools: set[str]
+) -> Iterator[ReadRow]:
     """Those for which there is a tool, the rows of one size together."""
     for size in sizes:
         for number in ranks:
             for api, order, tool, name in READS:
                 # MPI-IO goes through the cache on most file systems, whatever is asked; one rank waits for nobody.
                 some = (cache != "direct" or api == "posix") and (number > 1 or order != "random, sync off")
-                if tool in tools and some:
-                    yield ReadRow(size, number, api, order, tool, name)
+                if (tool in tools or tool == "bare") and some:
+                    # IOR's collective calls have one transfer of each rank.
+                    for batch in (1,) if order == "in order" else batches:
+                        yield ReadRow(size, number, api, order, tool, name, batch)
 
 
 def write_rows(size: int, ranks: Sequence[int]) -> list[WriteRow]:

@@ -178,7 +178,7 @@ class EpochSource:
     ) -> None:
         self.meters = Meters([reader.meter for reader in batches.readers])
         self.reading = batches.reading
-        self.processed = 0
+        self.called = self.processed = 0
         self.unchecked = 0
         self._batches = batches
         self._work = work
@@ -206,7 +206,7 @@ class EpochSource:
     def wait(self, step: int) -> int:
         """The bytes of the step's samples, once all of them are in memory."""
         self._buffer, got = self._batches.wait(step)
-        self.processed = self._batches.processed
+        self.called, self.processed = self._batches.called, self._batches.processed
         if got < self._needed[step]:
             # Never a fast step: whatever a backend claims, this is what it returned.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")

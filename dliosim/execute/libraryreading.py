@@ -137,7 +137,7 @@ class LibraryReader:
             raise failed(
                 f"read by the {self._form.name} library", str(self._path(file)), error, where, reading=True
             ) from error
-        self.meter.stamps.extend((-began, perf_counter_ns()))
+        self.meter.add_run(began, (perf_counter_ns(),))
         self.meter.calls += 1
         self.meter.moved += got
         if got != len(into):

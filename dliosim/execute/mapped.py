@@ -115,7 +115,7 @@ class MappedReader:
             began = perf_counter_ns()
             _advise_at_random(mappings, calls)
             _copy([mapping.data for mapping in mappings], calls, out)
-        self.meter.stamps.extend([-began, perf_counter_ns()])
+        self.meter.add_run(began, (perf_counter_ns(),))
         self.meter.calls += 1
 
     def _within(self, calls: Calls, size: int | NDArray[np.int64]) -> None:

@@ -107,7 +107,7 @@ class IndependentReader:
             row = next(row for row in range(count) if got[row] != specs[row][1])
             raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
         meter = self.meter
-        meter.stamps.extend([-began, *stamps])
+        meter.add_run(began, stamps)
         meter.calls += count
         meter.moved += moved
         return moved
@@ -211,7 +211,7 @@ class CollectiveReader:
             ) from error
         meter = self.meter
         meter.view_ns += viewed - began
-        meter.stamps.extend([-viewed, ended])
+        meter.add_run(viewed, (ended,))
         meter.calls += 1
         meter.moved += moved
         if end > self._size:

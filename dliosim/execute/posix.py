@@ -132,7 +132,7 @@ class PosixReader:
             file, offset = int(calls.file[row]), int(calls.offset[row])
             raise self._files.failed_read("preadv", file, offset, lengths[row], error) from error
         meter = self.meter
-        meter.stamps.extend([-began, *stamps])
+        meter.add_run(began, stamps)
         meter.calls += len(stamps)
         meter.moved += moved
         return moved

@@ -25,12 +25,15 @@ class Batches(Protocol):
     """The batches of one loop on one rank, epoch by epoch and in the order of steps.
 
     Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
-    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it. `processed` is
-    how long (ns) the one who waited last has itself decoded and preprocessed, after the data were there.
+    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it. Of the last
+    step waited for, `called` is how long (ns) its readers were inside calls, and decoded and preprocessed where that is
+    not done by the one who waits: no more of the wait was for data. `processed` is how long the one who waited has
+    itself decoded and preprocessed, after the data were there.
     """
 
     readers: Sequence[Reader]
     reading: list[int]
+    called: int
     processed: int
 
     def begin(self, epoch: EpochCalls) -> None:
@@ -80,9 +83,11 @@ class InlineBatches:
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
         self.reading: list[int] = []
+        self.called = 0
         self.processed = 0
         self._reader = readers[0]
         self._slot = slots[0]
+        self._inside = 0
 
     def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`."""
@@ -90,11 +95,14 @@ class InlineBatches:
         self._reader.begin_epoch()
 
     def start(self) -> None:
-        """Nothing: a batch is read when it is waited for."""
+        """A batch is read when it is waited for; calls count from now on."""
+        self._inside = self._reader.meter.inside_ns
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step."""
         got = _read(self._epoch.parts(step), self._slot, self._reader)
+        inside = self._reader.meter.inside_ns
+        self.called, self._inside = inside - self._inside, inside
         self.processed = self._epoch.process(step, self._slot)
         return self._slot, got
 
@@ -125,6 +133,7 @@ class ReadAhead:
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview], by: By, collective: bool) -> None:
         self.readers = readers
         self.reading: list[int] = []
+        self.called = 0
         self.processed = 0
         self._slots = slots
         self._ahead = len(slots) - 1
@@ -162,6 +171,7 @@ class ReadAhead:
         for task in tasks:
             task.wait()
         self.reading += _span(tasks)
+        self.called = tasks[0].called if len(tasks) == 1 else max([task.called for task in tasks], default=0)
         # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
         if self._ahead and step + self._ahead < self._epoch.steps:
             self._submit(step + self._ahead)
@@ -226,6 +236,7 @@ class ReadAhead:
     def _work_overlapping(self, reader: OverlappingReader, queue: _Queue) -> None:
         """As `_work`, but with the next batch begun while the last calls of the one before are in flight."""
         begun: deque[_Reading] = deque()
+        inside = 0  # when the batch before was complete, or none was begun
         while True:
             if not begun or (reader.has_room and not queue.empty()):
                 # Another thread may have been faster: then this one has others to go on with, or waits.
@@ -240,6 +251,8 @@ class ReadAhead:
                 if not isinstance(task, _Reading):
                     task.perform(reader)
                     continue
+                if not begun:
+                    inside = reader.meter.inside_ns
                 try:
                     task.begin(reader)
                 except BaseException as error:  # as below
@@ -254,7 +267,8 @@ class ReadAhead:
                     begun.popleft().fail(error)
                 continue
             if complete:
-                begun.popleft().complete(reader)
+                begun.popleft().complete(reader, inside)
+                inside = reader.meter.inside_ns
 
 
 def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
@@ -271,10 +285,11 @@ def _span(tasks: list[_Task[int]]) -> tuple[int, int]:
 class _Task(Generic[T]):
     """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it.
 
-    `begun` and `ended` are when it was done, for the pictures of a run: no figure is made of them.
+    `begun` and `ended` are when it was done, for the pictures of a run: no figure is made of them. `called` is its part
+    of `Batches.called`.
     """
 
-    __slots__ = ("_action", "_done", "_error", "_value", "begun", "ended")
+    __slots__ = ("_action", "_done", "_error", "_value", "begun", "called", "ended")
 
     def __init__(self, action: Callable[[Reader], T]) -> None:
         self._action = action
@@ -282,7 +297,7 @@ class _Task(Generic[T]):
         self._done.acquire()
         self._error: BaseException | None = None
         self._value: T
-        self.begun = self.ended = 0
+        self.begun = self.ended = self.called = 0
 
     def perform(self, reader: Reader) -> None:
         """Do it, keep what comes of it, and wake whoever waits."""
@@ -330,8 +345,9 @@ class _Reading(_Task[int]):
         self._then = then
 
     def _read(self, reader: Reader) -> int:
+        inside = reader.meter.inside_ns
         got = _read(self._parts, self._slot, reader)
-        self._then()
+        self.called = reader.meter.inside_ns - inside + self._then()
         return got
 
     def begin(self, reader: OverlappingReader) -> None:
@@ -340,12 +356,12 @@ class _Reading(_Task[int]):
         for part in self._parts:
             reader.begin(part, self._slot)
 
-    def complete(self, reader: OverlappingReader) -> None:
-        """Finish it, as the batch begun first is complete."""
+    def complete(self, reader: OverlappingReader, inside: int) -> None:
+        """Finish it, as the batch begun first is complete; `inside` is the meter's when the one before it was."""
 
         def rest() -> int:
             got = reader.complete()
-            self._then()
+            self.called = reader.meter.inside_ns - inside + self._then()
             return got
 
         self.finish(rest)

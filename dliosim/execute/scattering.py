@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -21,6 +22,9 @@ from dliosim.plan.layout import align_up
 
 T = TypeVar("T")
 
+# Behind each rank's batch: how long (ns) the one that reads for all was inside calls.
+_CALLED = struct.Struct("q")
+
 #: Bytes that the counts and displacements of one MPI call can express; more are counted in pages.
 LARGEST = (1 << 31) - 1
 
@@ -28,7 +32,7 @@ LARGEST = (1 << 31) - 1
 def make_scattered(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
     """The batches of `access`, none of a rank larger than `size` bytes. Raises ExecutionError."""
     reads = world.node.rank == 0
-    slot = align_up(size, PAGE)
+    slot = align_up(size + _CALLED.size, PAGE)
     buffer = allocate(slot * world.node.size if reads else slot)
     [reader] = open_readers(access, files, null=not reads)
     return ScatteredBatches(world, reader, buffer, slot, access.page)
@@ -37,13 +41,15 @@ def make_scattered(world: World, access: Access, files: Files, size: int) -> Sca
 class ScatteredBatches:
     """Reads in the step itself, on one rank of each node; the others wait for what it sends them.
 
-    The buffer of the rank that reads has a part of `slot` bytes for each rank of the node, its own first. Its counters
-    have all calls; those of the others stay at 0. Who fails ends the job, as the others of its node wait for data.
+    The buffer of the rank that reads has a part of `slot` bytes for each rank of the node, its own first; what is sent
+    of one ends with `_CALLED`. Its counters have all calls; those of the others stay at 0. Who fails ends the job, as
+    the others of its node wait for data.
     """
 
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
         self.readers: Sequence[Reader] = [reader]
         self.reading: list[int] = []
+        self.called = 0
         self.processed = 0
         self._world = world
         self._node = world.node
@@ -61,7 +67,7 @@ class ScatteredBatches:
         self._epoch, calls = epoch, epoch.calls
         before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
         self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
-        self._units = -(-calls.step_bytes // self._unit)
+        self._units = -(-(calls.step_bytes + _CALLED.size) // self._unit)
         of_steps = np.stack([self._units, np.diff(calls.step_start)], axis=1)
         per_step = self._gathered(of_steps, np.full(self._node.size, steps))
         rows = np.zeros(self._node.size, np.int64)
@@ -73,6 +79,7 @@ class ScatteredBatches:
         if self._node.rank == 0:
             units, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
             self._units_of_ranks = units.T.copy()
+            self._ends = (self._places + self._units_of_ranks) * self._unit - _CALLED.size
             self._calls = _joined(found, rows, counts, self._slot)
         self._reader.begin_epoch()
 
@@ -82,12 +89,18 @@ class ScatteredBatches:
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batches of all ranks of the node, or wait for one's own."""
         if self._node.rank == 0:
+            inside = self._reader.meter.inside_ns
             self._read(self._calls.step(step))
+            self.called = self._reader.meter.inside_ns - inside
+            for end in self._ends[step].tolist():
+                _CALLED.pack_into(self._buffer, end, self.called)
             send = [self._buffer, self._units_of_ranks[step], self._places, self._type]
             self._world.scatter_on(self._node, send, MPI.IN_PLACE, self._slot * self._node.size)
         else:
-            receive = [self._buffer, int(self._units[step]), self._type]
+            units = int(self._units[step])
+            receive = [self._buffer, units, self._type]
             self._world.scatter_on(self._node, None, receive, self._slot * self._node.size)
+            (self.called,) = _CALLED.unpack_from(self._buffer, units * self._unit - _CALLED.size)
         self.processed = self._epoch.process(step, self._buffer)
         return self._buffer[: self._slot], self._asked[step]
 

@@ -29,11 +29,12 @@ _FLUSH_SAMPLES, _FLUSH_STEPS = 16384, 1024
 class Source(Protocol):
     """Where the batches of an epoch come from, in the order of steps; see `epochs.EpochSource`.
 
-    `reading` and `processed` are those of `Batches`.
+    `reading`, `called` and `processed` are those of `Batches`.
     """
 
     meters: Meters
     reading: list[int]
+    called: int
     processed: int
 
     def start(self) -> None:
@@ -128,11 +129,15 @@ def run_steps(
                     begun += idle
                     arrival_ns += idle
             moved += wait(step)
-            # Who reads its data itself then decodes them itself, and that is no waiting.
+            # Who reads its data itself then decodes them itself, and that is no waiting. Nor is what was done between
+            # calls: the tool's own work.
             processed = clock()
-            ready = processed - source.processed
-            data_wait = ready - begun
-            processing_ns += source.processed
+            processed_ns, called = source.processed, source.called
+            data_wait = processed - processed_ns - begun
+            if called < data_wait:
+                data_wait = called
+            ready = begun + data_wait
+            processing_ns += processed_ns
             check(step)
             nominal = compute_times[step]
             if nominal:
@@ -150,12 +155,12 @@ def run_steps(
             compute_ns += spent
             samples += row_count[step]
             waited_for_data += data_wait
-            processing += source.processed
+            processing += processed_ns
             computing += spent
             idling += idle
             if course.arrival:
-                # Without the check of its contents, which is none of the storage's doing.
-                times.requests.append(processed + spent - due)
+                # Without the tool's own work and the check of its contents, which are none of the storage's doing.
+                times.requests.append(ready + processed_ns + spent - due)
             if every and (step + 1) % every == 0:
                 arrived = clock()
                 over = deadline is not None and arrived >= deadline
@@ -175,7 +180,7 @@ def run_steps(
                 if not every and deadline is not None:
                     stop = after >= deadline
             synced = after
-            block.step(data_wait + source.processed + spent, spent)
+            block.step(processed - begun + spent, spent)
             held = after
             if step in saves or (timed and syncer.due.any()):
                 block.end(after, record.blocks)

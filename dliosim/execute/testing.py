@@ -211,6 +211,7 @@ def check_batches(
         # Of one reader it is the time of its calls, in which no file is opened and no view set.
         assert busy == latencies.sum_ns if in_turn else busy <= latencies.sum_ns, "calls overlap within a reader"
         assert asked == 0 or busy > 0, "calls take time"
+        assert busy <= sum(meter.read_ns for meter in meters), "`read_ns` has all calls: see `Meter.add_run`"
         return {key: value for reader in batches.readers for key, value in reader.granted().items()}
 
 

@@ -18,9 +18,9 @@ class Meter:
     """Counts and times of one thread's calls, in nanoseconds and bytes.
 
     `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
-    read calls, in runs made back to back: clock readings, the first of each run, negated, before it and one after each
-    call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter has either
-    the one or the other.
+    read calls, in runs made back to back (`add_run`): clock readings, the first of each run, negated, before it and one
+    after each call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter
+    has either the one or the other. `read_ns` is how long read calls ran, or any was in flight.
     `how` says by which means the calls are made, where a reader chooses. `moved` is the bytes that the calls really
     moved, alignment and all, where the backend can tell, and what was asked otherwise.
     """
@@ -33,6 +33,8 @@ class Meter:
         "moved",
         "open_ns",
         "opens",
+        "reached",
+        "read_ns",
         "spans",
         "stamps",
         "sync_ns",
@@ -46,11 +48,23 @@ class Meter:
         self.how = ""
         self.calls = 0
         self.moved = 0
+        self.read_ns = 0
+        self.reached = 0
         self.opens = 0
         self.open_ns = 0
         self.close_ns = 0
         self.view_ns = 0
         self.sync_ns = 0
+
+    @property
+    def inside_ns(self) -> int:
+        """How long the thread was inside calls that read: opening, setting views, reading and closing."""
+        return self.read_ns + self.open_ns + self.close_ns + self.view_ns
+
+    def add_run(self, began: int, stamps: Sequence[int]) -> None:
+        """Record calls made back to back, one at least: the clock before them, and after each of them."""
+        self.stamps.extend([-began, *stamps])
+        self.read_ns += stamps[-1] - began
 
     def overlapped(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
         """Record calls by the clock readings at which each began and ended, in any order; at least one.
@@ -58,7 +72,10 @@ class Meter:
         `since` is when the first of the calls began that are still in flight: none that is recorded later may have
         begun before it, or, where none is in flight (None), before the last of these ended.
         """
-        self.spans.append((begin, end, int(end.max()) if since is None else since))
+        first, last = max(int(begin.min()), self.reached), int(end.max())
+        self.read_ns += max(0, last - first)
+        self.reached = max(self.reached, last)
+        self.spans.append((begin, end, last if since is None else since))
 
     def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dliosim.measure.figures import EpochSummary
 from dliosim.measure.histogram import Quantiles, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """The quantiles of a loop's latencies of each kind, None where there were none."""
+
+    batch: Quantiles | None
+    call: Quantiles | None
+    request: Quantiles | None
 
 
 def utilization(epochs: Sequence[EpochSummary]) -> float | None:
@@ -28,12 +38,19 @@ def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
     return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
 
 
+def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
+    """Of the latencies of all epochs together: one histogram, not a mean or a median of quantiles."""
+    return Latencies(
+        merged(epoch.batch_latency for epoch in epochs).quantiles(),
+        merged(epoch.call_latency for epoch in epochs).quantiles(),
+        merged(epoch.request_latency for epoch in epochs).quantiles(),
+    )
+
+
 def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
     """`request` where there are requests, else `batch` (what steps waited for data), and those latencies together."""
-    requests = merged(epoch.request_latency for epoch in epochs)
-    if requests.count:
-        return "request", requests.quantiles()
-    return "batch", merged(epoch.batch_latency for epoch in epochs).quantiles()
+    found = latencies(epochs)
+    return ("request", found.request) if found.request is not None else ("batch", found.batch)
 
 
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:

@@ -93,6 +93,8 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     why = ""
     if busy < UTILIZATION:
         hardly_waited = waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs)
+        # Without readers what was fast enough took no more of a step than it may.
+        hardly_waited = hardly_waited or (got >= needed and not overlapped)
         why = _why(got >= needed, hardly_waited, overlapped, mostly_processing(phase, epochs))
     rates = (
         f"it needs {size(needed, 3)}/s{'' if overlapped else ' while steps wait'}; it got {size(got, 3)}/s{got_when}"

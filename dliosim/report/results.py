@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
+from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.overhead import loop_overheads, whole_overhead
@@ -22,6 +23,7 @@ from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
 from dliosim.plan.interval import Costs, best, daly, lost, young
 from dliosim.report.checkpoints import Measured, measured
+from dliosim.report.naming import alike, title_of
 from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
@@ -150,6 +152,7 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
+        "loops": [_loop(runs) for runs in alike(run.phases) if any(phase.epochs for phase in runs)],
         "expectations": [asdict(result) for result in run.expectations],
     }
     return {name: finite(value) for name, value in content.items()}
@@ -264,17 +267,23 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
     }
 
 
+def _loop(runs: Sequence[PhaseSummary]) -> dict[str, Any]:
+    """The latencies of all runs of a loop together, over the epochs after the first (the only one, if there is one)."""
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    return {"title": title_of(runs[0]), **_latencies(epochs[1:] or epochs)}
+
+
+def _latencies(epochs: Sequence[EpochSummary]) -> dict[str, Any]:
+    found = asdict(over_epochs.latencies(epochs))
+    return {f"{kind}_latency_seconds": quantiles for kind, quantiles in found.items()}
+
+
 def _epoch(epoch: EpochSummary) -> dict[str, Any]:
-    latencies = {
-        "batch_latency_seconds": epoch.batch_latency,
-        "call_latency_seconds": epoch.call_latency,
-        "request_latency_seconds": epoch.request_latency,
-    }
     return {
         "epoch": epoch.epoch,
         **{name: getattr(epoch, name) for name in _EPOCH_FIGURES},
         **{name: asdict(getattr(epoch, name)) for name in _EPOCH_SPREADS},
-        **{name: found and asdict(found) for name, one in latencies.items() for found in [one.quantiles()]},
+        **_latencies([epoch]),
         "bound_by": epoch.bound_by and asdict(epoch.bound_by),
         "order_hash": f"{epoch.order_hash:016x}",
         "extent_hash": f"{epoch.extent_hash:016x}",

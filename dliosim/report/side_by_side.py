@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -201,7 +200,7 @@ def _loop_table(title: str, loops: Sequence[Loop | None], runs: Sequence[SavedRu
         rows += [LINE, *some] if rows and some else some
     about = (
         "over the epochs after the first (the only one, if there is one); rates are all bytes (samples) by all time, "
-        "as in the headline of a run, utilization is the mean of theirs, latencies are medians of theirs"
+        "and latencies all of theirs together, as in the headline of a run, utilization is the mean of theirs"
     )
     return Table(f"{title}: {about}", ("", *(one.label for one in runs)), tuple(rows))
 
@@ -218,9 +217,8 @@ def _utilization(loop: Loop, run: RunSummary) -> str:
 
 def _quantile(kind: str, tail: str) -> Callable[[Loop, RunSummary], str]:
     def show(loop: Loop, run: RunSummary) -> str:
-        found: list[Quantiles | None] = [getattr(one, kind) for one in loop.latencies[1:] or loop.latencies]
-        known = [getattr(one, tail) for one in found if one is not None]
-        return seconds(statistics.median(known), 3) if known else ABSENT
+        found: Quantiles | None = getattr(loop.latencies, kind, None)
+        return ABSENT if found is None else seconds(getattr(found, tail), 3)
 
     return show
 

@@ -1,17 +1,23 @@
-"""Loops that run in this process, without I/O: what is shown of them, and what their compute uses."""
+"""Loops that run in this process: what is shown of them, what their compute uses, and what of a step is whose."""
 
 from __future__ import annotations
 
 import gc
 import io
+import os
 import re
 import time
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
+import pytest
+
+from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.phases import run_workload
 from dliosim.execute.session import Options, Session
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.figures import EpochSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Job
 from dliosim.report.progress import Progress
@@ -69,3 +75,33 @@ def test_busy_compute_uses_the_core_as_long_as_it_was_told(tmp_path: Path) -> No
 
     # Four steps of 100 ms, of which others may have the core for a while.
     assert used("100 ms busy") - used("100 ms") > 100_000_000
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+@pytest.mark.parametrize("blamed", ["storage", "tool"])
+def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blamed: str, readers: int
+) -> None:
+    pattern = tmp_path / "delayed.dlio"
+    loop = f"readers {readers}" + ("\nprefetch 1 batches" if readers else "")
+    pattern.write_text(f"{DATASET}prepare d\ntrain {{\nread d\n{loop}\n}}\n")
+    workload, _ = compile_pattern(pattern, [], Job(1))
+
+    def late(made: Callable[..., object]) -> Callable[..., object]:
+        def delayed(*arguments: object) -> object:
+            time.sleep(0.05)
+            return made(*arguments)
+
+        return delayed
+
+    target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "parts")
+    monkeypatch.setattr(target, name, late(getattr(target, name)))
+    session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), Progress(None))
+    epochs = [one for phase in run_workload(session) for one in phase.summary.epochs]
+    [epoch] = epochs
+    assert isinstance(epoch, EpochSummary) and epoch.bound_by is not None and epoch.steps == 4
+    parts = {"storage": epoch.data_wait_seconds.mean, "tool": epoch.tool_seconds.mean}
+    # Four delays of 50 ms.
+    assert parts.pop(blamed) > 0.15
+    assert max(parts.values()) < 0.1
+    assert getattr(epoch.bound_by, blamed) >= 0.75

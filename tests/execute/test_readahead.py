@@ -53,6 +53,16 @@ class Recorder:
         self.log.append(("close", threading.get_ident()))
 
 
+class Timed(Recorder):
+    """Each read is inside calls for 100 ns a byte, its first byte's offset in ns besides opening files."""
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        got = super().read(calls, into)
+        self.meter.add_run(1000, (1000 + 100 * got,))
+        self.meter.open_ns += int(calls.offset[0])
+        return got
+
+
 def steps_of(count: int, calls: int = 4) -> Calls:
     return make_calls([[(0, 10 * step + call, 3) for call in range(calls)] for step in range(count)])
 
@@ -268,3 +278,43 @@ def test_a_step_without_calls_is_read_at_no_time() -> None:
     inline.begin(EpochCalls(steps_of(1)))
     inline.wait(0)
     assert inline.reading == []
+
+
+@dataclass(frozen=True)
+class Decoded(EpochCalls):
+    """Each batch, and each share of one, takes so many ns to decode."""
+
+    def process(self, step: int, slot: memoryview) -> int:
+        return 7
+
+    def process_share(self, step: int, first: int, last: int, shares: int, slot: memoryview) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("readers", "by", "called"),
+    [
+        (0, "batch", [1200, 1210, 1220, 1230]),
+        (1, "batch", [1207, 1217, 1227, 1237]),
+        (2, "batch", [1207, 1217, 1227, 1237]),
+        (3, "batch in turn", [1207, 1217, 1227, 1237]),
+        # Two calls each, 3 bytes a call; the second share begins at the third call.
+        (2, "sample", [609, 619, 629, 639]),
+    ],
+)
+def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decoding_beside_the_step(
+    readers: int, by: By, called: list[int]
+) -> None:
+    made = [Timed([]) for _ in range(max(1, readers))]
+    batches = make_batches(Access(readers=readers, prefetch=2, by=by), made, slots(3))
+    found = []
+    for _ in range(2):
+        batches.begin(Decoded(steps_of(4)))
+        made[0].meter.open_ns += 5000  # before the clock
+        batches.start()
+        for step in range(4):
+            batches.wait(step)
+            found.append(batches.called)
+        batches.end()
+    batches.close()
+    assert found == called * 2

@@ -36,19 +36,21 @@ class Clock:
 
 
 class Slow:
-    """Batches that take 1 ms to come, `processed` ns to decode and 2 ms to check."""
+    """Batches that take 1 ms and `own` to come, `processed` ns to decode and 2 ms to check; `called` is 1 ms."""
 
-    def __init__(self, clock: Clock, processed: int) -> None:
+    def __init__(self, clock: Clock, processed: int, own: int) -> None:
         self.meters = Meters([Meter()])
         self.reading: list[int] = []
+        self.called = MS
         self.processed = processed
+        self.own = own
         self.clock = clock
 
     def start(self) -> None:
         pass
 
     def wait(self, step: int) -> int:
-        self.clock.now += MS + self.processed
+        self.clock.now += MS + self.own + self.processed
         return 100
 
     def check(self, step: int) -> None:
@@ -78,6 +80,7 @@ def run(
     content: int = 0,
     beside: Sequence[tuple[int, int]] = (),
     deadline: int | None = None,
+    own: int = 0,
 ) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns).
 
@@ -97,7 +100,7 @@ def run(
         3, [compute] * 3, False, arrival, syncer, saves, save, deadline, False, Timers(()), lambda since: between
     )
     record = EpochRecord(0, 0)
-    source, shown = Slow(clock, processed), Slowed(clock) if slowed else Progress(None)
+    source, shown = Slow(clock, processed, own), Slowed(clock) if slowed else Progress(None)
     run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
     return record
 
@@ -129,6 +132,28 @@ def test_what_lies_between_two_steps_is_the_tools_time(monkeypatch: pytest.Monke
     # The last step's line is shown when the epoch is over.
     assert record.tool_ns == (3 * 2 + 2 * 4) * MS
     assert (record.batch_latency.count, record.batch_latency.max_ns) == (3, MS)
+
+
+@pytest.mark.parametrize("arrival", [[], [0, 100 * MS, 200 * MS]])
+def test_what_is_not_inside_a_call_is_the_tools_time_and_no_waiting(
+    monkeypatch: pytest.MonkeyPatch, arrival: list[int]
+) -> None:
+    series = EpochSeries()
+    record = run(monkeypatch, 5 * MS, arrival, own=8 * MS, processed=7 * MS, sync="barrier", series=series)
+    assert (record.data_wait_ns, record.processing_ns, record.tool_ns) == (3 * MS, 21 * MS, 3 * (8 + 2) * MS)
+    assert (record.batch_latency.count, record.batch_latency.max_ns) == (3, MS)
+    assert record.request_latency.max_ns == (13 * MS if arrival else 0)
+    assert series.bins[QUANTITIES.index("data_wait_ns")].sum() == record.data_wait_ns
+    # Most of a step, and of the wait: but for the steps that waited for requests, the tool.
+    _, causes = unpacked_arrivals(record.last_arrival)
+    assert [CAUSES[one] for one in causes] == ["tool", *["arrivals" if arrival else "tool"] * 2]
+    # DLIO takes the whole of the first wait out.
+    assert record.blocks[0].first_ns == (1 + 8 + 7 + 5) * MS
+
+
+def test_a_wait_is_never_longer_than_it_was_however_long_calls_took_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run(monkeypatch, 5 * MS, [], own=-MS // 4)
+    assert (record.data_wait_ns, record.tool_ns) == (3 * MS * 3 // 4, 6 * MS)
 
 
 @pytest.mark.parametrize("compute", [0, 5 * MS])

@@ -30,6 +30,26 @@ def test_calls_made_back_to_back_are_latencies_and_one_run() -> None:
     assert meter.take_intervals()[1].shape == (2, 0)
 
 
+def test_a_thread_is_inside_calls_that_open_set_views_read_and_close() -> None:
+    meter = Meter()
+    meter.add_run(10, (13, 20))
+    meter.add_run(50, (51,))
+    assert (meter.read_ns, meter.stamps) == (11, [-10, 13, 20, -50, 51])
+    meter.open_ns, meter.view_ns, meter.close_ns, meter.sync_ns = 100, 1000, 10_000, 100_000
+    assert meter.inside_ns == 11_111
+
+
+def test_calls_in_flight_are_inside_from_the_first_begun_to_the_last_back_once() -> None:
+    meter = Meter()
+    meter.overlapped(np.array([10, 20]), np.array([30, 25]))
+    assert meter.read_ns == 20
+    meter.overlapped(np.array([15, 28]), np.array([29, 45]), since=28)
+    assert meter.read_ns == 35
+    meter.overlapped(np.array([40]), np.array([44]))
+    meter.overlapped(np.array([100]), np.array([101]))
+    assert meter.read_ns == 36
+
+
 def test_calls_in_flight_at_a_time_have_latencies_of_their_own_and_are_busy_once() -> None:
     meter = Meter()
     meters, latencies = Meters([meter]), Histogram()

@@ -16,12 +16,15 @@ import pytest
 from dliosim.cli import main
 from dliosim.errors import UsageError
 from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.histogram import Histogram
 from dliosim.readable import number
 from dliosim.report.grid import WIDTH
+from dliosim.report.results import results_of
 from dliosim.report.saved.load import SavedRun, load
 from dliosim.report.side_by_side import side_by_side
+from dliosim.report.tables import run_report
 from tests.pictures.sample import comparison, write_comparison, write_run
-from tests.report.sample import flushed, run, spread
+from tests.report.sample import epoch, flushed, run, spread
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("side_by_side.txt")
@@ -37,6 +40,28 @@ def written(place: Path) -> list[str]:
 
 def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
     assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("kind", ["batch", "request"])
+def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Path, kind: str) -> None:
+    """99 of 100 latencies of the last epoch are short, but most of one before it are long: the p99 of all is long."""
+    many, few = [1_000_000] * 990 + [2_000_000] * 10, [1_000_000] * 10 + [50_000_000] * 90
+    histograms = [Histogram([9_000_000_000] * 7), Histogram(few), Histogram(many), Histogram(many)]
+    epochs = tuple(epoch(i, **{f"{kind}_latency": one}) for i, one in enumerate(histograms))
+    # Of two runs of a loop epochs count on.
+    phases = tuple(PhaseSummary("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
+    (tmp_path / "results.json").write_text(json.dumps(results_of(run(phases=phases))))
+    (one,) = load([str(tmp_path)], with_arrays=False)
+    [shown] = re.findall(rf"{kind} p99 ([0-9.]+ m?s)", " ".join(run_report(run(phases=phases)).split()))
+    assert shown == "50.0 ms"
+    assert row_of(side_by_side([one]), f"{kind} p99") == [shown]
+
+
+def test_older_results_have_no_latencies_of_epochs_together(tmp_path: Path) -> None:
+    older = results_of(run())
+    del older["loops"]
+    (tmp_path / "results.json").write_text(json.dumps(older))
+    assert "batch p99" not in side_by_side(load([str(tmp_path)], with_arrays=False))
 
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:

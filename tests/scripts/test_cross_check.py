@@ -123,12 +123,12 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
         [
             *(sys.executable, str(SCRIPTS / "cross_check.py"), "--place", str(tmp_path), "--launcher", launcher),
             *("--ranks", "2", "--sizes", "64", "--size", "32", "--passes", "2", "--pairs", "1", "--only", "reads"),
-            *("--json", str(tmp_path / "found.json")),
+            *("--batches", "16", "--json", str(tmp_path / "found.json")),
         ],
         env={**os.environ, "PATH": f"{ior.parent}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -136,6 +136,8 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
     assert list(rows) == [
         ("fio psync", "random"),
         ("fio psync", "random, sync off"),
+        ("a bare loop", "random"),
+        ("a bare loop", "random, sync off"),
         ("IOR POSIX -z", "random"),
         ("IOR MPIIO -z", "random"),
         ("IOR MPIIO -c", "in order"),
@@ -144,15 +146,17 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
     assert rows["IOR POSIX -z", "random"]["seconds_a_call_of_the_other"] == [pytest.approx(2 * 0.028791 / 512)]
     for row in rows.values():
         assert row["ratios"] == [row["seconds_a_call"][0] / row["seconds_a_call_of_the_other"][0]]
-    assert sum(line.startswith("| 64 KiB, ") for line in done.stdout.splitlines()) == 5
+    assert sum(line.startswith("| 64 KiB, ") for line in done.stdout.splitlines()) == 7
     said = done.stderr.splitlines()
-    assert said[0].startswith("5 rows, pairs in each: 1, and one that is dropped; roughly ")
+    assert said[0].startswith("7 rows, pairs in each: 1, and one that is dropped; roughly ")
     assert [line.split(" (roughly")[0] for line in said[1:]] == [
-        "row 1 of 5: reads, 64 KiB, posix, random, ranks 2, fio psync",
-        "row 2 of 5: reads, 64 KiB, posix, random, sync off, ranks 2, fio psync",
-        "row 3 of 5: reads, 64 KiB, posix, random, ranks 2, IOR POSIX -z",
-        "row 4 of 5: reads, 64 KiB, mpi-independent, random, ranks 2, IOR MPIIO -z",
-        "row 5 of 5: reads, 64 KiB, mpi-collective, in order, ranks 2, IOR MPIIO -c",
+        "row 1 of 7: reads, 64 KiB, posix, random, batch 16, ranks 2, fio psync",
+        "row 2 of 7: reads, 64 KiB, posix, random, sync off, batch 16, ranks 2, fio psync",
+        "row 3 of 7: reads, 64 KiB, posix, random, batch 16, ranks 2, a bare loop",
+        "row 4 of 7: reads, 64 KiB, posix, random, sync off, batch 16, ranks 2, a bare loop",
+        "row 5 of 7: reads, 64 KiB, posix, random, batch 16, ranks 2, IOR POSIX -z",
+        "row 6 of 7: reads, 64 KiB, mpi-independent, random, batch 16, ranks 2, IOR MPIIO -z",
+        "row 7 of 7: reads, 64 KiB, mpi-collective, in order, batch 1, ranks 2, IOR MPIIO -c",
     ]
     files = {word for word in calls(ior) if word.endswith(".raw")}
     assert len(files) == 1  # the file that dliosim prepared
@@ -162,7 +166,7 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
 def test_a_cold_cache_is_as_cold_as_the_kernel_makes_it(fio: None, tmp_path: Path) -> None:
     cross_check = importlib.import_module("cross_check")
     setting = cross_check.Setting(tmp_path, 16 * MIB, 1, 5, "cold", [mpiexec()])
-    row = cross_check.compare_read(setting, cross_check.ReadRow(64 << 10, 1, "posix", "random", "fio", "fio psync"))
+    row = cross_check.compare_read(setting, cross_check.ReadRow(64 << 10, 1, "posix", "random", "fio", "fio psync", 8))
     assert row["calls_of_a_rank"] == 256  # read once
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True, check=True).stdout
     assert row["resident_share"][0] == (1 if kind.strip() == "tmpfs" else pytest.approx(0, abs=0.01))

@@ -11,6 +11,7 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.measure.over_epochs import Latencies
 from dliosim.readable import count, printable
 from dliosim.report.naming import title_of
 from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
@@ -19,7 +20,7 @@ from dliosim.report.saved.comparison import Comparison, comparison_of
 from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.labels import labels_of
 from dliosim.report.saved.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
-from dliosim.report.saved.results import Latencies, run_of
+from dliosim.report.saved.results import run_of
 
 COMPARE = "compare.json"
 
@@ -31,13 +32,14 @@ _MOST_NAMED = 4
 class Loop:
     """All runs of one loop in a run. Epochs count on from run to run, and so do those of `timeline`.
 
-    `rank_times` has the `TIME_COLUMNS` of ranks.h5, each (epochs, ranks) in ns; empty where that file is missing.
+    `latencies` are those of the epochs after the first together, None where older results have none. `rank_times` has
+    the `TIME_COLUMNS` of ranks.h5, each (epochs, ranks) in ns; empty where that file is missing.
     """
 
     title: str
     phases: tuple[PhaseSummary, ...]
     epochs: tuple[EpochSummary, ...]
-    latencies: tuple[Latencies, ...]
+    latencies: Latencies | None
     rank_times: dict[str, Ints]
     timeline: tuple[RecordedEpoch, ...]
 
@@ -96,13 +98,13 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
         times = rank_times(ranks_file, phases, run.ranks)
     if with_arrays and timeline_file.exists():
         recorded = timelines(timeline_file, phases, run.ranks)
-    of_loops = [found for found, phase in zip(latencies, run.phases, strict=True) if phase.epochs]
     # As `alike` puts phases together, but with what lies beside each.
     groups: dict[str, list[int]] = {}
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
     loops = tuple(
-        _loop([(phases[i], of_loops[i], times[i], recorded[i]) for i in indices]) for indices in groups.values()
+        _loop(latencies.get(title), [(phases[i], times[i], recorded[i]) for i in indices])
+        for title, indices in groups.items()
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
     return SavedRun(label, printable(str(directory)), run, loops, missing)
@@ -124,24 +126,24 @@ def _not_there(given: Path) -> str:
     return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish"
 
 
-_Part = tuple[PhaseSummary, tuple[Latencies, ...], dict[str, Ints], list[RecordedEpoch]]
+_Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
 
 
-def _loop(parts: Sequence[_Part]) -> Loop:
+def _loop(latencies: Latencies | None, parts: Sequence[_Part]) -> Loop:
     """All runs of a loop together."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
     epochs = [epoch for phase in phases for epoch in phase.epochs]
-    times = [found for _, _, found, _ in parts]
+    times = [found for _, found, _ in parts]
     return Loop(
         title=title_of(phases[0]),
         phases=tuple(phases),
         epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),
-        latencies=tuple(one for _, found, _, _ in parts for one in found),
+        latencies=latencies,
         rank_times={name: np.concatenate([one[name] for one in times]) for name in TIME_COLUMNS} if all(times) else {},
         timeline=tuple(
             replace(epoch, epoch=first + epoch.epoch)
-            for first, (_, _, _, recorded) in zip(firsts, parts, strict=False)
+            for first, (_, _, recorded) in zip(firsts, parts, strict=False)
             for epoch in recorded
         ),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dliosim.measure.figures import (
     BoundBy,
     Environment,
@@ -18,6 +16,7 @@ from dliosim.measure.figures import (
     VerbSummary,
 )
 from dliosim.measure.histogram import Histogram, Quantiles
+from dliosim.measure.over_epochs import Latencies
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.results import SCHEMA_VERSION
 from dliosim.report.saved.fields import Fields
@@ -25,20 +24,11 @@ from dliosim.report.saved.fields import Fields
 _MAX_PATTERN = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """The quantiles of one epoch's latencies, None where there were none."""
+def run_of(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
+    """What results.json says, and of each loop, by its title, the latencies of its epochs after the first together.
 
-    batch: Quantiles | None
-    call: Quantiles | None
-    request: Quantiles | None
-
-
-def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ...]]:
-    """What results.json says, and for each phase the latencies of its epochs. UsageError where it is not as it must be.
-
-    What the file does not hold is empty here: histograms (hence the quantiles beside), and `steady_seconds` and
-    `steady_samples`, which are 0.
+    What the file does not hold is empty here: histograms (hence the quantiles beside, which older files do not have
+    either), and `steady_seconds` and `steady_samples`, which are 0. UsageError where the file is not as it must be.
     """
     version = results.whole("schema_version")
     if version != SCHEMA_VERSION:
@@ -67,7 +57,8 @@ def run_of(results: Fields) -> tuple[RunSummary, tuple[tuple[Latencies, ...], ..
         restart_time=_positive(results, "restart_seconds"),
         partial=_partial(results.one_or_none("partial")) if results.has("partial") else None,
     )
-    return run, tuple(tuple(map(_latencies, one.many("epochs"))) for one in phases)
+    loops = results.many("loops") if results.has("loops") else ()
+    return run, {one.text("title"): _latencies(one) for one in loops}
 
 
 def _partial(found: Fields | None) -> Partial | None:
@@ -190,9 +181,9 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
     )
 
 
-def _latencies(epoch: Fields) -> Latencies:
+def _latencies(loop: Fields) -> Latencies:
     kinds = ("batch", "call", "request")
-    return Latencies(*(quantiles_of(epoch.one_or_none(f"{kind}_latency_seconds")) for kind in kinds))
+    return Latencies(*(quantiles_of(loop.one_or_none(f"{kind}_latency_seconds")) for kind in kinds))
 
 
 def _verb(found: Fields, ranks: int) -> VerbSummary:

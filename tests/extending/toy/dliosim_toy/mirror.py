@@ -69,7 +69,7 @@ class MirrorReader:
         if len(data) < len(into):
             raise truncated("pread", path, offset, len(into), len(data))
         into[:] = data
-        meter.stamps.extend((-began, perf_counter_ns()))
+        meter.add_run(began, (perf_counter_ns(),))
         meter.calls += 1
         meter.moved += len(data)
         return len(data)
