@@ -40,7 +40,7 @@ Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` lin
 _COMPARE_DESCRIPTION = """\
 Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
 one uncounted pass of every variant; then blocks, in each of which every variant runs once, in random order and from the
-same state of the caches. Ratios are paired by block, with intervals and Holm's correction over the variants.
+same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
 
   dliosim compare F --vary api=posix,mpi-independent,mpi-collective
   dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"

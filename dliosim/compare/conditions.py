@@ -70,11 +70,7 @@ def residency(outcome: Outcome[P]) -> Iterator[str]:
 
 
 def of_machine(outcome: Outcome[P]) -> Iterator[str]:
-    """Passes that something disturbed, ranks without cores of their own, and data that lie in memory."""
-    if outcome.drawn_in:
-        passes = outcome.repetitions * len(outcome.measured)
-        drawn = f"{len(outcome.drawn_in)} of {passes} (rows.csv marks them)"
-        yield f"Passes far off what all others suggest, and drawn in so that they hide nothing: {drawn}."
+    """Ranks without cores of their own, a machine that was busy, and data that lie in memory."""
     environment = outcome.environment
     if environment.oversubscribed:
         ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")

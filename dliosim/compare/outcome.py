@@ -102,8 +102,7 @@ class Outcome(Generic[P]):
 
     `what` is the name of a loop, `save NAME` or `restore NAME`. `caches` is how caches were treated before each pass:
     `cold` (dropped), `warm` (read through), or empty where nothing is read. `passes` has the label of every variant
-    with its passes, also of those that failed in the middle. `drawn_in` are the positions of passes that were drawn in
-    (see `statistics.capped`).
+    with its passes, also of those that failed in the middle.
     """
 
     name: str
@@ -129,17 +128,7 @@ class Outcome(Generic[P]):
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Each variant but the first against the first."""
-        return tuple(self._compared[0])
-
-    @cached_property
-    def drawn_in(self) -> frozenset[int]:
-        """Positions of the passes that something else disturbed, and whose times were drawn in."""
-        blocks, variants = np.nonzero(self._compared[1])
-        return frozenset(self.measured[v].counted[b].position for b, v in zip(blocks, variants, strict=True))
-
-    @cached_property
-    def _compared(self) -> tuple[list[Comparison], NDArray[np.bool_]]:
-        return compare(self.times())
+        return tuple(compare(self.times()))
 
     def times(self) -> NDArray[np.float64]:
         """What is compared of every pass that counts, (blocks, variants)."""

@@ -9,7 +9,7 @@ import numpy as np
 from dliosim.compare.conditions import hints_refused, no_difference, of_machine, residency, striping, too_few
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.compare.stalls import StallPass
-from dliosim.compare.statistics import FEWEST, capped, compare, shown_different
+from dliosim.compare.statistics import FEWEST, compare, shortest, shown_different
 from dliosim.measure.figures import MEMORY_KINDS
 from dliosim.readable import number, percent, seconds, size
 
@@ -46,7 +46,7 @@ def _least(outcome: Outcome[StallPass]) -> Iterator[str]:
     elif tied:
         yield f"{best} (the first one) has the shortest stall."
     else:
-        rest = compare(times[:, [least, *others]])[0]
+        rest = compare(times[:, [least, *others]])
         ratio, closest = max((one.ratio, other) for one, other in zip(rest, others, strict=True))
         ahead = f"{number(1 / ratio, 3)} times less than `{measured[closest].label}`, the closest"
         yield f"{best} (the first one) stalls least: {ahead}."
@@ -72,8 +72,7 @@ def _how_long(outcome: Outcome[StallPass]) -> Iterator[str]:
 
 def _what_for(outcome: Outcome[StallPass]) -> Iterator[str]:
     """Where the stall of the first and of the least went; parts that take less than a tenth are left out."""
-    logs, _ = capped(np.log(outcome.times()))
-    for number_ in dict.fromkeys((0, int(logs.mean(axis=0).argmin()))):
+    for number_ in dict.fromkeys((0, shortest(outcome.times()))):
         one = outcome.measured[number_]
         stall = one.median(lambda each: each.compared) or 0.0
         parts = {name: part for name, part in _parts(one).items() if part >= _WORTH_A_WORD * stall}

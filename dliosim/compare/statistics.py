@@ -1,11 +1,12 @@
-"""Whether variants differ: paired log ratios of interleaved passes, their intervals, and Holm's correction."""
+"""Whether variants differ: paired log ratios of interleaved passes, against what dealing the times by chance shows."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -19,26 +20,30 @@ LEVEL: Final = 0.05
 #: The probability with which `Comparison.smallest` would be found.
 POWER: Final = 0.8
 
-#: With fewer repetitions there are figures but no verdict: an interval of three degrees of freedom says nothing.
-FEWEST: Final = 5
+#: With fewer repetitions there are figures but no verdict: of two equal variants one is ahead in all five blocks in one
+#: comparison of sixteen.
+FEWEST: Final = 6
 
-#: A pass that is more robust standard deviations than this from what its block and its variant suggest is drawn in.
-CAP: Final = 5.0
+#: How often times are dealt by chance, where not all ways to deal them are gone through.
+DEALS: Final = 4000
 
-# The standard deviation of a normal distribution by the median of its absolute deviations.
-_MAD_TO_SIGMA = 1.4826
-_POLISHINGS = 8
-# Residuals below this are the rounding of logarithms.
-_ROUNDING = 1e-12
+#: How much the scatter of all pairs counts beside a pair's own: one pass that something disturbed widens it less.
+SHARED: Final = 0.25
+
+# Numbers in memory at a time: what a processor's cache holds.
+_CHUNK = 1 << 17
+# By how much equal deals differ by the rounding of sums, and a mean's variance that is the rounding of logarithms.
+_ROUNDING = 1e-9
+_NOTHING = 1e-24
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A variant against the reference. `ratio` is how many times as fast it is, from the mean of paired log ratios.
 
-    [`low`, `high`] is its interval, of 95 % or of as much more as Holm's correction asks, so that it holds 1 exactly
-    where `p_adjusted` is above `LEVEL`. `smallest` is the smallest ratio above 1 that so many repetitions would have
-    shown with a probability of `POWER`. All but `ratio` are None below `FEWEST` repetitions.
+    [`low`, `high`] is its interval, of 95 % for all variants of its round together (see `judge`), so that it holds 1
+    exactly where `p_adjusted` is above `LEVEL`. `smallest` is the smallest ratio above 1 that so many repetitions would
+    have shown with a probability of `POWER`. All but `ratio` are None below `FEWEST` repetitions.
     """
 
     ratio: float
@@ -57,79 +62,100 @@ class Comparison:
         return "faster" if self.ratio > 1 else "slower"
 
 
-def compare(seconds: NDArray[np.float64]) -> tuple[list[Comparison], NDArray[np.bool_]]:
-    """Each variant but the first against the first, and which passes were drawn in.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A pair of variants: mean and standard error of its log ratio, p, and how many errors make a difference.
+
+    The pair is shown to differ where |mean| > critical * error, which is where p is at most `LEVEL`.
+    """
+
+    mean: float
+    error: float
+    critical: float
+    p: float
+
+
+def compare(seconds: NDArray[np.float64]) -> list[Comparison]:
+    """Each variant but the first against the first.
 
     `seconds` (blocks, variants) is the time a sample of every pass, above 0; a row is one block, in which each variant
-    ran once. Times within a block are paired, so that what changes slowly (drift) cancels. Before that single passes
-    that something else disturbed are drawn in, see `capped`.
+    ran once, in an order drawn by chance. Times within a block are paired, so that what changes slowly cancels.
     """
     blocks, variants = seconds.shape
     logs = np.log(seconds)
-    times, drawn = capped(logs)
-    differences = times[:, :1] - times[:, 1:]
-    ratios = np.exp(differences.mean(axis=0)).tolist()
     if blocks < FEWEST:
-        return [Comparison(ratio) for ratio in ratios], drawn
-    errors = differences.std(axis=0, ddof=1) / math.sqrt(blocks)
-    means, freedom = differences.mean(axis=0), blocks - 1
-    raw = [pair_p(column) for column in differences.T]
-    adjusted, levels = holm(raw)
-    # The strictest of Holm's steps: which one a difference would meet depends on the others.
-    reach = critical(LEVEL / max(1, variants - 1), freedom) + critical(2 * (1 - POWER), freedom)
+        return [Comparison(ratio) for ratio in np.exp((logs[:, :1] - logs[:, 1:]).mean(axis=0)).tolist()]
+    judged = judge(logs, [(0, other) for other in range(1, variants)])
+    # The first round is the strictest: in which one a difference would be met depends on the others.
+    strictest = max((one.critical for one in judged), default=0.0) + NormalDist().inv_cdf(POWER)
     found = []
-    for mean, error, ratio, p, level in zip(means.tolist(), errors.tolist(), ratios, adjusted, levels, strict=True):
-        half = critical(level, freedom) * error
-        found.append(Comparison(ratio, math.exp(mean - half), math.exp(mean + half), p, math.exp(reach * error)))
-    return found, drawn
+    for one in judged:
+        low, ratio, high = (math.exp(one.mean + sign * one.critical * one.error) for sign in (-1, 0, 1))
+        found.append(Comparison(ratio, low, high, one.p, math.exp(strictest * one.error)))
+    return found
 
 
-def capped(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Log times with what lies far out drawn in to `CAP` robust standard deviations, and where that was done.
+def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[Judged]:
+    """Whether the variants of each pair differ, of log times (blocks, variants); `LEVEL` is that of all pairs together.
 
-    What a pass should have taken is its block's effect and its variant's, by Tukey's median polish; the deviation is
-    that of all passes together. A t interval of the means then holds although single passes took twice as long, which
-    would otherwise hide what all others show.
+    The order of variants within a block is drawn by chance. So where they do not differ, whatever disturbs passes, it
+    is chance alone which time of a block is whose. Times are dealt to the variants anew: a pair differs if it lies
+    farther apart, in standard errors, than all but a `LEVEL` of such deals put any pair, and than Student's t allows.
+    Pairs that differ are set aside, and the others judged anew without the variants that nothing is left to ask of.
+
+    Westfall and Young, Resampling-Based Multiple Testing (Wiley, 1993): maxima, step down.
+    """
+    freedom = len(logs) - 1
+    usual = critical(LEVEL, freedom)
+    found: dict[tuple[int, int], Judged] = {}
+    left, worst = list(pairs), 0.0
+    while left:
+        columns = sorted({one for pair in left for one in pair})
+        ends = np.searchsorted(columns, left)
+        means, errors = apart(logs.T[columns, :, None], ends)
+        pieces = (apart(piece, ends) for piece in deals(logs[:, columns]))
+        chance = np.sort(np.concatenate([(np.abs(mean) / error).max(axis=0) for mean, error in pieces]))
+        chance *= 1 + _ROUNDING
+        limit = max(usual, float(chance[-1 - int(LEVEL * len(chance))]))
+        judged = {}
+        for pair, mean, error in zip(left, means[:, 0].tolist(), errors[:, 0].tolist(), strict=True):
+            size = abs(mean) / error
+            share = (len(chance) - int(np.searchsorted(chance, size))) / len(chance)
+            judged[pair] = Judged(mean, error, limit, max(worst, share, two_sided(size, freedom)))
+        shown = {pair: one for pair, one in judged.items() if one.p <= LEVEL}
+        found |= shown or judged
+        left = [pair for pair in left if pair not in found]
+        worst = max((one.p for one in shown.values()), default=worst)
+    return [found[pair] for pair in pairs]
+
+
+def deals(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """The rows of a table dealt anew, as pieces (variants, blocks, deals); the table itself is among them.
+
+    Of two variants all ways in which they can differ, if those are no more than `DEALS`; else so many drawn by chance,
+    always the same ones.
     """
     blocks, variants = logs.shape
-    if blocks < 3 or variants < 2:
-        return logs, np.zeros(logs.shape, np.bool_)
-    left = logs.copy()
-    for _ in range(_POLISHINGS):
-        left -= np.median(left, axis=1, keepdims=True)
-        left -= np.median(left, axis=0, keepdims=True)
-    # Polishing fits a level to each block and variant, and leaves so many residuals at zero, or smaller than they are.
-    fitted = blocks * variants / ((blocks - 1) * (variants - 1))
-    sizes = np.where(np.abs(left) > _ROUNDING, np.abs(left), 0.0)
-    deviation = _MAD_TO_SIGMA * float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
-    limit = CAP * deviation * fitted**0.25
-    far = sizes > limit
-    return np.where(far, logs - left + np.sign(left) * limit, logs), far
+    table = logs.T[:, :, None]
+    if variants == 2 and 2 ** (blocks - 1) <= DEALS:
+        swapped = np.arange(2 ** (blocks - 1)) >> np.arange(blocks)[:, None] & 1
+        yield np.where(swapped, table[::-1], table)
+        return
+    yield table
+    generator = np.random.Generator(np.random.PCG64(0))
+    many = max(1, _CHUNK // (blocks * variants**2))
+    for start in range(1, DEALS, many):
+        dealt = generator.permuted(np.broadcast_to(logs, (min(many, DEALS - start), blocks, variants)), axis=2)
+        yield np.ascontiguousarray(dealt.T)
 
 
-def holm(p: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Holm's adjusted p values, and the level that each was held against, in the order given.
-
-    Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6 (1979).
-    """
-    adjusted, levels = [0.0] * len(p), [0.0] * len(p)
-    worst, level, rejecting = 0.0, LEVEL, True
-    for step, which in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
-        left = len(p) - step
-        worst = max(worst, min(1.0, left * p[which]))
-        if rejecting:
-            level = LEVEL / left
-            rejecting = p[which] <= level
-        adjusted[which], levels[which] = worst, level
-    return adjusted, levels
-
-
-def pair_p(differences: NDArray[np.float64]) -> float:
-    """The probability of paired differences whose mean is as far from 0, if nothing differs; two or more of them."""
-    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    if error == 0:
-        return 1.0 if mean == 0 else 0.0
-    return two_sided(mean / error, len(differences) - 1)
+def apart(logs: NDArray[np.float64], ends: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard error (pairs, deals) of the first less the second one, of logs (variants, blocks, deals)."""
+    differences = logs[ends[:, 0]] - logs[ends[:, 1]]
+    means = differences.mean(axis=1)
+    scatter = differences.var(axis=1, ddof=1)
+    scatter = (1 - SHARED) * scatter + SHARED * scatter.mean(axis=0)
+    return means, np.sqrt(scatter / logs.shape[1] + _NOTHING)
 
 
 def shown_different(
@@ -139,11 +165,15 @@ def shown_different(
 
     `times` is (blocks, variants), and `comparisons` each variant but the first against the first: those pairs were
     chosen before, and are judged as they are in the table. Which one is fastest is known only afterwards, so all others
-    are tested, and Holm's correction is over all pairs.
+    are judged, and all pairs together.
     """
-    logs, _ = capped(np.log(times))
+    logs = np.log(times)
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
-    adjusted, _ = holm([pair_p(logs[:, a] - logs[:, b]) for a, b in pairs])
-    shown = {pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL}
+    shown = {pair for pair, one in zip(pairs, judge(logs, pairs), strict=True) if one.p <= LEVEL}
     shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
-    return int(logs.mean(axis=0).argmin()), frozenset(shown)
+    return shortest(times), frozenset(shown)
+
+
+def shortest(times: NDArray[np.float64]) -> int:
+    """The variant whose log times (blocks, variants) have the least mean."""
+    return int(np.log(times).mean(axis=0).argmin())

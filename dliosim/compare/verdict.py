@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.compare.conditions import hints_refused, no_difference, of_machine, residency, striping, too_few
 from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
-from dliosim.compare.statistics import FEWEST, LEVEL, capped, compare, holm, pair_p, shown_different
+from dliosim.compare.statistics import FEWEST, LEVEL, compare, judge, shortest, shown_different
 from dliosim.measure.figures import MEMORY_KINDS
 from dliosim.readable import number, percent, seconds
 
@@ -53,7 +52,7 @@ def _fastest(outcome: Outcome[Pass]) -> Iterator[str]:
     else:
         yield f"Fastest: {best.label}{by}."
     if not tied and len(measured) > 2:
-        rest = compare(times[:, [fastest, *others]])[0]
+        rest = compare(times[:, [fastest, *others]])
         closest = max(one.ratio for one in rest)
         yield f"Every other one is slower; the closest is {number(1 / closest, 3)} times slower."
     yield from _loses(outcome, fastest)
@@ -61,23 +60,19 @@ def _fastest(outcome: Outcome[Pass]) -> Iterator[str]:
 
 def _loses(outcome: Outcome[Pass], fastest: int) -> Iterator[str]:
     """The percentiles of batch latency at which others wait less than the fastest variant, where that is shown."""
-    found: list[tuple[str, int, NDArray[np.float64], float]] = []
+    others = [other for other in range(len(outcome.measured)) if other != fastest]
+    lost = False
     for name, share in _PERCENTILES:
         waits = by_block(outcome.measured, lambda one, share=share: _wait(one, share))  # type: ignore[misc]
-        logs, _ = capped(np.log(waits))
-        for other in range(len(outcome.measured)):
-            if other != fastest:
-                found.append((name, other, waits, pair_p(logs[:, fastest] - logs[:, other])))
-    adjusted, _ = holm([p for *_, p in found])
-    lost = False
-    for (name, other, waits, _), p in zip(found, adjusted, strict=True):
-        mine, theirs = np.median(waits[:, fastest]), np.median(waits[:, other])
-        if p <= LEVEL and theirs < mine:
-            lost = True
-            yield (
-                f"It loses at {name} of batch latency: {seconds(float(mine) * 1e-9, 3)} against "
-                f"{seconds(float(theirs) * 1e-9, 3)} of {outcome.measured[other].label}."
-            )
+        medians = np.median(waits, axis=0).tolist()
+        judged = judge(np.log(waits), [(fastest, other) for other in others])
+        for other, one in zip(others, judged, strict=True):
+            if len(_PERCENTILES) * one.p <= LEVEL and medians[other] < medians[fastest]:
+                lost = True
+                yield (
+                    f"It loses at {name} of batch latency: {seconds(medians[fastest] * 1e-9, 3)} against "
+                    f"{seconds(medians[other] * 1e-9, 3)} of {outcome.measured[other].label}."
+                )
     if not lost:
         yield "No other one is shown to wait less for a batch, at p50, p90, p99 or p99.9."
 
@@ -89,8 +84,7 @@ def _wait(one: Pass, share: float) -> float:
 
 def _where_time_went(outcome: Outcome[Pass]) -> Iterator[str]:
     """Of the first variant and of the fastest; the table has that of all."""
-    logs, _ = capped(np.log(outcome.times()))
-    chosen = dict.fromkeys((0, int(logs.mean(axis=0).argmin())))
+    chosen = dict.fromkeys((0, shortest(outcome.times())))
     for one in (outcome.measured[variant] for variant in chosen):
         parts = {
             "data wait": one.share(lambda each: each.data_wait),

@@ -76,8 +76,7 @@ def judged_table(
     ]
     title = (
         f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {said} "
-        "from the ratios within each block (not of the medians), 95 % intervals (wider where Holm's correction "
-        "asks), p corrected"
+        "from the ratios within each block (not of the medians), 95 % intervals and p of all variants together"
     )
     return grid(title, ["variant", *headings, "from", "to", "p", "would\nshow", "verdict"], rows)
 
@@ -161,7 +160,7 @@ def _no_aggregation(one: Measured[P]) -> bool:
 def _judged(found: Comparison | None) -> list[str]:
     if found is None:
         return ["1", "", "", "", "", "reference"]
-    p = ABSENT if found.p_adjusted is None else "< 0.0001" if found.p_adjusted < 1e-4 else number(found.p_adjusted, 2)
+    p = number(found.p_adjusted, 2)
     return [number(found.ratio), number(found.low), number(found.high), p, number(found.smallest, 3), found.verdict]
 
 

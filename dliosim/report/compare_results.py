@@ -120,29 +120,24 @@ def variant_of(outcome: Outcome[P], number: int) -> dict[str, Any]:
 def passes_of(outcome: Outcome[P], one: Measured[P], figures: Mapping[str, Callable[[P], Any]]) -> list[dict[str, Any]]:
     """All passes of a variant, the warm-up first."""
     return [
-        {"block": each.block, "position": each.position, "drawn_in": each.position in outcome.drawn_in}
-        | {name: figure(each) for name, figure in figures.items()}
+        {"block": each.block, "position": each.position} | {name: figure(each) for name, figure in figures.items()}
         for each in one.passes
     ]
 
 
-def rows_of(
-    passes: Sequence[tuple[str, Sequence[P]]],
-    figures: Mapping[str, Callable[[P], Any]],
-    drawn_in: frozenset[int] = frozenset(),
-) -> str:
+def rows_of(passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]) -> str:
     """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
 
-    `passes` has the label of each variant with its passes, also of one that failed later; `drawn_in` are positions.
+    `passes` has the label of each variant with its passes, also of one that failed later.
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["block", "position", "variant", "counts", "drawn_in", *figures])
+    table.writerow(["block", "position", "variant", "counts", *figures])
     labelled = [(each, label) for label, those in passes for each in those]
     for each, label in sorted(labelled, key=lambda pair: pair[0].position):
         values = (figure(each) for figure in figures.values())
         shown = ["" if value is None else repr(value) if isinstance(value, float) else value for value in values]
-        table.writerow([each.block, each.position, label, int(each.block > 0), int(each.position in drawn_in), *shown])
+        table.writerow([each.block, each.position, label, int(each.block > 0), *shown])
     return text.getvalue()
 
 
@@ -158,7 +153,7 @@ def write_comparison(
 ) -> None:
     """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_whole(directory / ROWS, rows_of(outcome.passes, figures, outcome.drawn_in).encode())
+    write_whole(directory / ROWS, rows_of(outcome.passes, figures).encode())
     write_whole(directory / COMPARE, text.encode())
 
 

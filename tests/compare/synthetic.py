@@ -31,3 +31,30 @@ def passes(
     logs = logs + np.asarray(noise) * random.standard_normal((blocks, variants))
     far = random.random((blocks, variants)) < outliers
     return np.exp(logs + far * np.log(2) * random.random((blocks, variants)))
+
+
+#: Kinds of noise, and no variant differs. `two-moded P`: with probability P a pass takes twice as long.
+KINDS = ("iid", "drift", "autocorrelated", "bursts", *(f"two-moded {share}" for share in (0.1, 0.2, 0.3, 0.5, 0.7)))
+
+
+def equal(kind: str, random: np.random.Generator, draws: int, variants: int, blocks: int = 8) -> NDArray[np.float64]:
+    """Seconds of each pass (draws, blocks, variants) of variants that are alike, on a machine with this kind of noise.
+
+    What a pass takes depends on when it runs. The order of variants within a block is drawn by chance.
+    """
+    passes = blocks * variants
+    name, _, share = kind.partition(" ")
+    logs = 0.05 * random.standard_normal((draws, passes))
+    if name == "drift":
+        logs += np.log1p(0.3 * np.arange(passes) / passes)
+    elif name == "autocorrelated":
+        for at in range(1, passes):
+            logs[:, at] = 0.8 * logs[:, at - 1] + 0.6 * logs[:, at]
+    elif name == "bursts":  # one in twenty passes begins one, seven of ten passes within one are followed by another
+        within = np.zeros(draws, np.bool_)
+        for at in range(passes):
+            within = random.random(draws) < np.where(within, 0.7, 0.05)
+            logs[:, at] += within * np.log(2) * random.random(draws)
+    elif name == "two-moded":
+        logs = logs / 5 + np.log(2) * (random.random((draws, passes)) < float(share))
+    return np.exp(random.permuted(logs.reshape(draws, blocks, variants), axis=2))

@@ -92,13 +92,13 @@ def test_more_ranks_than_cores_are_no_finding() -> None:
 
 def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:
     """Which one is fastest is known only afterwards: that choice must not make a finding."""
-    alone = sum(len(beaten_by_fastest(passes(seed, (1.0,) * 4))) == 3 for seed in range(500))
-    assert alone <= 0.06 * 500
+    alone = sum(len(beaten_by_fastest(passes(seed, (1.0,) * 4))) == 3 for seed in range(250))
+    assert alone <= 0.06 * 250
 
 
 def test_the_fastest_stands_alone_where_it_is_much_faster() -> None:
     times = passes(0, (1.0, 1.5, 0.5, 1.5))
-    assert shown_different(times, compare(times)[0])[0] == 2 and beaten_by_fastest(times) == {0, 1, 3}
+    assert shown_different(times, compare(times))[0] == 2 and beaten_by_fastest(times) == {0, 1, 3}
 
 
 def test_a_difference_between_two_that_are_not_the_fastest_is_not_denied() -> None:
@@ -118,14 +118,14 @@ def test_what_the_table_calls_faster_than_the_first_is_so_in_the_sentences() -> 
     """All pairs have a stricter correction, but those with the first were chosen before."""
     for seed in range(60):
         times = passes(seed, (1.0, 0.96, 0.97, 0.98), outliers=0.0)
-        _, shown = shown_different(times, compare(times)[0])
-        against = {number for number, one in enumerate(compare(times)[0], 1) if one.verdict != "no difference shown"}
+        _, shown = shown_different(times, compare(times))
+        against = {number for number, one in enumerate(compare(times), 1) if one.verdict != "no difference shown"}
         assert against == {number for first, number in shown if first == 0}
 
 
 def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
     """The variants that are shown to be slower than the fastest."""
-    fastest, shown = shown_different(times, compare(times)[0])
+    fastest, shown = shown_different(times, compare(times))
     return {number for pair in shown if fastest in pair for number in pair if number != fastest}
 
 

@@ -19,13 +19,13 @@ from tests.mpi.waiting import run_command
 SAVES = CHECKPOINT + "save c\n"
 
 
-def compare(place: Path, ranks: int, *options: str, repeat: int = 5) -> subprocess.CompletedProcess[str]:
+def compare(place: Path, ranks: int, *options: str, repeat: int = 6) -> subprocess.CompletedProcess[str]:
     """Compare variants of the pattern in a directory, however that ends."""
     places = ["--dir", str(place / "data"), "--output", str(place / "out"), "--repeat", str(repeat)]
     return run_command(ranks, ["compare", str(place / "tiny.dlio"), *places, *options], place, seconds=90)
 
 
-def outcome(place: Path, ranks: int, *options: str, repeat: int = 5) -> dict[str, Any]:
+def outcome(place: Path, ranks: int, *options: str, repeat: int = 6) -> dict[str, Any]:
     """The results of a comparison, which must succeed."""
     done = compare(place, ranks, *options, repeat=repeat)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -43,7 +43,7 @@ def test_two_names_give_a_table_of_rates_with_holes() -> None:
 
 def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     made = outcome(measured((1.0, 2.0)))
-    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
     assert [int(row["position"]) for row in rows] == list(range(18))
     assert [row["counts"] for row in rows].count("0") == 2
     # Nothing is rounded: statistics can be made again from the rows.
@@ -74,7 +74,7 @@ def test_rows_have_what_decoding_took_at_their_end() -> None:
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
     made = outcome(measured((1.0, 2.0)))
-    row = next(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
+    row = next(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
     first = next(one for variant in made.measured for one in variant.passes if one.position == 0)
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
         assert float(row[f"batch_latency_{name}_seconds"]) == first.latency.quantile(share) * 1e-9
@@ -84,7 +84,7 @@ def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     made = outcome(measured((1.0, 2.0)))
     write_comparison(tmp_path, made, ROW_FIGURES, compare_of(made))
     content = json.loads((tmp_path / COMPARE).read_text())
-    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, ROW_FIGURES, made.drawn_in)
+    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, ROW_FIGURES)
     assert content == json.loads(json.dumps(compare_of(made)))
     second = content["variants"][1]
     assert second["verdict"] == "slower" and second["ratio"] == pytest.approx(0.5, rel=0.1)
@@ -102,5 +102,5 @@ def test_parts_of_the_time_that_nobody_spent_have_no_column() -> None:
 def test_rows_of_a_variant_that_failed_later_are_kept() -> None:
     variants = measured((1.0, 2.0, 3.0))
     made = outcome(variants[:2], passes=tuple((one.label, one.passes) for one in variants))
-    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES, made.drawn_in).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
     assert {row["variant"] for row in rows} == {"api=a", "api=b", "api=c"}

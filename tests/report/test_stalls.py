@@ -52,7 +52,7 @@ def test_two_names_give_a_table_of_stalls() -> None:
 
 def test_rows_have_every_pass_and_nothing_is_rounded() -> None:
     made = saves(stalled((1.0, 0.5)))
-    rows = list(csv.DictReader(rows_of(made.passes, STALL_FIGURES, made.drawn_in).splitlines()))
+    rows = list(csv.DictReader(rows_of(made.passes, STALL_FIGURES).splitlines()))
     exact = {each.position: each.stall for one in made.measured for each in one.passes}
     assert {int(row["position"]): float(row["stall_seconds"]) for row in rows} == exact
     assert {row["resident_share"] for row in rows} == {""}

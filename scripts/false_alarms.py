@@ -1,0 +1,74 @@
+"""How often `dliosim compare` calls different what is alike, and finds what differs, on rows whose truth is known.
+
+    python scripts/false_alarms.py [--draws 4000] [--seed 1]
+
+Rows are drawn (tests/compare/synthetic.py) and judged as a comparison judges its own, with as many repetitions as one
+makes if not told. `the table` is the share of comparisons in which any variant is called different from the first;
+`any pair` that in which the table or the sentences below it call any two different. Some four minutes on one core. The
+status is 1 if a share of false alarms in the table is above 6 %, or a difference of 10 % at 5 % noise of ratios is
+found in less than 80 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+from harness import ROOT, header, orderly, row
+
+sys.path.insert(0, str(ROOT))
+
+from dliosim.compare.statistics import compare, shown_different
+from tests.compare.synthetic import KINDS, equal, passes
+
+#: At most so many false alarms, and at least so many differences found.
+_ALARMS, _FOUND = 0.06, 0.8
+
+#: Sentences, and differences found, are judged in one of so many draws: shares of 5 % are then known to 0.7 %.
+_FEWER = 4
+
+#: The noise of a pass where the ratio of two has 5 %.
+_PAIRED = 0.05 / 2**0.5
+
+
+def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, float]:
+    """The shares of comparisons of equal variants in which the table, and the sentences, call any different."""
+    random = np.random.default_rng([seed, KINDS.index(kind), variants])
+    table = sentences = 0
+    for number, seconds in enumerate(equal(kind, random, draws, variants)):
+        found = compare(seconds)
+        table += any(one.verdict != "no difference shown" for one in found)
+        sentences += number % _FEWER == 0 and bool(shown_different(seconds, found)[1])
+    return table / draws, sentences / -(-draws // _FEWER)
+
+
+def power(draws: int, variants: int, noise: float, outliers: float) -> float:
+    """The share of comparisons in which a variant that takes 10 % longer, one of so many, is called slower."""
+    slower = (1.0, 1.1, *(1.0,) * (variants - 2))
+    found = (compare(passes(seed, slower, noise=noise, outliers=outliers))[0] for seed in range(draws))
+    return sum(one.verdict == "slower" for one in found) / draws
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=4000, help="comparisons of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    missed = False
+    header("noise, no difference", "the table, 2 variants", "the table, 5 variants", "any pair, 5 variants")
+    for kind in KINDS:
+        (two, _), (five, pairs) = (alarms(kind, variants, given.draws, given.seed) for variants in (2, 5))
+        missed |= max(two, five) > _ALARMS
+        row(kind, *(f"{share:.1%}" for share in (two, five, pairs)))
+    header("10 % slower, among", "5 % noise of ratios", "5 % of each pass, no outliers", "5 % of each pass, outliers")
+    for variants in (2, 3, 5, 8):
+        settings = ((_PAIRED, 0.02), (0.05, 0.0), (0.05, 0.02))
+        shares = [power(given.draws // _FEWER, variants, noise, outliers) for noise, outliers in settings]
+        missed |= shares[0] < _FOUND
+        row(f"{variants} variants", *(f"{share:.1%}" for share in shares))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    orderly(main)
