@@ -1,4 +1,4 @@
-"""Mutate patterns at random and look at them by `check`, `explain`, `plan` and `plan --csv`: each must answer or refuse.
+"""Mutate patterns at random and look at them by `check`, `explain`, `plan` and `plan --csv`: each answers or refuses.
 
     python scripts/mutated_patterns.py [--seconds 3600] [--seed 1] [--keep DIR] [--place DIR]
     python scripts/mutated_patterns.py --only SEED
@@ -10,8 +10,8 @@ letters of all kinds; 1 to 65,536 ranks. Each command is a process (mutants/tryi
 NaN, infinity or negative size. A refusal names a line and a reason, and all commands agree about it. What `explain`
 prints is the same workload.
 
-A case that goes wrong is one line; its pattern, and all that was said, are kept in `--keep`. At the end come the causes,
-and how often each was met. The status is 1 if anything went wrong.
+A case that goes wrong is one line; its pattern, and all that was said, are kept in `--keep`. At the end come the
+causes, and how often each was met. The status is 1 if anything went wrong.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dliosim.language import vocabulary
 from dliosim.units import SIZES, TIMES, UNITS
 
 PATTERNS = ROOT / "patterns"
-_MANUALS = ("language.md", "checkpoints.md")
+_MANUAL = ROOT / "docs" / "language.md"
 
 _MOST_RANKS = 65_536
 _RANKS = (1, 2, 3, 4, 5, 7, 8, 64, 512, 1024, 4096, 65_535, _MOST_RANKS)
@@ -23,7 +23,24 @@ _TOKEN = re.compile(r'"[^"\n]*"|#[^\n]*|[^\W\d][\w/-]*|[0-9][0-9_.]*|\$\w+|[^\S\
 _HEADS = sorted({*vocabulary.STATEMENTS, *(head for kind in vocabulary.SETTINGS.values() for head in kind)}, key=len)
 
 _NUMBERS = (
-    *("0", "1", "2", "3", "7", "0.5", "0.1", "1.5", "99", "100", "1000", "4096", "65_535", "65_536", "65_537", "10_007"),
+    *(
+        "0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "0.5",
+        "0.1",
+        "1.5",
+        "99",
+        "100",
+        "1000",
+        "4096",
+        "65_535",
+        "65_536",
+        "65_537",
+        "10_007",
+    ),
     *(str(2**power + change) for power in (16, 31, 32, 40, 48, 53, 60, 63, 64) for change in (-1, 0, 1)),
     *(f"1{'0' * zeros}" for zeros in (6, 7, 8, 9, 10, 12, 15, 18, 24, 40, 58, 61, 300)),
     *(f"0.{'0' * zeros}1" for zeros in (2, 6, 9, 12, 18, 30, 50, 57, 320)),
@@ -55,12 +72,12 @@ class Mutant:
 def sources() -> dict[str, str]:
     """Patterns by their names: those that are shipped, and the blocks of the manual."""
     found = {path.name: path.read_text(encoding="utf-8") for path in sorted(PATTERNS.glob("*.dlio"))}
-    for name in _MANUALS:
-        manual = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        for number, block in enumerate(re.findall(r"^```(?:dlio)?\n(.*?)^```$", manual, re.MULTILINE | re.DOTALL)):
-            if re.search(r"^(dataset|checkpoint|train|save|restore|model|access)\b.*", block, re.MULTILINE):
-                head = "" if block.startswith("dlio") else "dlio 1\nworkload block\n"
-                found[f"{name} {number}"] = head + block
+    manual = _MANUAL.read_text(encoding="utf-8")
+    for number, block in enumerate(re.findall(r"^```(?:dlio)?\n(.*?)^```$", manual, re.MULTILINE | re.DOTALL)):
+        if block.startswith("dlio"):
+            found[f"block {number}"] = block
+        elif block.startswith("dataset"):
+            found[f"block {number}"] = f"dlio 1\nworkload block\n{block}"
     return found
 
 
@@ -70,7 +87,7 @@ def draw(seed: int) -> Mutant:
     name = source.choice(sorted(sources()))
     text = sources()[name]
     kinds = source.choice(_MIXTURES)
-    for _ in range(source.choice((1, 1, 2, 2, 3, 4, 6, 9))):
+    for _ in range(source.choice((1, 1, 2, 3, 5)) if kinds is _SENSIBLE else source.choice((1, 1, 1, 2, 3, 6))):
         text = source.choice(kinds)(source, text)
     ranks = source.choice(_RANKS) if source.random() < 0.6 else round(2 ** source.uniform(0, 16))
     nodes = 1 if source.random() < 0.5 else source.randint(1, ranks)
@@ -88,9 +105,8 @@ def _lines() -> dict[str, list[str]]:
     """Lines of the sources, and those that the manual's tables name, by the words that they begin with."""
     found: dict[str, list[str]] = defaultdict(list)
     texts = list(sources().values())
-    for name in _MANUALS:
-        tables = re.findall(r"^\| (`.*?`[^|]*) \|", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.MULTILINE)
-        texts.append("\n".join(line for row in tables for line in re.findall(r"`([^`\u2026]+)`", row)))
+    tables = re.findall(r"^\| (`.*?`[^|]*) \|", _MANUAL.read_text(encoding="utf-8"), re.MULTILINE)
+    texts.append("\n".join(line for row in tables for line in re.findall(r"`([^`\u2026]+)`", row)))
     for line in (line.strip() for text in texts for line in text.splitlines()):
         if _head(line) and not line.endswith("{"):
             found[_head(line)].append(line)
@@ -142,6 +158,11 @@ def _lines_moved(source: random.Random, text: str) -> str:
     return "\n".join(lines)
 
 
+def _number(source: random.Random) -> str:
+    """A number that is mostly none of those that come up by chance."""
+    return source.choice(_NUMBERS) if source.random() < 0.5 else str(round(2 ** source.uniform(0, 24)))
+
+
 # ---- words --------------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +211,7 @@ def _other_number(source: random.Random, text: str) -> str:
 
     def scaled(token: str) -> str:
         number = float(token.replace("_", "").rstrip(".") or 0) if token.count(".") < 2 else 1.0
-        return str(max(round(max(number, 1.0) * 2 ** source.uniform(-8, 30)), 0) % 2**59)
+        return str(max(round(number * 2 ** source.triangular(-8, 30, 0)), 1) % 2**59)
 
     return _changed(source, text, _is_number, scaled, source.choice((1, 1, 2, 4)))
 
@@ -205,7 +226,7 @@ def _other_unit(source: random.Random, text: str) -> str:
 
 def _expression(source: random.Random, depth: int, unit: str) -> str:
     if depth <= 0:
-        return f"{source.choice((*_NUMBERS, '1', '2', '10'))}{unit}" if source.random() < 0.8 else "$ranks"
+        return f"{_number(source)}{unit}" if source.random() < 0.8 else "$ranks"
     inner = _expression(source, depth - 1, unit)
     other = _expression(source, source.randint(0, min(depth, 3)) - 1, source.choice((unit, "")))
     shapes = (
@@ -230,17 +251,17 @@ def _instead_of_quantities(source: random.Random, text: str, made: Callable[[str
 
 
 def _nested_expression(source: random.Random, text: str) -> str:
-    depth = source.choice((1, 2, 3, 8, 15, 17, 40, 120))
+    depth = source.choice((1, 1, 2, 2, 3, 8, 15, 17, 40, 120))
     return _instead_of_quantities(source, text, lambda unit: _expression(source, depth, unit))
 
 
 def _distribution(source: random.Random, text: str) -> str:
     def drawn(unit: str) -> str:
         kind = source.choice(_DISTRIBUTIONS)
-        values = [f"{source.choice(_NUMBERS)}{unit}" for _ in range(1 if kind in ("exponential", "poisson") else 2)]
+        values = [f"{_number(source)}{unit}" for _ in range(1 if kind in ("exponential", "poisson") else 2)]
         made = f"{kind}({', '.join(values)})"
         if source.random() < 0.3:
-            made += f" clipped to {source.choice(_NUMBERS)}{unit} and {source.choice(_NUMBERS)}{unit}"
+            made += f" clipped to {_number(source)}{unit} and {_number(source)}{unit}"
         return made
 
     return _instead_of_quantities(source, text, drawn)
@@ -252,7 +273,9 @@ def _nested_blocks(source: random.Random, text: str) -> str:
     times = source.choice(("1", "2", "3", "10", "1_000_000", str(2**31), str(2**48)))
     if source.random() < 0.3:
         lines = [f"param p{number} = $p{number - 1} * {source.choice(('1', '2', times))}" for number in range(1, depth)]
-        return _instead_of_quantities(source, text, lambda _: f"$p{depth - 1}") + "\n".join(["", "param p0 = 3", *lines])
+        return _instead_of_quantities(source, text, lambda _: f"$p{depth - 1}") + "\n".join(
+            ["", "param p0 = 3", *lines]
+        )
     lines = text.split("\n")
     start = source.randrange(len(lines))
     end = source.randint(start, len(lines))
@@ -269,6 +292,7 @@ _SENSIBLE = (_other_number, _other_number, _another_line, _another_line, _one_li
 _EXTREME = (_extreme_number, _other_unit, _nested_expression, _distribution, _nested_blocks)
 _BROKEN = (_words_moved, _lines_moved, _strange_letter)
 _MIXTURES: Sequence[Sequence[Callable[[random.Random, str], str]]] = (
+    _SENSIBLE,
     _SENSIBLE,
     _SENSIBLE,
     (*_SENSIBLE, *_EXTREME),
