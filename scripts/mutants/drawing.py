@@ -57,7 +57,7 @@ _DISTRIBUTIONS = ("normal", "lognormal", "gamma", "uniform", "exponential", "poi
 
 @dataclass(frozen=True)
 class Mutant:
-    """A pattern's text, the job that it is looked at for, and the rank and epoch that are listed; all drawn by `seed`."""
+    """A pattern's text, the job that it is for, and the rank and epoch that are listed; all drawn by `seed`."""
 
     seed: int
     source: str
