@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 from mutants.drawing import PATTERNS, Mutant, draw
 from mutants.trying import Done, attempt, faults, warm
 
-from dliosim.language.source import MAX_FILE_BYTES
+from dliosim.language.source import MAX_BYTES
 
 #: Seconds between two lines that say how far it is.
 _OFTEN = 30.0
@@ -78,7 +78,7 @@ class Tries:
                 break
             if done[-1].command != "plan --csv" and done[-1].status != done[0].status:
                 wrong.append(f"{done[-1].command}: status {done[-1].status}, but that of check is {done[0].status}")
-            if done[-1].command == "explain" and done[-1].status == 0 and len(done[-1].out) < MAX_FILE_BYTES:
+            if done[-1].command == "explain" and done[-1].status == 0 and len(done[-1].out) < MAX_BYTES:
                 wrong += self._again(done[0].out, done[-1].out, job)
         return Tried(mutant, tuple(done), tuple(wrong))
 
