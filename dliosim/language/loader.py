@@ -13,7 +13,7 @@ from dliosim.language import vocabulary
 from dliosim.language.diagnostics import Diagnostic, Label, Mistake, collect, did_you_mean, hints, mistake
 from dliosim.language.document import Block, Document, Param, Setting, first_word, split_head
 from dliosim.language.parser import Node, parse
-from dliosim.language.source import Source, Span, Unreadable, read_source
+from dliosim.language.source import MAX_BYTES, Source, Span, Unreadable, read_source
 from dliosim.language.statements import Statement, split
 
 VERSIONS: Final = ("1",)
@@ -38,11 +38,12 @@ class Loader:
 
     found: list[Diagnostic] = field(default_factory=list)
     _included: set[str] = field(default_factory=set)
+    _room: int = MAX_BYTES
 
     def load(self, path: Path) -> Document:
         """The document of the main file."""
         try:
-            source = read_source(path, str(path))
+            source = self._read(path)
         except Unreadable as error:
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=str(path)))
             return Document(Source(str(path), ""), incomplete=True)
@@ -68,6 +69,12 @@ class Loader:
             self.guarded(lambda statement=statement: reading.take(statement))  # type: ignore[misc]
         return self._merged(reading.base, reading.document)
 
+    def _read(self, path: Path) -> Source:
+        """The text of a file, of the bytes that there may still be; Unreadable."""
+        source = read_source(path, str(path), self._room)
+        self._room -= min(self._room, len(source.text.encode()))
+        return source
+
     def guarded(self, action: Callable[[], None]) -> None:
         """Do it, and collect its mistake if it makes one."""
         try:
@@ -80,7 +87,7 @@ class Loader:
         path = Path(quoted.source.name).parent / quoted.text[1:-1]
         name = str(path)
         try:
-            source = read_source(path, name)
+            source = self._read(path)
         except Unreadable as error:
             raise mistake("E103", f"cannot read {quoted.text}: {error}", quoted, f"looked for {name}") from None
         real = os.path.realpath(name)

@@ -11,8 +11,6 @@ from dliosim.language import resolved_state
 from dliosim.language.compile import Compiled
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.layers import names_of
-from dliosim.language.parser import parse
-from dliosim.language.scope import Scope
 from dliosim.language.settings import Settings
 from dliosim.language.source import Span
 from dliosim.model import (
@@ -87,25 +85,25 @@ class _Writer:
         return ", ".join([phrase.where, *given])
 
     def params(self) -> Iterator[_Line]:
-        document = self.compiled.context.document
-        scope = Scope(document.params, self.compiled.workload.job)
-        for param in document.params.values():
+        scope = self.compiled.context.scope
+        for param in self.compiled.context.document.params.values():
             text = param.value.text
             try:
-                value = str(scope.value(parse("sum", param.value)))
+                value = str(scope.param(param))
             except Mistake:
                 value = text
             meaning = f" = {text}" if value != text else ""
             yield _Line(f"# param {param.name} = {value}{meaning}", param.value.where)
 
     def _settings(self, settings: Settings, values: resolved_state.Phrases) -> Iterator[_Line]:
+        first = {line.head: line for line in reversed(settings.lines)}
+        named = {(line.head, line.sub): line for line in reversed(settings.lines)}
         for head, value in values:
             if value is None:
                 continue
-            names, lines = names_of(head, value), settings.all(head)
             # A pair that no `hint` line gives comes from the set of `hints`.
-            other = settings.given("hints") if head == "hint" else next(iter(lines), None)
-            line = next((line for line in lines if line.sub == names), other)
+            other = first.get("hints" if head == "hint" else head)
+            line = named.get((head, names_of(head, value)), other)
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _Line(f"{self._indent}    {head:<10} {value}", origin)
 

@@ -40,6 +40,7 @@ class Scope:
     split: Split | None = None
     """In a checkpoint: how its ranks hold it, which gives `$tensor`, `$pipeline` and `$data`."""
     _values: dict[str, Value] = field(default_factory=dict)
+    _evaluated: dict[Span, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
 
@@ -298,6 +299,12 @@ class Scope:
 
     # ---- parameters -----------------------------------------------------------------------------------------------
 
+    def param(self, param: Param) -> Value:
+        """The value of a parameter; Mistake where it is no quantity."""
+        if param.value not in self._evaluated:
+            self._evaluated[param.value] = self.value(parse("sum", param.value))
+        return self._evaluated[param.value]
+
     def check(self, param: Param) -> None:
         """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
         default = self._dimension(param.default)
@@ -328,7 +335,7 @@ class Scope:
                 )
             return
         low, high = (self.value(child) for child in domain.children)
-        found = self.value(parse("sum", param.value))
+        found = self.param(param)
         if found.dimension != low.dimension or low.dimension != high.dimension:
             raise unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
         if not low.amount <= found.amount <= high.amount:
@@ -351,10 +358,14 @@ class Scope:
     def _dimension(self, span: Span) -> Dimension | None:
         # None where the text is a phrase of another kind, or broken: the setting that uses it judges it then.
         try:
-            node = parse("quantity", span).children[0]
-            return self.value(node.children[1] if node.kind == "distribution" else node).dimension
+            quantity = parse("quantity", span)
+            node = quantity.children[0]
+            found = self.value(node.children[1] if node.kind == "distribution" else node)
         except Mistake:
             return None
+        if node.kind != "distribution" and len(quantity.children) == 1:
+            self._evaluated[span] = found  # parsed once: long sums take most of the time of a long file
+        return found.dimension
 
 
 _PARAMETERS: Final = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-MAX_FILE_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 18  # of a pattern and all that it includes; seconds of processor, however dense they are
 MAX_LINE_LENGTH: Final = 4096
 COMMAND_LINE: Final = "<command line>"
 
@@ -77,23 +77,26 @@ class Span:
         return Span(self.source, self.end, self.end)
 
 
-def read_source(path: Path, name: str) -> Source:
-    """The text of a pattern file; Unreadable where it is missing, no regular file, over 1 MiB, or not UTF-8."""
+def read_source(path: Path, name: str, room: int = MAX_BYTES) -> Source:
+    """The text of a file; Unreadable where it is missing, no regular file, over `room` bytes, or not UTF-8."""
     try:
         # Not blocking, or a named pipe would wait for a writer for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Unreadable("it is not a regular file")
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(room + 1)
     except IsADirectoryError:
         raise Unreadable("it is a directory") from None
     except (OSError, ValueError) as error:
         raise Unreadable(getattr(error, "strerror", None) or "its name cannot be opened") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise Unreadable(f"it is larger than 1 MiB ({MAX_FILE_BYTES} bytes), which no pattern is")
+    if len(data) > room:
+        others = "" if room == MAX_BYTES else " together with the files before it"
+        raise Unreadable(f"it is larger than 256 KiB ({MAX_BYTES} bytes){others}, which no pattern is")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"it is not UTF-8 text (byte {error.start} is 0x{data[error.start]:02x})") from None
+        line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
+        where = f"line {line}, byte {error.start - start + 1} of it"
+        raise Unreadable(f"it is not UTF-8 text: 0x{data[error.start]:02x} in {where}") from None
     return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"))
