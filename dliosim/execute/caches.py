@@ -22,10 +22,14 @@ _WINDOW = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
-    """Bytes that this process has read: by its read calls, and from storage below the page cache."""
+    """Bytes that this process has read: by its read calls, and from storage below the page cache.
+
+    -1 where nobody knows. `own` of the former are those of asking, which the kernel counts only afterwards.
+    """
 
     called_read: int
     storage_read: int
+    own: int = 0
 
 
 def drop(paths: Iterable[Path | str]) -> None:
@@ -88,7 +92,19 @@ def process_io() -> ProcessIO | None:
     except OSError:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
-    return ProcessIO(values["rchar"], values["read_bytes"])
+    return ProcessIO(values["rchar"], values["read_bytes"], len(text))
+
+
+def read_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
+    """What this process has read since `before`, without what asking took; `drained` bytes of it are somebody else's.
+
+    How much of what is drained came from storage nobody knows.
+    """
+    now = process_io()
+    if before is None or now is None:
+        return ProcessIO(-1, -1)
+    called = now.called_read - before.called_read - before.own - drained
+    return ProcessIO(max(called, 0), -1 if drained else now.storage_read - before.storage_read)
 
 
 def _resident_in(descriptor: int, first: int, length: int) -> int:
