@@ -16,9 +16,9 @@ class StallPass:
     Times are seconds of the rank that took longest in it. `stall` is how long the caller was held, contents not
     counted: all of a save or restore, or with `async on` what it `wait`s for saves before it and the copy to buffers
     (`stage`), while `flush` goes on from there until the checkpoint is complete; `drain` and `partner` copy it
-    further. `call` is in write or read calls, `commit` making complete what was written (`manifest`, `directory_sync`
-    and `rename` are what rank 0 does for it), `content` making or checking what they move. Counts and bytes are of all
-    ranks.
+    further. `bytes_once` are `bytes` without those that a restore asked twice of a node. `call` is in write or read
+    calls, `commit` making complete what was written (`manifest`, `directory_sync` and `rename` are what rank 0 does
+    for it), `content` making or checking what they move. Counts and bytes are of all ranks.
     """
 
     block: int
@@ -27,6 +27,7 @@ class StallPass:
     stall: float
     bytes: int
     bytes_moved: int
+    bytes_once: int
     files: int
     calls: int
     opens: int
@@ -62,8 +63,8 @@ class StallPass:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes of all ranks by the time until all of it is written, or read; None where nothing is."""
-        return self.bytes / self.until_complete if self.bytes and self.until_complete > 0 else None
+        """`bytes_once` by the time until all of it is written, or read; None where nothing is."""
+        return self.bytes_once / self.until_complete if self.bytes_once and self.until_complete > 0 else None
 
 
 def stall_of(
@@ -83,6 +84,7 @@ def stall_of(
         stall=verb.stall_seconds.max,
         bytes=verb.bytes,
         bytes_moved=verb.bytes_moved,
+        bytes_once=verb.bytes_once,
         files=verb.files,
         calls=verb.calls,
         opens=verb.opens,

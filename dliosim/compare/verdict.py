@@ -141,8 +141,8 @@ def _from_cache(outcome: Outcome[Pass]) -> Iterator[str]:
     if known and min(known) < _FROM_DEVICE:
         yield (
             f"Cold at the start of a pass only: as little as {percent(min(known), 3)} of the bytes asked came from the "
-            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.what}.epochs=1), `cache off`, or "
-            "more data than memory compares storage."
+            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.what}.epochs=1), or more data "
+            "than memory, compares storage."
         )
 
 

@@ -19,13 +19,21 @@ from dliosim.execute.opening import reading
 # Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
 _WINDOW = 1 << 30
 
+# Of a file that is larger than so many windows of so many bytes a look takes as many, evenly spread: to ask the kernel
+# about 1 GiB takes it some 10 ms.
+_LOOKS, _LOOK = 16, 1 << 26
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
-    """Bytes that this process has read: by its read calls, and from storage below the page cache."""
+    """Bytes that this process has read: by its read calls, and from storage below the page cache.
+
+    -1 where nobody knows. `own` of the former are those of asking, which the kernel counts only afterwards.
+    """
 
     called_read: int
     storage_read: int
+    own: int = 0
 
 
 def drop(paths: Iterable[Path | str]) -> None:
@@ -58,8 +66,10 @@ def read_through(path: Path | str, scratch: bytearray) -> None:
         raise failed(call, str(path), error, reading=True) from error
 
 
-def resident(path: Path | str) -> tuple[int, int]:
-    """Bytes of a file that are in this node's page cache, and its size; (0, 0) where the kernel does not tell.
+def resident(path: Path | str, whole: bool = False) -> tuple[int, int]:
+    """Bytes of a file that are in this node's page cache, and those looked at; (0, 0) where the kernel does not tell.
+
+    Those looked at are all, or of a file above 1 GiB as many, evenly spread, unless the `whole` of it is asked for.
 
     It tells only those who own the file or may write it; for others it claims that all of it is there. Raises
     ExecutionError.
@@ -72,13 +82,22 @@ def resident(path: Path | str) -> tuple[int, int]:
             if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
                 return 0, 0
             size = status.st_size
-            windows = range(0, size, _WINDOW)
+            windows = _windows(size, whole)
             try:
-                return sum(_resident_in(descriptor, first, min(_WINDOW, size - first)) for first in windows), size
+                found = sum(_resident_in(descriptor, first, length) for first, length in windows)
+                return found, sum(length for _, length in windows)
             except ValueError as error:  # by Python itself, which looks before it maps
                 raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
     except OSError as error:
         raise failed(call, str(path), error, reading=True) from error
+
+
+def _windows(size: int, whole: bool) -> list[tuple[int, int]]:
+    """Where to look in a file of `size` bytes: first byte, a multiple of pages, and length."""
+    if whole or size <= _LOOKS * _LOOK:
+        return [(first, min(_WINDOW, size - first)) for first in range(0, size, _WINDOW)]
+    spread = (-(-(size - _LOOK) * number // (_LOOKS - 1) // mmap.PAGESIZE) * mmap.PAGESIZE for number in range(_LOOKS))
+    return [(first, min(_LOOK, size - first)) for first in spread]
 
 
 def process_io() -> ProcessIO | None:
@@ -88,7 +107,19 @@ def process_io() -> ProcessIO | None:
     except OSError:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
-    return ProcessIO(values["rchar"], values["read_bytes"])
+    return ProcessIO(values["rchar"], values["read_bytes"], len(text))
+
+
+def read_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
+    """What this process has read since `before`, without what asking took; `drained` bytes of it are somebody else's.
+
+    How much of what is drained came from storage nobody knows.
+    """
+    now = process_io()
+    if before is None or now is None:
+        return ProcessIO(-1, -1)
+    called = now.called_read - before.called_read - before.own - drained
+    return ProcessIO(max(called, 0), -1 if drained else now.storage_read - before.storage_read)
 
 
 def _resident_in(descriptor: int, first: int, length: int) -> int:

@@ -16,9 +16,10 @@ from dliosim.errors import DliosimError, ExecutionError, PlanError
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
 from dliosim.execute.building import resolve_prepared
-from dliosim.execute.caches import process_io
+from dliosim.execute.caches import process_io, read_since
 from dliosim.execute.cadences import Timers
 from dliosim.execute.counts import Counts, account
+from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.epochcalls import EpochCalls
 from dliosim.execute.epochs import EpochSource, EpochWork, plan_work, processing_of
 from dliosim.execute.groups import free_group, group_of, who_reads
@@ -43,7 +44,8 @@ from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
-from dliosim.plan.extents import Calls, file_sizes
+from dliosim.plan.distinct import each_byte_once, union
+from dliosim.plan.extents import Calls, Extents, file_sizes
 from dliosim.plan.framing import is_framed
 from dliosim.plan.placement import guessed
 from dliosim.plan.sizes import sample_sizes
@@ -228,20 +230,18 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     stop = running.syncer.end_epoch(stop or over)
     # It is the ranks of one communicator that find a file too short, and not always all there are.
     world.together(batches.end)
-    io_after, drained = process_io(), saves.drained_bytes() - drained
+    read = read_since(io_before, saves.drained_bytes() - drained)
     session.progress.end()
     account(source, record, series, before, Counts.of(batches))
     if processing is not None:
         record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
-    if io_before is not None and io_after is not None:
-        if loop.access.counts_reads:
-            record.rchar = io_after.called_read - io_before.called_read - drained
-        if not drained:
-            # How much of what a drain reads comes from storage nobody knows.
-            record.read_bytes = io_after.storage_read - io_before.storage_read
-        if loop.access.through == "library" and record.rchar >= 0 and not session.options.null:
-            # What a library reads besides the samples asked for, only the kernel has counted.
-            record.bytes_moved = record.rchar
+    record.rchar = read.called_read if loop.access.counts_reads else -1
+    record.read_bytes = read.storage_read
+    if loop.access.through == "library" and record.rchar >= 0 and not session.options.null:
+        # What a library reads besides the samples asked for, only the kernel has counted.
+        record.bytes_moved = record.rchar
+    if not session.options.null:
+        record.distinct_bytes = _distinct(session, running, work.stored.extents, record.steps)
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
     # Samples are told by their own bytes, so that the same ones in another format are still the same.
     sizes = work.extents.length if running.dataset.source else sample_sizes(running.dataset, work.extents.sample)
@@ -269,6 +269,16 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     if summary is not None:
         running.epochs.append(summary)
     return stop
+
+
+def _distinct(session: Session, running: _Running, asked: Extents, steps: int) -> int:
+    """This rank's share of the bytes that its node asked for in so many steps, each counted once. Collective."""
+    rows = slice(0, int(asked.step_start[steps]))
+    file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
+    world, places = session.world, session.places[running.dataset.name]
+    if each_byte_once(running.loop, running.dataset, places, world.size):
+        return int(length.sum())
+    return distinct_bytes(world, union(file, begin, begin + length))
 
 
 def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
@@ -366,7 +376,7 @@ def _phase(session: Session, running: _Running) -> Phase:
     session.world.allreduce(wall, "max")
     index_note = session.index_notes.get(running.dataset.name)
     summary = replace(
-        _so_far(loop, session.options.null, running.resident, running.epochs),
+        _so_far(loop, running.dataset.root, session.options.null, running.resident, running.epochs),
         seconds=int(wall[0]) * 1e-9,
         hints_asked=asked,
         hints_granted=granted_ones,
@@ -383,10 +393,12 @@ def _seen(session: Session, running: _Running, runs: int | None) -> RunningLoop:
     """A loop that runs so many times, for who looks at it meanwhile; without its buffers, as he may keep it."""
     loop = running.loop
     epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
-    return RunningLoop(partial(_so_far, loop, session.options.null, running.resident, running.epochs), epochs)
+    return RunningLoop(
+        partial(_so_far, loop, running.dataset.root, session.options.null, running.resident, running.epochs), epochs
+    )
 
 
-def _so_far(loop: Loop, null: bool, resident: float | None, epochs: list[EpochSummary]) -> PhaseSummary:
+def _so_far(loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]) -> PhaseSummary:
     """The phase of the epochs that are summed up, which another thread may ask for. Its seconds are at most theirs."""
     access, done = loop.access, tuple(epochs)
     return PhaseSummary(
@@ -401,6 +413,7 @@ def _so_far(loop: Loop, null: bool, resident: float | None, epochs: list[EpochSu
         readers=access.readers,
         through=access.through,
         hint_set=access.hint_set,
+        root=root,
     )
 
 

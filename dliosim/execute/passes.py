@@ -42,6 +42,7 @@ def prepare_data(session: Session, prepared: set[Path]) -> Iterator[Phase]:
         prepared.add(directory)
         session.world.barrier()
         record, notes = prepare(session, verb, dataset)
+        record.root = dataset.root
         yield verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
 
 

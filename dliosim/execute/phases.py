@@ -121,12 +121,16 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
         record, notes = prepare(session, verb, dataset)
+        record.root = dataset.root
         return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
         return saves.save(workload.checkpoint(verb.checkpoint))
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
+        drained = saves.drained_bytes()
         record, notes = restore(session, checkpoint, verb)
+        if saves.drained_bytes() > drained:  # what was read meanwhile to drain saves is in these, and how much of it
+            record.rchar = record.read_bytes = -1
         phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
         return replace(phase, summary=replace(phase.summary, how=verb.how))
     if isinstance(verb, DropCaches):

@@ -22,9 +22,9 @@ from dliosim.plan.saves import flat
 #: Files that a node looks at after it has dropped all of them, to say how much is still resident.
 _MOST_DROPPED = 1024
 
-#: Files that a node looks at before they are read: one in so many, and no more than so many. To look at a file opens
-#: it, and what was opened once (inodes, layouts, locks) is opened faster the next time.
-_ONE_IN, _MOST_READ = 16, 64
+#: Files that a node looks at before they are read. To look at a file opens it, and what was opened once (inodes,
+#: layouts, locks) is opened faster the next time: of many files these are few, and of few files all tell the truth.
+_MOST_READ = 64
 
 #: Bytes that warming a cache reads at a time.
 _SCRATCH = 1 << 20
@@ -100,7 +100,7 @@ def _warm(session: Session, paths: Iterable[Path]) -> None:
             found, size = 0, 0
             # (0, 0) is also what a kernel says that does not tell. What else is wrong with a file, reading it says.
             with suppress(ExecutionError):
-                found, size = resident(path)
+                found, size = resident(path, whole=True)
             if found < size or not size:
                 read_through(path, scratch)
             session.progress.tick(perf_counter_ns(), 0, 0)
@@ -110,7 +110,7 @@ def resident_bytes(session: Session, dataset: Dataset) -> Residency:
     """As `resident_before_reading`, of a complete data set; nothing without I/O."""
     if session.options.null:
         return Residency()
-    return _measure(session, lambda: _look(session, dataset, _few(dataset.layout.files)))
+    return _measure(session, lambda: _look(session, dataset, _MOST_READ))
 
 
 def resident_before_reading(session: Session, files: int, path: Callable[[int], Path]) -> Residency:
@@ -118,7 +118,7 @@ def resident_before_reading(session: Session, files: int, path: Callable[[int], 
 
     Raises ExecutionError [R401] on every rank for one that is not there. What else fails is no reason to end a run.
     """
-    return _measure(session, lambda: _share(session, files, _few(files), path))
+    return _measure(session, lambda: _share(session, files, _MOST_READ, path))
 
 
 def _measure(session: Session, look: Callable[[], tuple[int, int]]) -> Residency:
@@ -140,10 +140,6 @@ def _measure(session: Session, look: Callable[[], tuple[int, int]]) -> Residency
     if first == world.size:
         return Residency(*found)
     return Residency(notes=(world.share(f"residency unknown: rank {first}: {why}", first),))
-
-
-def _few(files: int) -> int:
-    return min(-(-files // _ONE_IN), _MOST_READ)
 
 
 def _look(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:

@@ -76,6 +76,7 @@ def _read(
             with _passes(session, sound, holder, verb) as passes:
                 residency = _look(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
+            record.root = found.root
             return record, found, residency
         except ExecutionError as error:
             if not error.shared or error.code not in _OF_DATA:

@@ -304,6 +304,7 @@ def save_phase(session: Session, save: Save) -> Phase:
             asked = f"{seconds(took * 1e-9, 3)}, {seconds(late * 1e-9, 3)} longer than `staging` says"
             slower = "the memory of this machine is slower than that pace"
             notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
+    save.record.root = checkpoint.root
     phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
     how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit)
     return replace(phase, summary=how)

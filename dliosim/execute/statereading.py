@@ -7,24 +7,28 @@ planning a step and comparing its bytes lie outside of the clock, on whichever r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backend import Reader
 from dliosim.execute.backends import Files, open_readers
 from dliosim.execute.buffers import allocate
+from dliosim.execute.caches import process_io, read_since
+from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.newest import Found
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import first_wrong, part_keys
 from dliosim.execute.space import require_memory
 from dliosim.execute.statewriting import account
 from dliosim.measure.records import VerbRecord
+from dliosim.plan.distinct import MOST_RANGES, Ranges, union
 from dliosim.plan.extents import Calls, Extents, calls
 from dliosim.plan.reassembly import Fetch, Reading, Step, count_steps, steps
 from dliosim.plan.statefiles import StateFiles
@@ -64,11 +68,15 @@ def read_state(session: Session, files: StateFiles, found: Found, passes: list[P
         record,
     )  # fmt: skip
     total = sum(count.bytes for count, one in zip(counts, passes, strict=True) if one.reads)
+    before = process_io()
     try:
         with session.progress.during(f"restore {files.checkpoint.name}", lambda: total):
             _agreed(session, record, lambda: reading.all(passes, rounds.tolist()))
             # Closing may be collective: nobody who is done waits in it for those who read.
             _agreed(session, record, reader.end_epoch)
+        read = read_since(before)
+        record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
+        record.distinct_bytes = distinct_bytes(world, reading.asked.ranges(sorted(sizes)))
     finally:
         if reader.meter.opens:
             record.hints = reader.granted()
@@ -107,6 +115,33 @@ class _Names:
         return self._names[number]
 
 
+class _Asked:
+    """Which bytes of which files were read, kept as few ranges; or that they are too many."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, list[NDArray[np.int64]]] = {}
+        self._count = 0
+
+    def add(self, step: Step) -> None:
+        """Note those of a step; what goes on where the one before ended makes one range with it."""
+        some, begin, end = self._steps.setdefault(step.file, []), step.offset, step.offset + step.length
+        if len(begin) == 1 and some and some[-1][-1, 1] == begin[0]:
+            some[-1][-1, 1] = end[0]
+        elif self._count <= MOST_RANGES:
+            some.append(np.column_stack([begin, end]))
+            self._count += len(begin)
+
+    def ranges(self, names: list[str]) -> Ranges | None:
+        """All of them, files numbered as their `names` are; None where these are more than `MOST_RANGES`."""
+        if self._count > MOST_RANGES:
+            return None
+        number = {name: i for i, name in enumerate(names)}
+        pairs = [(number[name], np.concatenate(some)) for name, some in self._steps.items()]
+        file = np.repeat([i for i, _ in pairs], [len(some) for _, some in pairs])
+        both = np.concatenate([np.empty((0, 2), np.int64), *(some for _, some in pairs)])
+        return union(file.astype(np.int64), both[:, 0], both[:, 1])
+
+
 @dataclass(slots=True)
 class _Reading:
     """What all passes share, and how far this rank is.
@@ -123,6 +158,7 @@ class _Reading:
     reader: Reader
     buffer: memoryview
     record: VerbRecord
+    asked: _Asked = field(default_factory=_Asked)
     aside_ns: int = 0
     given_up: bool = False
     failure: ExecutionError | None = None
@@ -177,6 +213,7 @@ class _Reading:
         self.reader.read(plan, self.buffer)
         begun = perf_counter_ns()
         wrong = self._first_wrong(plan, step)
+        self.asked.add(step)
         ended = perf_counter_ns()
         self.record.content_ns += ended - begun
         self.aside_ns += ended - begun

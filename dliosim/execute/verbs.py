@@ -43,6 +43,7 @@ def verb_phase(
             hints_granted=granted,
             hint_set=access.hint_set if access is not None else "library",
             notes=notes,
+            root=record.root,
         )
     )
 

@@ -169,6 +169,25 @@ class World:
         size = len(data)
         self._move(comm, size, lambda: comm.Ibcast([data, MPI.BYTE]), lambda: comm.Bcast([data, MPI.BYTE]))
 
+    def exchange_on(
+        self, comm: MPI.Intracomm, rows: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """The rows (n, k) that all ranks of another communicator of this job have for this one, in their order.
+
+        `rows` are those for rank 0, then those for rank 1 and so on, as many as `counts` says. None on every rank where
+        one says less than none of them.
+        """
+        told = np.empty((comm.size, comm.size), np.int64)
+        self._move(comm, told.nbytes, lambda: comm.Iallgather(counts, told), lambda: comm.Allgather(counts, told))
+        if told.min() < 0:
+            return None
+        width, meant = rows.shape[1], told[:, comm.rank]
+        found = np.empty((int(meant.sum()), width), np.int64)
+        send, receive = [np.ascontiguousarray(rows), width * counts], [found, width * meant]
+        largest = int(max(told.sum(0).max(), told.sum(1).max())) * width * found.itemsize
+        self._move(comm, largest, lambda: comm.Ialltoallv(send, receive), lambda: comm.Alltoallv(send, receive))
+        return found
+
     def share(self, value: T | None, source: int = 0) -> T:
         """The object that rank `source` has, on every rank (what is sent was made by this very program)."""
         data = pickle.dumps(value) if self.rank == source else b""

@@ -30,6 +30,17 @@ class BoundBy:
     decode: float
 
 
+def once(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
+    """What of the bytes that ranks asked for storage may have given; a rate of more than that would be false.
+
+    Of what several ranks of a node ask for the page cache gives all but the first its bytes: they are `distinct`, or
+    what the `device` gave where that is more, as past the cache. Where one rank reads for others, no more than `called`
+    went through read calls. What is None is not known, and bounds nothing.
+    """
+    given = asked if distinct is None else max(distinct, device or 0)
+    return min(asked, given, asked if called is None else called)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochSummary:
     """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
@@ -39,7 +50,8 @@ class EpochSummary:
     waited least: what the syncs themselves took. `decode_seconds` and `preprocess_seconds` are added up over a rank's
     readers, and `processing_seconds` is what of both lies in the steps themselves. `depth` is the mean number of read
     calls in flight while any was. `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures
-    that need what was not there (compute, a sync, /proc/self/io) are None.
+    that need what was not there (compute, a sync, /proc/self/io) are None. `distinct_bytes` are those that calls asked
+    for, each counted once a node, however many of its ranks did.
 
     `content_seconds` is making the contents of checkpoints, which no other time has in it. Of the steps of all ranks
     after their first, `flush_steps` had a save in the background beside them and `clear_steps` none;
@@ -93,6 +105,7 @@ class EpochSummary:
     null: bool = False
     null_seconds: float | None = None
     unchecked_bytes: int = 0
+    distinct_bytes: int | None = None
     content_seconds: Spread = NO_TIME
     flush_steps: int = 0
     flush_step_seconds: float | None = None
@@ -105,6 +118,21 @@ class EpochSummary:
     def bytes_from_storage(self) -> int:
         """Bytes of samples that read calls brought: without those that `cache memory` kept, and what is read beside."""
         return min(self.bytes, self.bytes_moved)
+
+    @property
+    def read_call_bytes(self) -> int | None:
+        """Bytes by read calls of the ranks, as the kernel counts; None where it does not."""
+        return None if self.amplification is None else round(self.amplification * self.bytes)
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Bytes that came from the device, as the kernel counts: the page cache of a node gives the others."""
+        return None if self.storage_amplification is None else round(self.storage_amplification * self.bytes)
+
+    @property
+    def bytes_once(self) -> int:
+        """What of `bytes_from_storage` storage may have given; see `once`."""
+        return once(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def samples_per_second(self) -> float | None:
@@ -132,7 +160,9 @@ class VerbSummary:
     """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
 
     Of a save `stall_seconds` is how long ranks were held: in the background by `wait_seconds` for earlier ones and by
-    `stage_seconds`; `flush_seconds` follows. See `records.VerbRecord` for these and the others.
+    `stage_seconds`; `flush_seconds` follows. See `records.VerbRecord` for these and the others. Of a restore
+    `bytes` are asked, by all ranks, `distinct_bytes` of them different ones (each once a node), `read_call_bytes` went
+    through read calls, and `device_bytes` came from the device; None where nobody counts them.
     """
 
     ranks: int
@@ -168,11 +198,19 @@ class VerbSummary:
     partner_seconds: Spread = NO_TIME
     drain_bytes: int = 0
     partner_bytes: int = 0
+    distinct_bytes: int | None = None
+    read_call_bytes: int | None = None
+    device_bytes: int | None = None
+
+    @property
+    def bytes_once(self) -> int:
+        """Bytes written, or what storage may have given of those that were asked; see `once`."""
+        return once(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes of all ranks by the time of the slowest, with making the data, fsync and renaming; None without any."""
-        return self.bytes / self.seconds if self.seconds > 0 and self.bytes else None
+        """`bytes_once` by the time of the slowest rank, with making the data, fsync and renaming; None without any."""
+        return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
 
     @property
     def held_seconds(self) -> float:
@@ -196,7 +234,7 @@ class PhaseSummary:
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
     knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
     and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
-    the same checkpoint.
+    the same checkpoint. `root` names the place of what was read or written, None if unknown.
     """
 
     name: str
@@ -219,6 +257,7 @@ class PhaseSummary:
     fsync: bool | None = None
     commit: str | None = None
     how: str = ""
+    root: str | None = None
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
@@ -246,6 +285,9 @@ class ExpectationResult:
         """Whether the run fails for it."""
         return not self.held and self.reported_only is None
 
+
+#: File systems on block devices, of which the kernel counts what is read.
+DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 
 #: File systems on which what is written takes memory.
 MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
@@ -331,6 +373,12 @@ class RunSummary:
     mtbf: float | None = None
     restart_time: float | None = None
     partial: Partial | None = None
+
+    def lies_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
+        """Whether the root that a phase reads or writes is on a file system of some kinds; all, where it is unknown."""
+        places = self.environment.file_systems
+        own = [place for place in places if place.root == phase.root] or places
+        return bool(own) and all(place.kind in kinds for place in own)
 
     @property
     def order_hash(self) -> int:

@@ -60,6 +60,7 @@ class EpochRecord:
     `bytes`). `decode_ns` and `preprocess_ns` are added up over whoever read the batches; `processing_ns` is what of
     both lies in the steps themselves, 0 beside readers. `batch` is the samples of a full step of this rank. `open_ns`
     holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
+    `distinct_bytes` is this rank's share of what its node asked of storage, where each byte counts once; -1 is unknown.
     `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `packed_arrival` a step
     that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
 
@@ -106,6 +107,7 @@ class EpochRecord:
     extent_hash: int = 0
     rchar: int = -1
     read_bytes: int = -1
+    distinct_bytes: int = -1
     batch_latency: Histogram = field(default_factory=Histogram)
     call_latency: Histogram = field(default_factory=Histogram)
     request_latency: Histogram = field(default_factory=Histogram)
@@ -162,6 +164,9 @@ class VerbRecord:
     `drain_bytes` are of its copying to another root afterwards. `commit_ns` is making a written checkpoint complete:
     telling rank 0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns`
     in it.
+
+    Of a restore `root` is where it was read from, `rchar`, `read_bytes` and `distinct_bytes` are as in an epoch; all
+    but `root` -1 of what writes.
     """
 
     wall_ns: int = 0
@@ -193,6 +198,10 @@ class VerbRecord:
     drain_bytes: int = 0
     partner_ns: int = 0
     partner_bytes: int = 0
+    rchar: int = -1
+    read_bytes: int = -1
+    distinct_bytes: int = -1
+    root: str | None = None
     resident_bytes: int = 0
     examined_bytes: int = 0
     call_latency: Histogram = field(default_factory=Histogram)

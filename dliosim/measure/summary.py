@@ -31,8 +31,8 @@ _COUNTS = (
     "clear_steps_ns",
     "clear_data_wait_ns",
 )
-# How many ranks know their `rchar`, and their `read_bytes`.
-_KNOWN = ("calls_known", "storage_known")
+# What a rank may not know, and then is -1.
+_UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
 _TIMES = (
     "wall_ns",
     "loop_ns",
@@ -133,9 +133,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "aus": au is not None,
         "rate": round((rate or 0.0) / _RATE_UNIT),
         "rates": rate is not None,
-        "rchar": max(record.rchar, 0),
-        "read_bytes": max(record.read_bytes, 0),
-        **dict(zip(_KNOWN, (record.rchar >= 0, record.read_bytes >= 0), strict=True)),
+        **_uncertain(record),
     }
     maxima = _extremes(record, _TIMES) | {
         "steps": record.steps,
@@ -152,7 +150,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     ranks = total["ranks"]
     bound_by, slowest, slowest_share = _last_ranks(-arrivals)
     nominal = total["compute_ns"] - total["oversleep_ns"]
-    calls_known, storage_known = (total[known] == ranks and total["bytes"] > 0 for known in _KNOWN)
+    called, device, distinct = (_known(name, total) for name in _UNCERTAIN)
     return EpochSummary(
         epoch=record.epoch,
         ranks=ranks,
@@ -190,8 +188,9 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         slowest_rank_share=slowest_share,
         least_sync_wait_seconds=float(unpacked_waits(-arrivals).sum()) * 1e-9 if len(arrivals) else None,
         oversleep_share=total["oversleep_ns"] / nominal if nominal > 0 else None,
-        amplification=total["rchar"] / total["bytes"] if calls_known else None,
-        storage_amplification=total["read_bytes"] / total["bytes"] if storage_known else None,
+        amplification=called / total["bytes"] if called is not None and total["bytes"] else None,
+        storage_amplification=device / total["bytes"] if device is not None and total["bytes"] else None,
+        distinct_bytes=distinct,
         depth=total["call_ns"] / total["io_busy_ns"] if total["io_busy_ns"] else None,
         dlio_au=total["au"] * _RATIO_UNIT / total["aus"] if total["aus"] else None,
         dlio_samples_per_second=total["rate"] * _RATE_UNIT if total["rates"] == ranks else None,
@@ -211,12 +210,14 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """The figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
-    sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)} | {"ranks": 1}
+    sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
+    sums |= {"ranks": 1, **_uncertain(record)}
     nobody = np.empty(0, np.int64)
     reduced = _reduced(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
     if reduced is None:
         return None
     total, most, (call,), _ = reduced
+    called, device, distinct = (_known(name, total) for name in _UNCERTAIN)
     return VerbSummary(
         ranks=total["ranks"],
         bytes=total["bytes"],
@@ -251,6 +252,9 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         examined_bytes=total["examined_bytes"],
         drain_bytes=total["drain_bytes"],
         partner_bytes=total["partner_bytes"],
+        read_call_bytes=called,
+        device_bytes=device,
+        distinct_bytes=distinct,
     )
 
 
@@ -305,6 +309,18 @@ def _reduced(
     total = dict(zip(sums, added[: len(sums)].tolist(), strict=True))
     most = dict(zip(maxima, greatest[: len(maxima)].tolist(), strict=True))
     return total, most, whole, greatest[len(maxima) + 2 * len(histograms) :]
+
+
+def _uncertain(record: EpochRecord | VerbRecord) -> dict[str, int]:
+    """What to add up of what a rank may not know, and of how many ranks do."""
+    values = {name: getattr(record, name) for name in _UNCERTAIN}
+    known = {f"{name} known": value >= 0 for name, value in values.items()}
+    return {name: max(value, 0) for name, value in values.items()} | known
+
+
+def _known(name: str, total: dict[str, int]) -> int | None:
+    """The sum of what all ranks know; None where one does not."""
+    return total[name] if total[f"{name} known"] == total["ranks"] else None
 
 
 def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:

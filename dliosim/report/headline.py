@@ -15,24 +15,43 @@ from dliosim.report.header import cache_state
 #: The share of the time from which on waiting for data is worth a word.
 _WAIT_WORTH_A_WORD = 0.05
 
+#: Bytes from the device by bytes asked, from which on a rate is of what the device gave.
+_ALL = 0.9
+
 #: From this share of their time on those who read are said to do something else.
 _MOSTLY = 0.5
 
 
-def headline(name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool) -> str:
-    """Over the epochs after the first (the only one, if there is one); `doubtful` marks the utilization."""
+def headline(
+    name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool, counted: bool
+) -> str:
+    """Over the epochs after the first (the only one, if there is one).
+
+    `doubtful` marks the utilization; `counted` is whether the kernel counts what a device gives.
+    """
     later = epochs[1:] or epochs
     busy, rate = over_epochs.utilization(later), over_epochs.bytes_per_second(later)
     kind, late = over_epochs.latency(later)
     said = [
         f"{percent(busy, 3)}{'?' if doubtful else ''} busy" if busy is not None else "",
-        f"{size(rate, 3)}/s" if rate is not None else "",
+        f"{size(rate, 3)}/s{_whence(later, counted)}" if rate is not None else "",
         f"{kind} p99 {seconds(late.p99, 3)}" if late is not None else "",
     ]
     when = " after the first epoch" if len(epochs) > 1 else ""
     state = "nothing was read" if runs[0].api == "null" else _began(runs[0])
     lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _needed(runs[0], later)]
     return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
+
+
+def _whence(epochs: Sequence[EpochSummary], counted: bool) -> str:
+    """How little of the bytes of a rate came from the device, or that memory kept them; empty where neither is so."""
+    content = sum(epoch.bytes for epoch in epochs)
+    if content and not any(epoch.bytes_from_storage for epoch in epochs):
+        return " (none of it read: memory kept it)"
+    device = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
+    if not counted or len(device) < len(epochs) or sum(device) >= _ALL * content:
+        return ""
+    return f" ({percent(sum(device) / content, 2)} of it from the device)"
 
 
 def mostly_processing(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
@@ -74,7 +93,7 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     Beside readers that is what it delivered while calls were in flight: over all of the time it would be no more than
     what computing and waiting for others let a rank ask for. What steps decode themselves leaves less time to read in.
     """
-    content = sum(epoch.bytes_from_storage for epoch in epochs)
+    content = sum(epoch.bytes_once for epoch in epochs)
     busy = over_epochs.utilization(epochs)
     if busy is None or phase.api == "null" or not content:
         return ""

@@ -38,8 +38,11 @@ class _Column:
     optional: bool = False
 
 
-def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
-    """The tables of all runs of one loop; `doubtful` marks its utilization as not to be trusted."""
+def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> str:
+    """The tables of all runs of one loop.
+
+    `doubtful` marks its utilization as not to be trusted; `counted` is whether the kernel counts what a device gives.
+    """
     name = title_of(runs[0])
     # Epochs count on from run to run, so that only the very first stands apart.
     epochs = [replace(epoch, epoch=i) for i, epoch in enumerate(epoch for phase in runs for epoch in phase.epochs)]
@@ -51,7 +54,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool) -> str:
     title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
-        headline(name, runs, epochs, doubtful),
+        headline(name, runs, epochs, doubtful, counted),
         _figures(title, [_rates(doubtful), _TIMES], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),

@@ -56,6 +56,9 @@ _EPOCH_FIGURES = (
     "samples",
     "bytes",
     "bytes_moved",
+    "distinct_bytes",
+    "read_call_bytes",
+    "device_bytes",
     "unchecked_bytes",
     "calls",
     "opens",
@@ -88,6 +91,9 @@ _EPOCH_FIGURES = (
 _VERB_FIGURES = (
     "bytes",
     "bytes_moved",
+    "distinct_bytes",
+    "read_call_bytes",
+    "device_bytes",
     "files",
     "calls",
     "opens",
@@ -262,6 +268,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "fsync": phase.fsync,
         "commit": phase.commit,
         "how": phase.how,
+        "root": phase.root,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

@@ -330,7 +330,7 @@ def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
         cells = []
         for of_run in groups:
             verbs = [phase.verb for phase in of_run.get(title, []) if phase.verb is not None]
-            wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
+            wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes_once for verb in verbs)
             rate = f", {size(content / wall, 3)}/s" if wall > 0 and content else ""
             cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
         rows.append((_brief(title), *cells))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from dliosim.measure.figures import ExpectationResult, PhaseSummary, RunSummary
+from dliosim.measure.figures import DISK_KINDS, ExpectationResult, PhaseSummary, RunSummary
 from dliosim.measure.histogram import merged
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
@@ -28,6 +28,8 @@ _VERB_TIMES = (
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
 )
+#: What became of the bytes that a restore asked for.
+_AMOUNTS = (("differ-\nent", "distinct_bytes"), ("read()", "read_call_bytes"), ("device", "device_bytes"))
 _COMPLETING_TIMES = (
     ("plans", "plan_seconds"),
     ("commit", "commit_seconds"),
@@ -41,7 +43,7 @@ _COMPLETING_TIMES = (
 def run_report(run: RunSummary) -> str:
     """Everything that a run prints at its end, at most 120 columns wide."""
     loops = [
-        loop_tables(group, bool(doubt_of_run(run) or doubt_of_utilization(group)))
+        loop_tables(group, bool(doubt_of_run(run) or doubt_of_utilization(group)), run.lies_on(group[0], DISK_KINDS))
         for group in alike([phase for phase in run.phases if phase.epochs])
     ]
     sections = [header(run), warnings(run), _files(run.phases), checkpoint_tables(run), *loops, _closing(run)]
@@ -77,15 +79,19 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
         for times in (_VERB_TIMES, _COMPLETING_TIMES)
     )
     extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
-    headings = ["", "runs", "time", *extremes, "files", "bytes", "GB/s", "GiB/s", "cached"]
+    amounts = [(heading, name) for heading, name in _AMOUNTS if any(getattr(verb, name) is not None for verb in verbs)]
+    headings = ["", "runs", "time", *extremes, "files", "bytes", *(heading for heading, _ in amounts)]
+    headings += ["GB/s", "GiB/s", "cached"]
     headings += [heading for heading, _ in (*parts, *completing)]
     rows = [
-        _file_row(group, bool(extremes), [name for _, name in parts], [name for _, name in completing])
+        _file_row(group, bool(extremes), *([name for _, name in some] for some in (amounts, parts, completing)))
         for group in groups
     ]
     title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
     title += ", those of completing files the slowest rank's" if completing else ""
-    text = grid(title, headings, rows, [group for group in (7 + len(extremes), len(parts), len(completing)) if group])
+    title += "; GB/s count once what ranks of a node ask for again" if amounts else ""
+    widths = (7 + len(extremes) + len(amounts), len(parts), len(completing))
+    text = grid(title, headings, rows, [group for group in widths if group])
     tails = [
         (brief(title_of(group[0])), *latency_cells(calls))
         for group in groups
@@ -97,7 +103,11 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
 
 
 def _file_row(
-    group: Sequence[PhaseSummary], extremes: bool, times: Sequence[str], completing: Sequence[str]
+    group: Sequence[PhaseSummary],
+    extremes: bool,
+    amounts: Sequence[str],
+    times: Sequence[str],
+    completing: Sequence[str],
 ) -> list[str]:
     """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
     verbs = [phase.verb for phase in group if phase.verb is not None]
@@ -108,19 +118,27 @@ def _file_row(
     shares = [phase.resident_share for phase in group if phase.resident_share is not None]
     cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
     if group[0].kind == "drop caches":
-        return [*row, *[""] * 4, cached, *[""] * (len(times) + len(completing))]
+        return [*row, *[""] * (4 + len(amounts)), cached, *[""] * (len(times) + len(completing))]
     wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
-    rate = content / wall if wall > 0 and content else None
+    once = sum(verb.bytes_once for verb in verbs)
+    rate = once / wall if wall > 0 and once else None
     return [
         *row,
         number(statistics.fmean(verb.files for verb in verbs), 1),
         size(content / len(verbs)),
+        *(_amount([getattr(verb, name) for verb in verbs]) for name in amounts),
         number(rate if rate is None else rate / 1e9),
         number(rate if rate is None else rate / 2**30),
         cached,
         *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
         *(seconds(statistics.fmean(getattr(verb, time).max for verb in verbs), 3) for time in completing),
     ]
+
+
+def _amount(values: Sequence[int | None]) -> str:
+    """The mean of bytes over runs, or nothing where one does not know."""
+    known = [value for value in values if value is not None]
+    return size(statistics.fmean(known)) if known and len(known) == len(values) else ""
 
 
 def _closing(run: RunSummary) -> str:

@@ -6,20 +6,27 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure.figures import MEMORY_KINDS, EpochSummary, Partial, PhaseSummary, RunSummary
+from dliosim.measure.figures import (
+    DISK_KINDS,
+    MEMORY_KINDS,
+    EpochSummary,
+    Partial,
+    PhaseSummary,
+    RunSummary,
+    VerbSummary,
+)
 from dliosim.measure.trust import oversleep, read_before
 from dliosim.model import MPI_APIS
-from dliosim.readable import count, number, percent
+from dliosim.readable import count, number, percent, size
 from dliosim.report.grid import WIDTH
 from dliosim.report.naming import alike, title_of
-
-#: File systems on block devices, of which the kernel counts what is read.
-_DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 
 #: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
 _AMPLIFIED = 2.0
 #: Time outside the clock of a save or restore by its own time, above which storage may have gained by it.
 _CONTENT_SHARE = 0.1
+#: Different bytes by bytes asked, below which a rate is not storage's.
+_REPEATED = 0.9
 _SYNC_SHARE = 0.1
 
 #: With I/O an epoch takes no less than without, but for noise.
@@ -135,17 +142,41 @@ def _why_amplified(phase: PhaseSummary, epoch: EpochSummary) -> str:
 
 def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """Where the page cache gave what looks as if storage had."""
-    places = run.environment.file_systems
-    cached = _epochs_from_cache(phase)
-    if cached and all(place.kind in _DISK_KINDS for place in places):
+    if run.lies_on(phase, MEMORY_KINDS):
+        return
+    cached = _epochs_named([epoch for epoch in phase.epochs if _from_cache(epoch)])
+    if cached and run.lies_on(phase, DISK_KINDS):
         yield (
             f"{cached} read less than half of their bytes from the device, and the rest from the page cache: use more "
-            "data than memory, `cache off`, or `drop caches` in a `repeat`"
+            "data than memory, or `drop caches` and the loop in a `repeat`"
         )
-    share = phase.resident_share
-    in_memory = places and all(place.kind in MEMORY_KINDS for place in places)
-    if phase.kind == "restore" and share is not None and share > 0.5 and not in_memory:
+    shared = _epochs_named([epoch for epoch in phase.epochs if _asked_again(epoch.bytes_from_storage, epoch)])
+    if shared:
+        epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
+        yield f"in {shared} {_shared(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
+    share, verb = phase.resident_share, phase.verb
+    if phase.kind == "restore" and share is not None and share > 0.5:
         yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
+    if phase.kind == "restore" and verb is not None and _asked_again(verb.bytes, verb):
+        yield f"{_shared(verb.bytes, verb)}; rates count each byte once a node"
+
+
+def _from_cache(epoch: EpochSummary) -> bool:
+    """Whether less than half of the different bytes that calls asked for came from a device, as the kernel counts."""
+    asked = epoch.bytes_from_storage
+    different = asked if epoch.distinct_bytes is None else min(asked, epoch.distinct_bytes)
+    return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * different
+
+
+def _asked_again(asked: int, one: EpochSummary | VerbSummary) -> bool:
+    """Whether storage gave fewer bytes than were asked, as the ranks of a node asked for some of them several times."""
+    return one.distinct_bytes is not None and max(one.distinct_bytes, one.bytes_once) < _REPEATED * asked
+
+
+def _shared(asked: int, one: EpochSummary | VerbSummary) -> str:
+    different = size(one.distinct_bytes)
+    whence = "the page cache or another rank gave the rest"
+    return f"ranks asked for {size(asked)}, of which {different} are different bytes: {whence}"
 
 
 def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
@@ -157,8 +188,7 @@ def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     verb = phase.verb
     if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
         return
-    places = run.environment.file_systems
-    in_memory = places and all(place.kind in MEMORY_KINDS for place in places)  # which works on at nothing
+    in_memory = run.lies_on(phase, MEMORY_KINDS)  # which works on at nothing
     if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
         doing = "making" if phase.kind == "save" else "checking"
         yield (
@@ -167,14 +197,9 @@ def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
         )
 
 
-def _epochs_from_cache(phase: PhaseSummary) -> str:
-    """Which epochs read less than half of their bytes from a block device, as the kernel counts; empty if none."""
-    some = [
-        epoch.epoch + 1
-        for epoch in phase.epochs
-        if epoch.storage_amplification is not None
-        and epoch.storage_amplification * epoch.bytes < 0.5 * epoch.bytes_from_storage
-    ]
+def _epochs_named(epochs: Sequence[EpochSummary]) -> str:
+    """Epochs by their numbers, from 1; empty if there are none."""
+    some = [epoch.epoch + 1 for epoch in epochs]
     if len(some) < 2:
         return f"epoch {some[0]}" if some else ""
     if len(some) > 2 and len(some) == some[-1] - some[0] + 1:

@@ -23,6 +23,7 @@ def one_pass(block: int, position: int, variant: int, stall: float, **changed: o
         stall=stall,
         bytes=1_000_000_000,
         bytes_moved=1_000_000_000,
+        bytes_once=1_000_000_000,
         files=4,
         calls=240,
         opens=4,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute import caches
-from dliosim.execute.caches import drop, process_io, read_through, resident
+from dliosim.execute.caches import drop, process_io, read_since, read_through, resident
 from dliosim.execute.environment import file_system
 from tests.execute.failing import failing, shrinking
 
@@ -89,6 +90,28 @@ def test_what_fails_when_a_file_is_closed_changes_nothing(written: Path) -> None
     assert len(failed) == 3
 
 
+def test_of_a_large_file_stretches_are_looked_at_that_are_evenly_spread(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    size = (3 << 30) + 17
+    with large.open("wb") as file:
+        file.truncate(size)
+    assert resident(large, whole=True) == (0, size)
+    with large.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    found, looked_at = resident(large)
+    assert 0 < found < looked_at, "the end is among them"
+    assert (1 << 30) - mmap.PAGESIZE < looked_at <= 1 << 30
+
+
+def test_what_asking_takes_is_none_of_what_was_read() -> None:
+    before = process_io()
+    if before is None:
+        pytest.skip("no /proc/self/io")
+    assert read_since(before).called_read == 0
+    assert read_since(process_io(), drained=1).storage_read == -1
+
+
 def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) -> None:
     before = process_io()
     if before is None:
@@ -96,6 +119,4 @@ def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) 
     descriptor = os.open(written, os.O_RDONLY)
     os.pread(descriptor, SIZE, 0)
     os.close(descriptor)
-    after = process_io()
-    assert after is not None
-    assert after.called_read - before.called_read >= SIZE
+    assert read_since(before).called_read == SIZE

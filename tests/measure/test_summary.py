@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.figures import BoundBy
+from dliosim.measure.figures import BoundBy, once
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import (
     CAUSES,
@@ -200,6 +200,33 @@ def test_amplification_needs_every_rank_to_know():
     assert summary_of(known, record(bytes=100)).amplification is None
     mapped = summary_of(known, record(bytes=100, read_bytes=150))
     assert (mapped.amplification, mapped.storage_amplification) == (None, 1.0)
+
+
+def test_what_one_rank_does_not_know_nobody_knows():
+    known, unknown = record(bytes=100, distinct_bytes=30), record(bytes=100)
+    assert (summary_of(known, known).distinct_bytes, summary_of(known, unknown).distinct_bytes) == (60, None)
+    asked = VerbRecord(wall_ns=1_000 * MS, bytes=100, rchar=100, read_bytes=20, distinct_bytes=50)
+    summary, _ = on_ranks(summarise_verb, [asked, asked])
+    assert (summary.distinct_bytes, summary.read_call_bytes, summary.device_bytes) == (100, 200, 40)
+    summary, _ = on_ranks(summarise_verb, [asked, VerbRecord(wall_ns=1_000 * MS, bytes=100)])
+    assert (summary.distinct_bytes, summary.read_call_bytes, summary.device_bytes) == (None, None, None)
+    assert summary.bytes_per_second == 200.0, "what is not known bounds nothing"
+
+
+@pytest.mark.parametrize(
+    ("called", "distinct", "device", "given"),
+    [
+        (None, None, None, 200),
+        (200, 100, 100, 100),
+        (200, 100, 0, 100),
+        (200, 100, 200, 200),  # past the page cache every rank has its own from the device
+        (200, 100, 900, 200),  # the kernel reads ahead
+        (100, 200, 100, 100),  # one rank reads what others asked for
+        (None, 100, None, 100),
+    ],
+)
+def test_a_rate_has_no_byte_that_storage_did_not_give(called, distinct, device, given):
+    assert once(200, called, distinct, device) == given
 
 
 def test_the_depth_is_that_of_the_calls_of_all_ranks_while_they_made_any():

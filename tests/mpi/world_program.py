@@ -12,11 +12,13 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.ending import job_name
 from dliosim.execute.groups import free_group, group_of
 from dliosim.execute.world import LARGE, World, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
+from dliosim.plan.distinct import BLOCK, union
 
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02
@@ -80,6 +82,29 @@ def check_parts(world: World) -> None:
         assert (parts is None) == (world.rank > 0)
         if parts is not None:
             assert [part.tolist() for part in parts] == [[rank] * length for rank, length in enumerate(lengths)]
+
+
+def check_exchanging(world: World) -> None:
+    """Rank r has r + t rows for rank t, as many as are moved at once and as are waited for; or does not know."""
+    for size in (1, LARGE // 8):
+        counts = size * (world.rank + np.arange(world.size))
+        rows = np.repeat(np.arange(world.size), counts)
+        found = world.exchange_on(world.comm, np.column_stack([np.full(len(rows), world.rank), rows]), counts)
+        assert found is not None
+        assert (found[:, 1] == world.rank).all()
+        assert (found[:, 0] == np.repeat(np.arange(world.size), size * (world.rank + np.arange(world.size)))).all()
+    unknown = np.full(world.size, -1 if world.rank == world.size - 1 else 0)
+    assert world.exchange_on(world.comm, np.empty((0, 2), np.int64), unknown) is None
+
+
+def check_distinct_bytes(world: World) -> None:
+    """All ranks ask for the same 10 bytes, and each for 5 of its own in another block, and in another file."""
+    own = BLOCK * (1 + world.rank)
+    asked = union(np.array([0, 0, 7]), np.array([0, own, own]), np.array([10, own + 5, own + 5]))
+    whole = np.array([distinct_bytes(world, asked)])
+    world.allreduce_on(world.node, whole, "sum")
+    assert whole[0] == 10 * (world.node.size + 1)
+    assert distinct_bytes(world, asked if world.node.rank else None) == -1
 
 
 def check_sharing(world: World) -> None:
@@ -159,6 +184,8 @@ def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
         check_reductions,
         check_gathering,
         check_parts,
+        check_exchanging,
+        check_distinct_bytes,
         check_sharing,
         check_agreeing,
         check_rank_0,

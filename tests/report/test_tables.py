@@ -74,10 +74,18 @@ def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
     completing = ("plan", "commit", "directory_sync", "manifest", "rename", "delete")
     times = {f"{part}_seconds": spread(98_765.4) for part in (*parts, *completing)}
     written = verb(98_765.4, bytes=10**18, files=10**9, **times)
+    amounts = {f"{kind}_bytes": 987_654_321_098_765_432 for kind in ("distinct", "read_call", "device")}
     hints = tuple((f"a_rather_long_hint_{number}", "with a value") for number in range(20))
     phases = (
         PhaseSummary(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),
-        PhaseSummary(name, "restore", 98_765.4, verb=written, resident_share=0.123, notes=("passed over " * 20,)),
+        PhaseSummary(
+            name,
+            "restore",
+            98_765.4,
+            verb=replace(written, **amounts),
+            resident_share=0.123,
+            notes=("passed over " * 20,),
+        ),
         PhaseSummary(name, "train", 98_765.4, epochs=tuple(map(huge, range(20))), hints_asked=hints, api="posix"),
         PhaseSummary(name, "infer", 98_765.4, epochs=(huge(0), huge(1)), resident_share=0.5),
     )
@@ -326,6 +334,40 @@ def test_epochs_that_came_from_the_cache_are_named(cold, said):
     epochs = [epoch(i, storage_amplification=1.0 if i in cold else 0.2) for i in range(4)]
     (found,) = warnings_of(phase_of(*epochs), environment=ON_DISK)
     assert found.startswith(f"train: {said} read less than half")
+
+
+def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gave_exactly_half():
+    whole = epoch(0)
+    half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
+    phases = phase_of(replace(whole, **half), replace(whole, epoch=1, **half))
+    (found,) = warnings_of(phases, environment=ON_DISK)
+    different = "ranks asked for 181.0 MB, of which 90.51 MB are different bytes: the page cache or another rank gave"
+    assert found.startswith(f"train: in epochs 1 and 2 {different}")
+    assert "(50 % of it from the device)" in report_of(*phases.epochs, environment=ON_DISK)
+    warm = replace(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
+    assert [" read less than half of" in line for line in warnings_of(phase_of(warm), environment=ON_DISK)] == [
+        True,
+        False,
+    ]
+    for alone in (replace(whole, storage_amplification=1.0), replace(whole, **half | {"storage_amplification": 1.0})):
+        assert warnings_of(phase_of(alone), environment=ON_DISK) == [], "with O_DIRECT the device gives all"
+    read = verb(1.0, content_seconds=spread(0.0), distinct_bytes=90_511_552, device_bytes=90_511_552)
+    restored = phase_of(kind="restore", verb=read)
+    (found,) = warnings_of(restored, environment=ON_DISK)
+    assert found.startswith(f"restore: {different}")
+    row = next(line for line in run_report(run(phases=(restored,))).splitlines() if line.startswith("restore"))
+    assert row.split()[5:14] == ["181.0", "MB", "90.51", "MB", "90.51", "MB", "0.09051", "0.08430", "-"]
+
+
+def test_another_root_in_memory_silences_no_warning_of_a_disk():
+    disk, memory = (replace(run().environment.file_systems[0], root=kind, kind=kind) for kind in ("ext4", "tmpfs"))
+    both = replace(run().environment, file_systems=(disk, memory))
+    cached = phase_of(epoch(0, storage_amplification=0.2))
+    for root, said in (("ext4", 1), ("tmpfs", 0)):
+        assert len(warnings_of(replace(cached, root=root), environment=both)) == said
+        read = phase_of(kind="restore", verb=verb(1.0, content_seconds=spread(0.0)), resident_share=1.0, root=root)
+        assert len(warnings_of(read, environment=both)) == said
+    assert warnings_of(replace(cached, kind="infer", name="i"), environment=both) == [], "of old results it is unknown"
 
 
 def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():

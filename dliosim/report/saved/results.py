@@ -119,6 +119,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         fsync=found.flag_or_none("fsync") if found.has("fsync") else None,
         commit=found.text_or_none("commit") if found.has("commit") else None,
         how=found.text("how") if found.has("how") else "",
+        root=found.text_or_none("root") if found.has("root") else None,
     )
 
 
@@ -171,6 +172,7 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         null=null,
         null_seconds=found.number_or_none("null_seconds"),
         unchecked_bytes=_later_whole(found, "unchecked_bytes"),
+        distinct_bytes=_later_count(found, "distinct_bytes"),
         content_seconds=_later_spread(found, "content_seconds"),
         flush_steps=_later_whole(found, "flush_steps"),
         flush_step_seconds=_later_number(found, "flush_step_seconds"),
@@ -221,6 +223,9 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         examined_bytes=found.whole("examined_bytes"),
         drain_bytes=_later_whole(found, "drain_bytes"),
         partner_bytes=_later_whole(found, "partner_bytes"),
+        distinct_bytes=_later_count(found, "distinct_bytes"),
+        read_call_bytes=_later_count(found, "read_call_bytes"),
+        device_bytes=_later_count(found, "device_bytes"),
     )
 
 
@@ -248,6 +253,11 @@ def _later_spread(found: Fields, key: str) -> Spread:
 def _later_whole(found: Fields, key: str) -> int:
     """A count that results of earlier versions do not have, when there was none of it."""
     return found.whole(key) if found.has(key) else 0
+
+
+def _later_count(found: Fields, key: str) -> int | None:
+    """A count that results of earlier versions do not have, when nobody knew it."""
+    return found.whole_or_none(key) if found.has(key) else None
 
 
 def _later_number(found: Fields, key: str) -> float | None:

@@ -1,0 +1,174 @@
+"""Bytes asked, read and from the device are three figures: an outside witness, /proc/PID/io, sees the last two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.measure.figures import DISK_KINDS
+from dliosim.model import Job
+from tests.mpi.jobs import Place, phases
+from tests.mpi.launch import running, start_ranks
+
+MIB = 1 << 20
+SIZE = 16 * MIB
+
+WHOLE = """
+checkpoint c {
+    part     weights 16 MiB whole
+    path     "c"
+}
+"""
+
+SHARED = """
+checkpoint s {
+    part     weights 4 MiB whole
+    writers  all ranks into shared file
+    api      mpi-collective
+    hint     "romio_cb_read" = "enable"
+    path     "s"
+}
+"""
+
+DATASET = """
+dataset d {
+    samples  64
+    size     256 KiB
+    layout   shared file
+    path     "d"
+}
+"""
+
+#: Every rank reads all of the data.
+EVERYBODY = """
+infer {
+    read    d
+    batch   4 per rank
+    shard   off
+}
+pause 1 s
+"""
+
+#: Of what else processes read meanwhile: directories, and modules of Python that memory had no room for.
+BESIDE = MIB
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Place:
+    """A place on a file system of which the kernel counts what is read from its device."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
+    if kind.strip() not in DISK_KINDS | {"ext2/ext3"}:
+        pytest.skip(f"{tmp_path} lies on {kind.strip()}, of which the kernel does not count what is read")
+    return Place(tmp_path)
+
+
+def forget(place: Place) -> None:
+    """Take all data out of the page cache."""
+    for path in place.data.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def witnessed(place: Place, ranks: int) -> tuple[int, str]:
+    """Run the pattern; what the kernel says its ranks read from the device, and what they printed."""
+    seen: dict[int, int] = {}
+    with running(start_ranks(ranks, *place.arguments(), cwd=place.directory)) as job:
+        end = monotonic() + 60
+        while job.launcher.poll() is None and monotonic() < end:
+            for rank in job.ranks():
+                try:
+                    lines = Path(f"/proc/{rank}/io").read_text().splitlines()
+                except OSError:  # it has ended
+                    continue
+                seen[rank] = max(seen.get(rank, 0), *(int(line.split()[1]) for line in lines if "read_bytes" in line))
+            sleep(0.05)
+        done = job.finish()
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return sum(seen.values()), done.stdout
+
+
+def figures(place: Place, kind: str) -> dict[str, Any]:
+    [phase] = phases(json.loads((place.output / "results.json").read_text()), kind)
+    found: dict[str, Any] = phase["files"] or phase["epochs"][0]
+    return found
+
+
+def same_as(witness: int, found: int) -> bool:
+    """Whether the kernel, which has all that a process did from its start, has what was found and little more."""
+    return found <= witness <= found + BESIDE
+
+
+@pytest.mark.parametrize(("cache", "given"), [("page", SIZE), ("off", 2 * SIZE)])
+def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
+    on_disk: Place, cache: str, given: int
+) -> None:
+    checkpoint = WHOLE.replace("path", f"cache {cache}\n    path")
+    on_disk.write(checkpoint, "save c\n")
+    on_disk.results(2)
+    (on_disk.output / "results.json").unlink()
+    forget(on_disk)
+    on_disk.write(checkpoint, "restore c\npause 1 s\n")
+    witness, printed = witnessed(on_disk, 2)
+    found = figures(on_disk, "restore")
+    assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
+    assert found["read_call_bytes"] == pytest.approx(2 * SIZE, rel=0.01)
+    assert given <= found["device_bytes"] < given + BESIDE
+    assert same_as(witness, found["device_bytes"])
+    assert found["bytes_per_second"] * found["seconds"] == pytest.approx(given, rel=0.1)
+    assert ("of which 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
+
+
+def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_device_fed(on_disk: Place) -> None:
+    on_disk.write(DATASET, "prepare d\n")
+    on_disk.results(1)
+    (on_disk.output / "results.json").unlink()
+    forget(on_disk)
+    on_disk.write(DATASET, EVERYBODY)
+    witness, printed = witnessed(on_disk, 2)
+    found = figures(on_disk, "infer")
+    assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
+    assert same_as(witness, found["device_bytes"])
+    assert SIZE <= found["device_bytes"] < SIZE + BESIDE
+    said = " ".join(printed.split())
+    assert "ranks asked for 33.55 MB, of which 16.78 MB are different bytes" in said
+    assert "/s (50 % of it from the device)" in said
+    assert "less than half" not in said
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_that_one_reads_for_are_credited_with_what_was_read(tmp_path: Path, ranks: int) -> None:
+    place = Place(tmp_path)
+    place.write(SHARED, "save s\nrestore s\n")
+    [restored] = phases(place.results(ranks), "restore")
+    found = restored["files"]
+    assert (found["bytes"], found["distinct_bytes"]) == (ranks * 4 * MIB, 4 * MIB)
+    assert 4 * MIB <= found["read_call_bytes"] < 4 * MIB + BESIDE
+    assert found["bytes_per_second"] * found["seconds"] == pytest.approx(4 * MIB)
+
+
+def test_of_arrays_that_a_library_keeps_there_is_no_rate_and_advice_can_be_typed(tmp_path: Path) -> None:
+    dataset = DATASET.replace("layout   shared file", "format   npz\n    layout   4 files")
+    loop = "train {\n    read    d\n    epochs  3\n    batch   4 per rank\n    compute 100 us\n    through library\n}\n"
+    place = Place(tmp_path)
+    place.write(dataset, "prepare d\n", loop)
+    done = place.run(2)
+    assert done.returncode == 0, done.stderr
+    [trained] = phases(json.loads((place.output / "results.json").read_text()), "train")
+    first, *later = trained["epochs"]
+    assert first["read_call_bytes"] >= SIZE
+    assert [epoch["bytes_moved"] for epoch in later] == [0, 0]
+    said = " ".join(done.stdout.split())
+    assert "(none of it read: memory kept it)" in said
+    assert "busy it needs" not in said
+    assert "cache off" not in said
+    advised = place.write(dataset, "prepare d\n", "repeat 2 {\ndrop caches\n", loop, "}\n")
+    compile_pattern(advised, [], Job(2))
