@@ -132,14 +132,15 @@ class VerbSummary:
     """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
 
     Of a save `stall_seconds` is how long ranks were held: in the background by `wait_seconds` for earlier ones and by
-    `stage_seconds`; `flush_seconds` follows. See `records.VerbRecord` for these and the others.
+    `stage_seconds`; `flush_seconds` follows. `bytes_moved` and `calls` are None where a library wrote files and nobody
+    could count its calls. See `records.VerbRecord` for these and the others.
     """
 
     ranks: int
     bytes: int
-    bytes_moved: int
+    bytes_moved: int | None
     files: int
-    calls: int
+    calls: int | None
     opens: int
     seconds: float
     call_seconds: Spread
