@@ -66,6 +66,7 @@ DATASETS = {
 }
 #: Prepared and read otherwise than by posix.
 APIS = {"raw_one": ("mpi-collective", "mpi-collective"), "csv": ("mpi-independent", "mpi-independent")}
+AHEAD = ("raw", "csv", "hdf5_chunks")
 LIBRARY = ("npy", "npz", "npz_gzip", "hdf5", "hdf5_chunks", "hdf5_gzip", "parquet")
 
 DATASET = """\
@@ -113,8 +114,10 @@ CHECKPOINTS = {
     "split": ("metadata on", " { parallel data $ranks }"),
     "one": ("writers all ranks into shared file\n    api mpi-independent", ""),
     "together": ("writers all ranks into shared file\n    api mpi-collective", ""),
+    "crowd": ("writers all ranks into shared file\n    api mpi-collective", " { reads everything }"),
     "behind": ("async on", ""),
 }
+COLLECTIVE = ("together", "crowd")
 
 
 def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
@@ -130,6 +133,8 @@ def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
         said.append(PREPARE.format(name=name, api=written))
         if name != "parquet":  # that is decoded by its library alone
             said.append(LOOP.format(name=name, way="direct", settings=f"api {read}"))
+        if name in AHEAD:
+            said.append(LOOP.format(name=name, way="ahead", settings=f"api {read}\n    readers 2"))
         if name in LIBRARY:
             said.append(LOOP.format(name=name, way="library", settings="through library"))
     said += [f"save {name}\n" for name in checkpoints]
@@ -206,7 +211,7 @@ def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
     writes = of_data(seen, name, WRITES.split(","))
     calls, moved_bytes = moved(writes)
     found = {"bytes": moved_bytes, "bytes_moved": moved_bytes}
-    same(f"save {name}", files, **found if name == "together" else {**found, "calls": calls})
+    same(f"save {name}", files, **found if name in COLLECTIVE else {**found, "calls": calls})
     renamed = max(
         call.time for one in seen for call in one.calls if call.name.startswith("rename") and call.path.startswith(name)
     )
@@ -219,7 +224,7 @@ def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
 def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Sequence[int]) -> str:
     name, files = phase["name"], phase["files"]
     calls, moved_bytes = moved(of_data(seen, name, READS))
-    if name == "together":
+    if name in COLLECTIVE:
         if files.get("read_call_bytes") is None and files["bytes_moved"] < moved_bytes:
             raise Unlike(f"restore {name}: bytes_moved {files['bytes_moved']}, seen {moved_bytes}")
     else:
