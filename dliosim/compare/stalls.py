@@ -77,6 +77,7 @@ def stall_of(
     verb = phase.verb
     if verb is None:
         return None
+    assert verb.calls is not None and verb.bytes_moved is not None  # of data sets alone some may be unknown
     return StallPass(
         block=block,
         position=position,

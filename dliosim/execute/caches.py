@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
-from dliosim.execute.opening import reading
+from dliosim.execute.opening import close_read, reading
 
 # Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
 _WINDOW = 1 << 30
@@ -22,6 +23,7 @@ _WINDOW = 1 << 30
 # Of a file that is larger than so many windows of so many bytes a look takes as many, evenly spread: to ask the kernel
 # about 1 GiB takes it some 10 ms.
 _LOOKS, _LOOK = 16, 1 << 26
+_WRITES = re.compile(rb"wchar: (?P<bytes>\d+)\n.*\nsyscw: (?P<calls>\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,31 @@ def read_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
         return ProcessIO(-1, -1)
     called = now.called_read - before.called_read - before.own - drained
     return ProcessIO(max(called, 0), -1 if drained else now.storage_read - before.storage_read)
+
+
+class WriteCount:
+    """The kernel's count of what the thread that made this has written, by all of its calls; closed at the end."""
+
+    def __init__(self) -> None:
+        try:
+            self._descriptor: int | None = os.open("/proc/thread-self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = None
+
+    def read(self) -> tuple[int, int] | None:
+        """Calls and bytes so far, None where the kernel does not count them. Takes some microseconds."""
+        if self._descriptor is None:
+            return None
+        try:
+            found = _WRITES.search(os.pread(self._descriptor, 512, 0))
+        except OSError:
+            return None
+        return (int(found["calls"]), int(found["bytes"])) if found else None
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor is not None:
+            close_read([self._descriptor])
 
 
 def _resident_in(descriptor: int, first: int, length: int) -> int:

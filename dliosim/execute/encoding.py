@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from dliosim.execute.building import account_built, anew, by_library, contents_of
+from dliosim.execute.building import LibraryCalls, account_built, anew, by_library, contents_of
 from dliosim.execute.session import Session
 from dliosim.formats.contract import BuiltInGroups
 from dliosim.measure.records import VerbRecord
@@ -35,12 +35,11 @@ def build_together(
         if world.rank != shared.owner:
             shared.send_own()
             continue
-        path, before = directory / dataset.file_name(file), shared.elsewhere()
+        path = directory / dataset.file_name(file)
         anew(path)
-        begun = perf_counter_ns()
-        by_library(path, partial(form.assemble, dataset, path, last - first, shared.in_order()))
-        record.call_ns += perf_counter_ns() - begun - (shared.elsewhere() - before)
-        account_built(path, verb, record)
+        with LibraryCalls() as made:
+            by_library(path, partial(form.assemble, dataset, path, last - first, made.apart(shared.in_order())))
+        account_built(path, made, verb, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +57,6 @@ class _SharedFile:
     @property
     def groups(self) -> int:
         return -(-(self.last - self.first) // self.form.group(self.dataset, self.last - self.first))
-
-    def elsewhere(self) -> int:
-        """The time that this rank has spent making, encoding and moving data."""
-        return self.record.content_ns + self.record.encode_ns + self.record.send_ns
 
     def encoded(self, number: int) -> list[bytes]:
         """One group, encoded here."""

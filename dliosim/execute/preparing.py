@@ -27,7 +27,7 @@ from dliosim.execute.space import require_space
 from dliosim.execute.statewriting import finish
 from dliosim.execute.striping import ask_for_striping, hints_dropped, with_striping
 from dliosim.formats.contract import BuiltInGroups, Encoding, Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.extents import file_sizes
@@ -64,8 +64,9 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused = world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
-    started = perf_counter_ns()
     form = format_for(dataset)
+    import_libraries(form)
+    started = perf_counter_ns()
     try:
         with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
             shared = dataset.layout.files < world.size
@@ -75,7 +76,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
                 build(session, dataset, form, verb, directory, record)
             else:
                 if isinstance(form, Resolved):
-                    lay_out(session, dataset, form, directory)
+                    lay_out(session, dataset, form, directory, record)
                 _write(session, dataset, verb, directory, record)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:

@@ -246,7 +246,12 @@ class Saves:
             staged.release()
         save.keep_for_drain(written.runs)
         complete(own, files, target, written, record)
-        record.flush_ns = perf_counter_ns() - staged_at - (record.content_ns - save.content_ns)
+        record.flush_ns = perf_counter_ns() - staged_at
+        if staged.simulated:
+            record.flush_ns -= record.content_ns - save.content_ns
+        else:
+            # Of contents only checksums were left to make: they hold up what is written, so they are part of the flush.
+            record.content_ns = save.content_ns
         record.wall_ns = record.stall_ns + record.flush_ns
         delete_old(own, files, target, record)
 

@@ -22,10 +22,12 @@ class Staged:
     """What one save has copied, to be flushed as often as asked: `made` gives its calls anew each time.
 
     `late_ns` is by how much the copy was slower than its pace. `release` gives the buffer back, if there is one.
+    `simulated` is whether nothing was copied, so that contents are made while they are flushed.
     """
 
-    def __init__(self, made: Callable[[], Made], late_ns: int, release: Callable[[], None]) -> None:
+    def __init__(self, made: Callable[[], Made], late_ns: int, release: Callable[[], None], simulated: bool) -> None:
         self.made = made
+        self.simulated = simulated
         self.late_ns = late_ns
         self.release = release
 
@@ -55,7 +57,7 @@ class Staging:
         keys = part_keys(self._files.checkpoint, self._files.parts, number)
         if self._background.simulated:
             late = self._pass_time(perf_counter_ns(), 0, may_spin, record)
-            return Staged(lambda: generated(self._files, keys, self._rank, record), late, lambda: None)
+            return Staged(lambda: generated(self._files, keys, self._rank, record), late, lambda: None, True)
         buffer = self._free.popleft()
         at = copied = done = 0
         ended = perf_counter_ns()
@@ -73,7 +75,7 @@ class Staging:
             done += piece.length
             progress.tick(ended, 0, done)
         late = self._pass_time(ended, copied, may_spin, record)
-        return Staged(lambda: self._calls(buffer), late, lambda: self._free.append(buffer))
+        return Staged(lambda: self._calls(buffer), late, lambda: self._free.append(buffer), False)
 
     def _pass_time(self, now: int, copied: int, may_spin: bool, record: VerbRecord) -> int:
         """Sleep what is left of the time that the copy should take; by how much it took longer."""

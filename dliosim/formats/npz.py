@@ -60,6 +60,8 @@ class Npz:
     """See `contract.Format`: what stored and deflated archives have in common."""
 
     name: str = "npz"
+    #: By which Python's zipfile reads the names of members.
+    libraries: tuple[str, ...] = ("encodings.cp437",)
 
     def variant(self, dataset: Dataset) -> Format:
         """Stored, or deflated where the data set is compressed; of files that are there already only these know."""

@@ -160,16 +160,17 @@ class VerbSummary:
     """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
 
     Of a save `stall_seconds` is how long ranks were held: in the background by `wait_seconds` for earlier ones and by
-    `stage_seconds`; `flush_seconds` follows. See `records.VerbRecord` for these and the others. Of a restore
-    `bytes` are asked, by all ranks, `distinct_bytes` of them different ones (each once a node), `read_call_bytes` went
-    through read calls, and `device_bytes` came from the device; None where nobody counts them.
+    `stage_seconds`; `flush_seconds` follows. `bytes_moved` and `calls` are None where a library wrote files and nobody
+    could count its calls. See `records.VerbRecord` for these and the others.
+    Of a restore `bytes` are asked, by all ranks, `distinct_bytes` of them different ones (each once a node),
+    `read_call_bytes` went through read calls, and `device_bytes` came from the device; None where nobody counts them.
     """
 
     ranks: int
     bytes: int
-    bytes_moved: int
+    bytes_moved: int | None
     files: int
-    calls: int
+    calls: int | None
     opens: int
     seconds: float
     call_seconds: Spread

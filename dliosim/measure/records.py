@@ -152,8 +152,9 @@ class VerbRecord:
     `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
     data, `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from
     another rank, `rename_ns` moving complete files into place (of a checkpoint on rank 0 alone), `delete_ns` waiting
-    for old checkpoints to be deleted, after the end of `wall_ns`. `resident_bytes` of `examined_bytes` were in the page
-    cache when it was last looked at. `hints` are those granted for the first file, None where this rank opened none.
+    for old checkpoints to be deleted, after the end of `wall_ns`. `uncounted_files` were written by a library whose
+    calls and bytes nobody could count. `resident_bytes` of `examined_bytes` were in the page cache when it was last
+    looked at. `hints` are those granted for the first file, None where this rank opened none.
 
     Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
     `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `broadcast_ns` is, of a restore,
@@ -173,6 +174,7 @@ class VerbRecord:
     bytes: int = 0
     bytes_moved: int = 0
     files: int = 0
+    uncounted_files: int = 0
     calls: int = 0
     opens: int = 0
     call_ns: int = 0

@@ -55,6 +55,7 @@ _VERB_COUNTS = (
     "bytes",
     "bytes_moved",
     "files",
+    "uncounted_files",
     "calls",
     "opens",
     "resident_bytes",
@@ -218,12 +219,13 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
         return None
     total, most, (call,), _ = reduced
     called, device, distinct = (_known(name, total) for name in _UNCERTAIN)
+    counted = not total["uncounted_files"]
     return VerbSummary(
         ranks=total["ranks"],
         bytes=total["bytes"],
-        bytes_moved=total["bytes_moved"],
+        bytes_moved=total["bytes_moved"] if counted else None,
         files=total["files"],
-        calls=total["calls"],
+        calls=total["calls"] if counted else None,
         opens=total["opens"],
         seconds=most["wall_ns"] * 1e-9,
         call_seconds=_spread("call_ns", total, most),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute import background, draining, saves, space
+from dliosim.execute import background, draining, saves, space, statewriting
 from dliosim.execute.restoring import restore
 from dliosim.execute.savedfiles import check_sums
 from dliosim.execute.saves import Save, Saves, save_phase, saved_checkpoints
@@ -112,6 +113,24 @@ def test_a_copy_takes_the_time_of_its_pace(tmp_path: Path, simulated: bool) -> N
     assert save.record.stage_ns >= 50_000_000
     assert save.record.stall_ns >= save.record.wait_ns + save.record.stage_ns
     assert save.record.wall_ns == save.record.stall_ns + save.record.flush_ns
+
+
+def test_a_flush_lasts_as_long_as_its_checksums_hold_up_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, slept = statewriting._Written.add, 0.01
+
+    def slow(own: Any, offset: int, data: memoryview) -> None:
+        time.sleep(slept)
+        found(own, offset, data)
+
+    monkeypatch.setattr(statewriting._Written, "add", slow)
+    own = session(tmp_path, STAGED)
+    with Saves(own, [STAGED]) as saving:
+        save = saving.save(STAGED)
+    assert save.record.calls > 10
+    assert save.record.flush_ns >= save.record.calls * slept * 1e9
+    assert save.record.content_ns == save.content_ns
 
 
 def test_a_copy_that_is_slower_than_its_pace_says_so(tmp_path: Path) -> None:

@@ -282,6 +282,12 @@ def test_a_verb_s_figures_add_up():
     assert (summary.bytes_per_second, summary.resident_share) == (200.0, 0.25)
 
 
+def test_calls_that_one_rank_could_not_count_are_no_figure():
+    one, other = VerbRecord(calls=3, bytes_moved=300, bytes=300), VerbRecord(bytes=100, uncounted_files=1)
+    summary, _ = on_ranks(summarise_verb, [one, other])
+    assert (summary.calls, summary.bytes_moved, summary.bytes) == (None, None, 400)
+
+
 def test_gathered_rows_are_those_of_each_rank_and_epoch():
     records = [[EpochRecord(0, epoch, steps=rank, wall_ns=10 * epoch) for epoch in (0, 1)] for rank in range(3)]
     of_ranks = [[rank_row(each) for each in of_rank] for of_rank in records]

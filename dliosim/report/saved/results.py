@@ -192,9 +192,9 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
     return VerbSummary(
         ranks=ranks,
         bytes=found.whole("bytes"),
-        bytes_moved=found.whole("bytes_moved"),
+        bytes_moved=found.whole_or_none("bytes_moved"),
         files=found.whole("files"),
-        calls=found.whole("calls"),
+        calls=found.whole_or_none("calls"),
         opens=found.whole("opens"),
         seconds=found.number("seconds"),
         call_seconds=_spread(found.one("call_seconds")),

@@ -1,0 +1,331 @@
+"""An independent witness of figures: what a run says that it wrote and read, against what strace saw of it.
+
+    python scripts/witness_figures.py [--ranks 1 2 3] [--place DIR]
+
+Each run prepares a data set of every format (compressed ones, one file of all ranks, collectively written), reads each
+by its ranges or by its library, saves checkpoints (in the background, to one file, collectively), and restores them
+(own part, everything, by another split, one rank for others, collectively). Every rank runs under a strace of its own.
+Held against its calls are, from results.json and ranks.h5:
+
+  - of a prepare `calls` and `bytes_moved`, which are the writes, and `bytes`, which is the size of the files;
+  - of a save `calls`, `bytes_moved` and `bytes`; and `flush_seconds`, which is no shorter than from the first write of
+    its files to the rename that declares it complete;
+  - of a restore `calls`, `bytes_moved`, and `read_call_bytes` where results have it;
+  - of each epoch and rank `calls` and `bytes_moved`, which are the reads of the data set's files, and `rchar`, which is
+    all that the process read between the two moments at which the rank asked the kernel for it.
+
+Calls of MPI-IO that are collective, and of libraries, are none of the kernel's, so of these bytes are compared alone.
+Prints what was seen and ends with status 1 where any of that is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+from harness import orderly
+from witness import CALL, DESCRIPTOR, NO_DATA, WRITES, Call, Unlike, counted, trace
+
+#: Files that say something of data or checkpoints.
+LISTS = (*NO_DATA, "metadata.json")
+READS = ("read", "readv", "pread64", "preadv", "preadv2")
+
+#: What asking the kernel for its count takes: the kernel has it in what it says the next time.
+OWN = 256
+
+FEW, ONE, EACH = "3 files", "shared file", "file per sample"
+FIXED, VARYING = "1500 B", "uniform(1.2 kB, 3 kB)"
+
+#: Name: layout, size, other settings.
+DATASETS = {
+    "raw": (FEW, VARYING, "align 64 B"),
+    "raw_one": (ONE, VARYING, "align 64 B"),
+    "npy": (FEW, FIXED, "format npy"),
+    "npz": (FEW, FIXED, "format npz"),
+    "npz_gzip": (FEW, FIXED, "format npz\n    compress gzip 4"),
+    "csv": (ONE, VARYING, "format csv"),
+    "tfrecord": (FEW, VARYING, "format tfrecord"),
+    "indexed": (ONE, FIXED, "format indexed"),
+    "tar": (FEW, VARYING, "format tar"),
+    "jpeg": (EACH, VARYING, "format jpeg"),
+    "png": (EACH, FIXED, "format png"),
+    "hdf5": (FEW, FIXED, "format hdf5"),
+    "hdf5_parts": (ONE, FIXED, "format hdf5\n    datasets 3"),
+    "hdf5_chunks": (FEW, FIXED, "format hdf5\n    chunk 4 samples"),
+    "hdf5_gzip": (FEW, FIXED, "format hdf5\n    chunk 4 samples\n    compress gzip 4"),
+    "hdf5_lzf": (ONE, FIXED, "format hdf5\n    chunk 700 B\n    compress lzf"),
+    "parquet": (FEW, FIXED, "format parquet\n    chunk 3 samples\n    compress snappy"),
+}
+#: Prepared and read otherwise than by posix.
+APIS = {"raw_one": ("mpi-collective", "mpi-collective"), "csv": ("mpi-independent", "mpi-independent")}
+AHEAD = ("raw", "csv", "hdf5_chunks")
+LIBRARY = ("npy", "npz", "npz_gzip", "hdf5", "hdf5_chunks", "hdf5_gzip", "parquet")
+
+DATASET = """\
+dataset {name} {{
+    samples 25
+    size    {size}
+    layout  {layout}
+    {settings}
+    path    "{name}"
+}}
+"""
+PREPARE = """\
+prepare {name} {{
+    api {api}
+}}
+"""
+LOOP = """\
+train {name}_{way} {{
+    read       {name}
+    epochs     2
+    batch      4 per rank
+    shuffle    samples globally each epoch
+    last batch keep
+    {settings}
+}}
+"""
+
+CHECKPOINT = """\
+checkpoint {name} {{
+    part      rows     24 x 512 of bf16 split by rows
+    part      norm     4096 of bf16 whole
+    part      moments  50 kB total
+    part      rng      1001 B per rank
+    transfer  16 KiB
+    parallel  tensor $ranks
+    path      "{name}"
+    {settings}
+}}
+"""
+#: Name: settings, and how it is restored.
+CHECKPOINTS = {
+    "own": ("", ""),
+    "whole": ("", " { reads everything }"),
+    "once": ("", " { reads everything once }"),
+    "split": ("metadata on", " { parallel data $ranks }"),
+    "one": ("writers all ranks into shared file\n    api mpi-independent", ""),
+    "together": ("writers all ranks into shared file\n    api mpi-collective", ""),
+    "crowd": ("writers all ranks into shared file\n    api mpi-collective", " { reads everything }"),
+    "behind": ("async on", ""),
+}
+COLLECTIVE = ("together", "crowd")
+
+
+def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
+    """Everything of these data sets and checkpoints, one after the other."""
+    said = ["dlio 1\nworkload witness_figures\n"]
+    for name in datasets:
+        layout, size, settings = DATASETS[name]
+        said.append(DATASET.format(name=name, layout=layout, size=size, settings=settings))
+    for name in checkpoints:
+        said.append(CHECKPOINT.format(name=name, settings=CHECKPOINTS[name][0]))
+    for name in datasets:
+        written, read = APIS.get(name, ("posix", "posix"))
+        said.append(PREPARE.format(name=name, api=written))
+        if name != "parquet":  # that is decoded by its library alone
+            said.append(LOOP.format(name=name, way="direct", settings=f"api {read}"))
+        if name in AHEAD:
+            said.append(LOOP.format(name=name, way="ahead", settings=f"api {read}\n    readers 2"))
+        if name in LIBRARY:
+            said.append(LOOP.format(name=name, way="library", settings="through library"))
+    said += [f"save {name}\n" for name in checkpoints]
+    said += [f"restore {name}{CHECKPOINTS[name][1]}\n" for name in checkpoints]
+    return "".join(said)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What strace saw of one rank: calls on files below its data, and all reads, of which some ask for the count."""
+
+    calls: list[Call]
+    reads: list[tuple[float, int]]
+    asked: list[float]
+
+
+def seen_of(place: Path, rank: int, calls: list[Call]) -> Seen:
+    """All that a rank read, whichever file it was, and when it read its own count."""
+    reads, asked = [], []
+    for file in place.glob(f"calls.{rank}.*"):
+        for line in file.read_text(errors="replace").splitlines():
+            parsed = CALL.match(line)
+            if parsed is None or parsed[2] not in READS or int(parsed[4]) <= 0:
+                continue
+            reads.append((float(parsed[1]), int(parsed[4])))
+            path = DESCRIPTOR.search(parsed[3])
+            if (
+                path is not None
+                and path[1].startswith("/proc/")
+                and path[1].endswith("/io")
+                and "/task/" not in path[1]
+            ):
+                asked.append(float(parsed[1]))
+    return Seen(calls, sorted(reads), sorted(asked))
+
+
+def moved(calls: Sequence[Call]) -> tuple[int, int]:
+    """How many calls, and the bytes that they moved."""
+    return len(calls), sum(call.result for call in calls)
+
+
+def of_data(seen: Sequence[Seen], path: str, kinds: Sequence[str]) -> list[Call]:
+    """The calls of these kinds that moved bytes of the files below a path, without lists of them."""
+    return [
+        call
+        for one in seen
+        for call in one.calls
+        if call.name in kinds and call.path.startswith(f"{path}/") and not Path(call.path).name.startswith(LISTS)
+        if call.result > 0 or call.name.startswith("p")
+    ]
+
+
+def same(what: str, claimed: Mapping[str, Any], **found: int) -> None:
+    """Figures are what was seen."""
+    wrong = [f"{name} {claimed[name]}, seen {value}" for name, value in found.items() if claimed[name] != value]
+    if wrong:
+        raise Unlike(f"{what}: {'; '.join(wrong)}")
+
+
+def check_prepare(phase: Mapping[str, Any], seen: Sequence[Seen], data: Path) -> str:
+    name, files = phase["name"], phase["files"]
+    calls, moved_bytes = moved(of_data(seen, name, WRITES.split(",")))
+    sizes = [
+        path.stat().st_size for path in (data / name).rglob("*") if path.is_file() and not path.name.startswith(LISTS)
+    ]
+    found = {"bytes": sum(sizes), "files": len(sizes), "bytes_moved": moved_bytes}
+    collective = APIS.get(name, ("posix",))[0] == "mpi-collective"
+    same(f"prepare {name}", files, **found if collective else {**found, "calls": calls})
+    return f"prepare {name}: {counted(calls, 'write')} of {moved_bytes} bytes, files of {sum(sizes)}"
+
+
+def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
+    name, files = phase["name"], phase["files"]
+    writes = of_data(seen, name, WRITES.split(","))
+    calls, moved_bytes = moved(writes)
+    found = {"bytes": moved_bytes, "bytes_moved": moved_bytes}
+    same(f"save {name}", files, **found if name in COLLECTIVE else {**found, "calls": calls})
+    renamed = max(
+        call.time for one in seen for call in one.calls if call.name.startswith("rename") and call.path.startswith(name)
+    )
+    lasted = renamed - min(call.time for call in writes)
+    if files["flush_seconds"]["max"] and files["flush_seconds"]["max"] < lasted:
+        raise Unlike(f"save {name}: a flush of {files['flush_seconds']['max']} s, seen {lasted}")
+    return f"save {name}: {counted(calls, 'write')} of {moved_bytes} bytes"
+
+
+def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Sequence[int]) -> str:
+    name, files = phase["name"], phase["files"]
+    calls, moved_bytes = moved(of_data(seen, name, READS))
+    if name in COLLECTIVE:
+        if files.get("read_call_bytes") is None and files["bytes_moved"] < moved_bytes:
+            raise Unlike(f"restore {name}: bytes_moved {files['bytes_moved']}, seen {moved_bytes}")
+    else:
+        same(f"restore {name}", files, calls=calls, bytes_moved=moved_bytes)
+    if files.get("read_call_bytes") is not None:
+        close(f"restore {name}: read_call_bytes", files["read_call_bytes"], sum(between), len(seen))
+    return f"restore {name}: {counted(calls, 'read')} of {moved_bytes} bytes"
+
+
+def close(what: str, claimed: int, found: int, ranks: int = 1) -> None:
+    """The kernel's count is what was seen, and no more besides than asking for it takes."""
+    if not 0 <= claimed - found <= OWN * ranks:
+        raise Unlike(f"{what} {claimed}, seen {found}")
+
+
+def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen], spans: Sequence[Any]) -> str:
+    """`spans` are those of the loop's epochs: of each rank the two moments between which it counted."""
+    name, total = phase["name"], 0
+    dataset, way = name.rsplit("_", 1)
+    for epoch, of_ranks in enumerate(spans):
+        for rank, (begin, end) in enumerate(of_ranks):
+            what = f"{name}, epoch {epoch}, rank {rank}"
+            claimed = {column: int(rows[column][epoch, rank]) for column in ("calls", "bytes_moved", "rchar")}
+            reads = [call for call in of_data([seen[rank]], dataset, READS) if begin < call.time < end]
+            calls, moved_bytes = moved(reads)
+            total += moved_bytes
+            close(f"{what}: rchar", claimed["rchar"], read_between(seen[rank], begin, end))
+            if way == "library":
+                close(f"{what}: bytes_moved", claimed["bytes_moved"], moved_bytes)
+            elif APIS.get(dataset, ("", ""))[1] != "mpi-collective":
+                same(what, claimed, calls=calls, bytes_moved=moved_bytes)
+    return f"{name}: {total} bytes read in {counted(len(spans), 'epoch')}"
+
+
+def read_between(seen: Seen, begin: float, end: float) -> int:
+    """Bytes by all reads of a rank after the one at `begin`, and before that at `end`."""
+    return sum(size for time, size in seen.reads if begin < time < end)
+
+
+def check(results: Mapping[str, Any], rows: h5py.File, seen: Sequence[Seen], data: Path) -> Iterator[str]:
+    """Every figure, phase by phase; raises Unlike."""
+    # Whoever asks for the count does so in pairs, at the beginning and at the end of what is measured.
+    spans = [list(zip(one.asked[::2], one.asked[1::2], strict=True)) for one in seen]
+    loops = {group.attrs["name"]: group for group in rows.values()}
+    at = 0
+    for phase in results["phases"]:
+        if phase["kind"] == "prepare":
+            yield check_prepare(phase, seen, data)
+        elif phase["kind"] == "save":
+            yield check_save(phase, seen)
+        elif phase["kind"] == "restore":
+            asks = phase["files"].get("read_call_bytes") is not None
+            between = [read_between(one, *own[at]) for one, own in zip(seen, spans, strict=True)] if asks else []
+            at += asks
+            yield check_restore(phase, seen, between)
+        else:
+            epochs = len(phase["epochs"])
+            own = [[of_rank[at + epoch] for of_rank in spans] for epoch in range(epochs)]
+            at += epochs
+            yield check_loop(phase, loops[phase["name"]], seen, own)
+    if any(at != len(own) for own in spans):
+        raise Unlike(f"the count was asked for {[len(own) for own in spans]} times, and {at} are known")
+
+
+def run_traced(text: str, ranks: int, place: Path) -> tuple[dict[str, Any], list[Seen]]:
+    """Results of a pattern, and what was seen of each rank."""
+    pattern = place / "witness_figures.dlio"
+    pattern.write_text(text)
+    calls = trace(pattern, [], ranks, place)
+    results = json.loads((place / "out" / "results.json").read_text())
+    return results, [seen_of(place, rank, own) for rank, own in enumerate(calls)]
+
+
+def witness(
+    ranks: int, place: Path, datasets: Sequence[str] = tuple(DATASETS), checkpoints: Sequence[str] = tuple(CHECKPOINTS)
+) -> Iterator[str]:
+    """What one run showed, a line each; raises Unlike."""
+    results, seen = run_traced(pattern_text(datasets, checkpoints), ranks, place)
+    with h5py.File(place / "out" / "ranks.h5") as rows:
+        yield from check(results, rows, seen, place / "data")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--place", help="where data and traces go for a while (default: the temporary directory)")
+    options = parser.parse_args()
+    if shutil.which("strace") is None:
+        sys.exit("no strace on the path: Debian's package is called strace")
+    status = 0
+    for ranks in options.ranks:
+        with tempfile.TemporaryDirectory(prefix="dliosim-witness-", dir=options.place) as place:
+            print(f"{counted(ranks, 'rank')}:")
+            try:
+                for line in witness(ranks, Path(place)):
+                    print(f"  {line}")
+            except Unlike as error:
+                print(f"  NOT SO: {error}")
+                status = 1
+    return status
+
+
+if __name__ == "__main__":
+    orderly(main)
