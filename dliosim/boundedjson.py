@@ -16,7 +16,7 @@ _MOST_VALUES = 3 << 20
 
 
 def check_amount(data: bytes) -> None:
-    """Raise ValueError where a text is larger than any of ours, or what it holds would take much over half a GB (574 MB measured)."""
+    """Raise ValueError where a text is larger than any of ours, or would take much over half a GB (574 MB measured)."""
     # Those in texts count, too: there are few, and to look is cheap.
     rooms, values = data.count(b"[") + data.count(b"{"), data.count(b",")
     for found, most, what in (
