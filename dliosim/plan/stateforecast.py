@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Restore
 from dliosim.plan.figures import Memory, PhaseForecast, over, same
 from dliosim.plan.reassembly import Reading
@@ -13,6 +14,10 @@ from dliosim.plan.statefiles import state_files
 
 #: Ranks whose calls are counted; those of more are taken from so many, evenly spread.
 _SAMPLED_RANKS = 256
+
+#: Parts of owners that are looked at for one figure (a second), and for one rank alone: beyond these none is given.
+_AFFORDABLE = 1 << 23
+_MOST_OF_A_RANK = 1 << 25
 
 
 def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
@@ -24,7 +29,7 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     # A shared file is opened by all, and each rank's share of it counts as its file.
     made = np.ones(ranks) if checkpoint.writers.kind == "shared file" else files.files_of_each()[0]
     counts = StateCounts(files, files.split)
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
+    some = _some_ranks(ranks, len(files.parts))
     counted = [counts.count(counts.own(rank), access.transfer, whole, 1)[0] for rank in some]
     estimated = len(counted) < ranks
     made_by_each = [count.calls for count in counted]
@@ -49,7 +54,6 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     """Reading a checkpoint as `verb` says; with `once` only the first of the ranks that need the same reads it."""
     holder = verb.parallel or checkpoint.split(ranks)
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
     counts = StateCounts(files, holder)
@@ -70,6 +74,11 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
         shared, files_read = reading(needs.only(counts.tensors))[0], reading(needs)[1]
         return shared.and_then(lone[0]), files_read
 
+    work = counts.stretches(counts.everything() if verb.everything else counts.needs(verb.shift % ranks))
+    if work > _MOST_OF_A_RANK:
+        text = f"restoring checkpoint `{checkpoint.name}`, a rank reads {work:.2g} pieces of tensors and files"
+        raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
+    some = _some_ranks(ranks, 0 if verb.everything else work)
     nothing = Reading(0, 0, 0, 0), 0
     alike = reading(counts.everything()) if verb.everything else nothing
     found = [own(rank) for rank in some]
@@ -88,3 +97,9 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     return PhaseForecast(
         "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.how
     )
+
+
+def _some_ranks(ranks: int, work: int) -> range:
+    """Ranks whose calls are counted, where each is so many parts of owners to look at."""
+    most = max(1, min(_SAMPLED_RANKS, _AFFORDABLE // max(1, work)))
+    return range(0, ranks, -(-ranks // most))
