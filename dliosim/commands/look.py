@@ -15,7 +15,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
-from dliosim.report.progress import Progress
+from dliosim.report.progress import Progress, elapsed
 
 
 def _job(parsed: argparse.Namespace) -> Job:
@@ -67,7 +67,8 @@ def plan_command(parsed: argparse.Namespace) -> int:
         named = {name: (indexes[name], source.names) for name, source in finder.sources.items()}
         write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
     else:
-        found = forecast(workload, indexes)
+        with elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
+            found = forecast(workload, indexes)
         sys.stdout.write(printable(plan_report(workload, found), lines=True))
         if parsed.mtbf is not None:
             failures = Failures(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)

@@ -10,35 +10,35 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.model.counts import dealt_by_file
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
 
-_CHUNK = 1 << 20  # files counted at once
-_CLOSED_FORM_COST = 500  # files that are counted in the time of one rank's closed form
-
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
-    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply.
+    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply."""
+    return int(samples_of_ranks(loop, dataset, ranks, np.array([rank]))[0])
 
-    O(log samples); `by file` with counts, once for each number of ranks, O(files).
+
+def samples_of_ranks(loop: Loop, dataset: Dataset, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same of each of some ranks.
+
+    O(log files) for each; `by file` with counts, once for each number of ranks, O(files).
     """
     total = dataset.samples
     if loop.shard == "off":
-        return total
+        return np.full_like(rank, total)
     if loop.shard == "by block":
-        return (rank + 1) * total // ranks - rank * total // ranks
+        each, more = divmod(total, ranks)
+        return each + (rank + 1) * more // ranks - rank * more // ranks
     if loop.shard == "by sample":
         rounds, rest = divmod(total, ranks * loop.batch)
-        return rounds * loop.batch + min(max(rest - rank * loop.batch, 0), loop.batch)
+        return rounds * loop.batch + np.clip(rest - rank * loop.batch, 0, loop.batch)
     if dataset.counts is not None:
-        return dealt_by_file(dataset.counts, ranks)[rank]
-    files = dataset.layout.files
-    dealt = -(-(files - rank) // ranks) if rank < files else 0
-    # File f holds ceil((f + 1) N / F) - ceil(f N / F) samples; ceil(a / F) is floor((a + F - 1) / F).
-    ends = _floor_sum(dealt, files, ranks * total, (rank + 1) * total + files - 1)
-    return ends - _floor_sum(dealt, files, ranks * total, rank * total + files - 1)
+        return np.array(dealt_by_file(dataset.counts, ranks))[rank]
+    return _file_shards(total, dataset.layout.files, ranks, rank)
 
 
 def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
@@ -52,9 +52,6 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
     if dataset.counts is not None:
         dealt = dealt_by_file(dataset.counts, ranks)
         return min(dealt), max(dealt)
-    if ranks * _CLOSED_FORM_COST < dataset.layout.files:
-        counts = [samples_of_rank(loop, dataset, ranks, rank) for rank in range(ranks)]
-        return min(counts), max(counts)
     return _file_shard_bounds(dataset.samples, dataset.layout.files, ranks)
 
 
@@ -75,29 +72,31 @@ def order_decides_shares(loop: Loop, dataset: Dataset) -> bool:
 
 @lru_cache(maxsize=64)
 def _file_shard_bounds(samples: int, files: int, ranks: int) -> tuple[int, int]:
+    counts = _file_shards(samples, files, ranks, np.arange(ranks))
+    return int(counts.min()), int(counts.max())
+
+
+def _file_shards(samples: int, files: int, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Samples of some of the ranks by whom files are dealt out; of at most 2^31 files, and as many ranks."""
     whole, rest = divmod(samples, files)
-    if rest == 0:
-        return files // ranks * whole, -(-files // ranks) * whole
-    dealt = np.zeros(ranks, np.int64)
-    stride = max(1, _CHUNK // ranks) * ranks
-    for first in range(0, files, stride):
-        file = np.arange(first, min(first + stride, files) + 1, dtype=np.int64)
-        extra = np.diff(-(-file * rest // files))
-        rows = np.zeros(-(-len(extra) // ranks) * ranks, np.int64)
-        rows[: len(extra)] = whole + extra
-        dealt += rows.reshape(-1, ranks).sum(axis=0)
-    return int(dealt.min()), int(dealt.max())
+    dealt: NDArray[np.int64] = np.maximum(files - rank + ranks - 1, 0) // ranks
+    # File f holds `whole` and ceil((f + 1) rest / F) - ceil(f rest / F) more; ceil(a / F) is floor((a + F - 1) / F).
+    ends = _floor_sum(dealt, files, ranks * rest, (rank + 1) * rest + files - 1)
+    return dealt * whole + ends - _floor_sum(dealt, files, ranks * rest, rank * rest + files - 1)
 
 
-def _floor_sum(count: int, divisor: int, factor: int, constant: int) -> int:
-    """The sum of floor((factor * k + constant) / divisor) for k in [0, count), by the Euclidean algorithm."""
-    total = 0
-    while True:
-        total += count * (count - 1) // 2 * (factor // divisor) + count * (constant // divisor)
+def _floor_sum(count: NDArray[np.int64], divisor: int, factor: int, constant: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sums of floor((factor * k + constant) / divisor) for k in [0, count), modulo 2^64.
+
+    By the Euclidean algorithm, on which `count` and `constant` go together: each where it has not ended is swapped.
+    """
+    total = np.zeros_like(count)
+    while count.any():
+        # The product of a number and the one before it is even; half of it is taken before it wraps around.
+        pairs = np.where(count % 2, (count - 1) // 2 * count, count // 2 * (count - 1))
+        total += pairs * (factor // divisor) + count * (constant // divisor)
         factor %= divisor
-        constant %= divisor
-        reach = factor * count + constant
-        if reach < divisor:
-            return total
+        reach = factor * count + constant % divisor
         count, constant = reach // divisor, reach % divisor
         factor, divisor = divisor, factor
+    return total

@@ -34,11 +34,11 @@ class Fetch(NamedTuple):
         return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
 
 
-def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, Block]]:
-    """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
+def check_holder(stored: StateFiles, holder: Split) -> None:
+    """Raise PlanError where a job that holds the state as `holder` cannot restore it.
 
-    Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved.
-    Raises PlanError where other ranks than those shall hold it, or where what they hold was `dealt` to others to save.
+    Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved:
+    no others can hold it, and none where what they hold was `dealt` to others to save.
     """
     written = stored.split
     if written.played and holder != written:
@@ -46,6 +46,15 @@ def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, B
         raise PlanError(f"{text}: only the same ranks can restore it, and not {holder}")
     if stored.checkpoint.replicas == "dealt" and not written.has_all_copies:
         raise PlanError(f"of checkpoint `{stored.checkpoint.name}` some was dealt to ranks that take no part")
+
+
+def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, Block]]:
+    """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
+
+    Raises PlanError by `check_holder`.
+    """
+    check_holder(stored, holder)
+    written = stored.split
     held = stored.checkpoint.parts_for(holder)
     for number, part in enumerate(stored.parts):
         if part.scope == "per rank" and holder != written:
@@ -185,10 +194,10 @@ def _rows_together(width: int, transfer: int | None, page: int) -> int:
     """Rows of a strided block that a step reads; 0 where one does not fit."""
     if transfer is None:
         return _MOST_ROWS
-    return min(_MOST_ROWS, max(1, transfer // _widened(width, page))) if width <= transfer else 0
+    return min(_MOST_ROWS, max(1, transfer // widened(width, page))) if width <= transfer else 0
 
 
-def _widened(length: int, page: int) -> int:
+def widened(length: int, page: int) -> int:
     """The most bytes that a call may have which begins and ends with pages, for `length` bytes anywhere."""
     return length if page == 1 else -(-length // page) * page + page
 
@@ -206,15 +215,17 @@ def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page:
     for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
         if contiguous:
             count = count_pieces(counted(some), transfer, whole)
-            made, calls, largest = made + count.calls, calls + count.calls, max(largest, _widened(count.largest, page))
+            made, calls, largest = made + count.calls, calls + count.calls, max(largest, widened(count.largest, page))
             continue
         for fetch in counted(some):
-            rows, width = fetch.block.row1 - fetch.block.row0, fetch.block.width
-            if together := _rows_together(width, transfer, page):
-                made, calls = made - (-rows // together), calls + rows
-                largest = max(largest, min(rows, together) * _widened(width, page))
-            else:
-                calls_of_row = -(-width // (transfer or width))
-                made, calls = made + rows * calls_of_row, calls + rows * calls_of_row
-                largest = max(largest, _widened(transfer or width, page))
+            strided = count_strided(fetch.block.row1 - fetch.block.row0, fetch.block.width, transfer, page)
+            made, calls, largest = made + strided.steps, calls + strided.calls, max(largest, strided.largest)
     return Reading(made, calls, total, largest)
+
+
+def count_strided(rows: int, width: int, transfer: int | None, page: int) -> Reading:
+    """Count the steps of `rows` stretches of `width` bytes that do not follow each other."""
+    if together := _rows_together(width, transfer, page):
+        return Reading(-(-rows // together), rows, rows * width, min(rows, together) * widened(width, page))
+    calls = rows * -(-width // (transfer or width))
+    return Reading(calls, calls, rows * width, widened(transfer or width, page))

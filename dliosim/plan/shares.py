@@ -34,6 +34,35 @@ class Shares:
         alike = -1 if copies == "all" else copies
         self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, alike)
 
+        # Parts that are held and saved alike, as those of many layers are, are of one kind: its row, and who is of it.
+        table = (self._stage, self._copy, self._pieces, self._piece, self._whole, self._total, self._each)
+        self._kinds, kind = np.unique(np.stack(table, axis=1), axis=0, return_inverse=True)
+        self._kind = kind.reshape(-1)
+
+    def kinds(self, numbers: Column) -> bytes:
+        """What is the same for two sets of parts where each rank has saved some of both, or none of either."""
+        return np.unique(self._kind[numbers]).tobytes()
+
+    def by_rank(self, numbers: Column | slice = slice(None)) -> Column:
+        """Bytes that each rank which takes part saves of some parts, or of all."""
+        split = self._split
+        saved = np.zeros(split.present, np.int64)
+        counts = np.bincount(self._kind[numbers], minlength=len(self._kinds))
+        for kind in np.flatnonzero(counts):
+            count = int(counts[kind])
+            stage, copy, pieces, piece, whole, total, each = self._kinds[kind].tolist()
+            saved += count * each
+            if total:
+                saved += count * np.diff(shared(total, np.arange(split.present + 1), split.ranks))
+            if not pieces and not whole:
+                continue
+            begin = split.tensor * (stage * split.data + max(copy, 0))
+            some = saved[begin : begin + split.tensor * (1 if copy >= 0 else split.data)]
+            tensor = np.arange(min(split.tensor, len(some)) + 1)
+            held = np.diff(shared(pieces, tensor, split.tensor) * piece + whole * tensor)
+            some += count * np.resize(held, len(some))
+        return saved
+
     def of(self, rank: int) -> Column:
         """Bytes that a rank saves of each part."""
         split = self._split
@@ -62,7 +91,7 @@ class Shares:
         return held
 
 
-def shared(size: Column, rank: int | Column, ranks: int) -> Column:
+def shared(size: int | Column, rank: int | Column, ranks: int | Column) -> Column:
     """`size * rank // ranks`, where that product may be too large for 64 bits."""
     each, more = size // ranks, size % ranks
     return np.asarray(each * rank + more * rank // ranks, np.int64)

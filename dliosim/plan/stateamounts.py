@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from dliosim.model import Checkpoint
 from dliosim.plan.figures import StateForecast, Storage
-from dliosim.plan.shares import Shares
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
 
@@ -17,14 +18,15 @@ def staged_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
     background = checkpoint.background
     if background is None or background.simulated:
         return 0
-    return background.in_flight * max(files.owned_bytes(rank) for rank in range(files.split.present))
+    return background.in_flight * int(files.owned_by_each().max())
 
 
 def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:
     """What one of `saves` saves of a checkpoint leaves."""
     files = state_files(checkpoint, checkpoint.split(ranks))
-    present = range(files.split.present)
-    kinds = Counter(_kind(name) for name, _ in files.files())
+    kinds: Counter[str] = Counter()
+    for label, number in files.files_of_each()[1].items():
+        kinds[_kind(label)] += number
     if checkpoint.metadata:
         kinds[METADATA] += 1
     own = len(files.parts) - len(checkpoint.parts)
@@ -33,12 +35,14 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         for number, part in enumerate(files.parts)
     ]
     contents = Counter(dict.fromkeys(labels, 0))
-    saved = Shares(files.parts, files.split, checkpoint.copies(files.split)).before(files.split.present)
+    saved = files.shares.before(files.split.present)
     for label, size in zip(labels, saved.tolist(), strict=True):
         contents[label] += size
-    owned = [files.owned_bytes(rank) for rank in present]
-    writers = len({files.writer(rank) for rank in present if owned[rank]})
-    return StateForecast(checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, max(owned))
+    owned = files.owned_by_each()
+    writers = len(np.unique(files.writers()[owned > 0]))
+    return StateForecast(
+        checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, int(owned.max())
+    )
 
 
 def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:
@@ -57,7 +61,7 @@ def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage
         yield Storage("checkpoint", name, checkpoint.drain, state.bytes, count, copies(1), False)
 
 
-def _kind(name: str) -> str:
-    """What files of a name are called without their numbers: of `layer_012-000003.ckpt` layer."""
-    found = re.match("[a-z]*", name.rpartition("/")[2])
+def _kind(label: str) -> str:
+    """What files of a label are called without its numbers: of `layer_012` layer."""
+    found = re.match("[a-z]*", label)
     return found[0] if found else ""

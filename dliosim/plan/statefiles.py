@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import replace
@@ -49,7 +50,7 @@ class StateFiles:
         self.parts = checkpoint.parts_for(split)
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
         self._copies = checkpoint.copies(split)
-        self._shares = Shares(self.parts, split, self._copies)
+        self.shares = Shares(self.parts, split, self._copies)
         # Parts of each name that files have where ranks write files of their own.
         labels: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
@@ -81,7 +82,7 @@ class StateFiles:
 
     def saved_parts(self, owner: int) -> list[int]:
         """Numbers of the parts of which a rank saves anything."""
-        found: list[int] = np.flatnonzero(self._shares.of(owner)).tolist()
+        found: list[int] = np.flatnonzero(self.shares.of(owner)).tolist()
         return found
 
     def shards_of(self, owner: int, number: int) -> Iterator[Shard]:
@@ -93,14 +94,39 @@ class StateFiles:
         name = self._name(part.file if alone else "", self.writer(owner))
         offset = int(self._offset(owner)[number])
         if name in self._lost:
-            name, offset = partner_file(owner), int(_before_each(self._shares.of(owner))[number])
+            name, offset = partner_file(owner), int(_before_each(self.shares.of(owner))[number])
         for block in held_blocks(part, self.split, owner):
             yield Shard(number, block, owner, name, offset)
             offset += block.length
 
     def owned_bytes(self, owner: int) -> int:
         """Bytes that a rank saves."""
-        return int(self._shares.of(owner).sum())
+        return int(self.shares.of(owner).sum())
+
+    def owned_by_each(self) -> NDArray[np.int64]:
+        """Bytes that each of the ranks saves."""
+        return self.shares.by_rank()
+
+    def files_of_each(self) -> tuple[NDArray[np.int64], Counter[str]]:
+        """How many files each of the ranks makes, and how many there are of each label of parts."""
+        writers, present = self.checkpoint.writers, self.split.present
+        made = np.zeros(present, np.int64)
+        if writers.kind != "file per rank":
+            every = writers.number if writers.kind == "one per" else present
+            made[writers.number % every if writers.kind == "rank" else 0 :: every] = 1
+            return made, Counter({"": int(made.sum())})
+        if self.checkpoint.model is None:  # each has one, even if it owns no byte of it
+            return made + 1, Counter({"": present})
+        labels: Counter[str] = Counter()
+        # As many ranks have files of the layers of one stage, whose parts are alike.
+        known: dict[bytes, NDArray[np.bool_]] = {}
+        for label, numbers in self._labels.items():
+            key = self.shares.kinds(numbers)
+            if key not in known:
+                known[key] = self.shares.by_rank(numbers) > 0
+            made += known[key]
+            labels[label] += int(known[key].sum())
+        return made, labels
 
     def writer(self, owner: int) -> int:
         """The rank that writes what `owner` saves."""
@@ -108,6 +134,13 @@ class StateFiles:
         if writers.kind == "rank":
             return writers.number
         return owner // writers.number * writers.number if writers.kind == "one per" else owner
+
+    def writers(self) -> NDArray[np.int64]:
+        """The rank that writes what each of them saves."""
+        ranks, writers = np.arange(self.split.present), self.checkpoint.writers
+        if writers.kind == "rank":
+            return np.full_like(ranks, writers.number)
+        return ranks // writers.number * writers.number if writers.kind == "one per" else ranks
 
     def senders(self, writer: int) -> Iterator[int]:
         """The ranks whose shares a writing rank receives, in the order in which it does."""
@@ -139,7 +172,7 @@ class StateFiles:
         if kind == "one per":
             end = min(rank + self.checkpoint.writers.number, self.split.present)
             return {self._name("", rank): self._bytes_before(end) - self._bytes_before(rank)}
-        own = self._shares.of(rank)
+        own = self.shares.of(rank)
         found = {self._name(label, rank): int(own[numbers].sum()) for label, numbers in self._labels.items()}
         found = {name: size for name, size in found.items() if size}
         if self.checkpoint.model is None:
@@ -171,7 +204,7 @@ class StateFiles:
         return self._bytes_before(self.split.present)
 
     def _bytes_before(self, rank: int) -> int:
-        return int(self._shares.before(rank).sum())
+        return int(self.shares.before(rank).sum())
 
     def _offset(self, owner: int) -> NDArray[np.int64]:
         """Where in their files the shards of an owner begin, for each part."""
@@ -184,7 +217,7 @@ class StateFiles:
 
     def _in_files(self, owner: int) -> NDArray[np.int64]:
         """File per rank: of each `Part.file` one of its own; one per N: those of its ranks one after the other."""
-        own = self._shares.of(owner)
+        own = self.shares.of(owner)
         if self.checkpoint.writers.kind == "one per":
             return _before_each(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
         offsets = np.zeros(len(own), np.int64)
@@ -194,7 +227,7 @@ class StateFiles:
 
     def _in_region(self, owner: int) -> NDArray[np.int64]:
         """One file: part after part, in each the shards in the order of their owners."""
-        return _before_each(self._shares.before(self.split.present)) + self._shares.before(owner)
+        return _before_each(self.shares.before(self.split.present)) + self.shares.before(owner)
 
     def _name(self, label: str, maker: int) -> str:
         checkpoint = self.checkpoint

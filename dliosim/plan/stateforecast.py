@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 
+from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Restore
 from dliosim.plan.figures import Memory, PhaseForecast, over, same
-from dliosim.plan.reassembly import Fetch, Reading, count_steps, everything, fetches, lone_reads, shared_reads
-from dliosim.plan.saving import count_pieces
+from dliosim.plan.reassembly import Reading
 from dliosim.plan.stateamounts import staged_bytes
+from dliosim.plan.statecounts import Needs, StateCounts
 from dliosim.plan.statefiles import state_files
 
 #: Ranks whose calls are counted; those of more are taken from so many, evenly spread.
 _SAMPLED_RANKS = 256
+
+#: Parts of owners that are looked at for one figure (a second), and for one rank alone: beyond these none is given.
+_AFFORDABLE = 1 << 23
+_MOST_OF_A_RANK = 1 << 25
 
 
 def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
     """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
-    written, made, calls = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
-    for rank in range(ranks):
-        writer = files.writer(rank)
-        written[writer] += files.owned_bytes(rank)
-        # A shared file is opened by all, and each rank's share of it counts as its file.
-        made[rank] = 1 if checkpoint.writers.kind == "shared file" else len(files.made_by(rank))
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
-    counted = {rank: count_pieces(files.shards(rank), access.transfer, whole) for rank in some}
+    writers = files.writers()
+    written = np.bincount(writers, files.owned_by_each(), ranks).astype(np.float64)
+    # A shared file is opened by all, and each rank's share of it counts as its file.
+    made = np.ones(ranks) if checkpoint.writers.kind == "shared file" else files.files_of_each()[0]
+    counts = StateCounts(files, files.split)
+    some = _some_ranks(ranks, len(files.parts))
+    counted = [counts.count(counts.own(rank), access.transfer, whole, 1)[0] for rank in some]
     estimated = len(counted) < ranks
-    made_by_each = [count.calls for count in counted.values()]
+    made_by_each = [count.calls for count in counted]
     if estimated:  # a writer's calls are as many as its bytes take on the whole
         calls = written * (float(np.mean(made_by_each)) * ranks / max(1, int(written.sum())))
     else:
-        np.add.at(calls, [files.writer(rank) for rank in counted], made_by_each)
+        calls = np.bincount(writers, made_by_each, ranks).astype(np.float64)
     # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
     issued = over(calls, ranks, estimated or access.page > 1)
     if access.collective and checkpoint.writers.kind == "shared file":
         issued = same(issued.maximum, ranks, issued.estimated)
-    largest = max(count.largest for count in counted.values())
+    largest = max(count.largest for count in counted)
     # A writer has what it sends itself beside what it receives.
     buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
     opens, memory = over(made, ranks, False), Memory(buffers=buffers, staging=staged_bytes(checkpoint, files))
@@ -52,26 +54,33 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     """Reading a checkpoint as `verb` says; with `once` only the first of the ranks that need the same reads it."""
     holder = verb.parallel or checkpoint.split(ranks)
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
-    def reading(*passes: Iterator[Fetch]) -> tuple[Reading, int]:
-        names: set[str] = set()
-        total = Reading(0, 0, 0, 0)
-        for found in passes:
-            total = total.and_then(count_steps(_named(found, names), access.transfer, whole, access.page))
-        return total, len(names)
+    counts = StateCounts(files, holder)
+
+    def reading(needs: Needs) -> tuple[Reading, int]:
+        return counts.count(needs, access.transfer, whole, access.page)
 
     def own(rank: int) -> tuple[Reading, int]:
         if verb.everything:
             return nothing if verb.once and rank else alike
         place = (rank + verb.shift) % ranks
+        needs = counts.needs(place)
         if not verb.once:
-            return reading(fetches(files, holder, place))
-        shared = [] if holder.place(place)[2] else [shared_reads(files, holder, place)]
-        return reading(*shared, lone_reads(files, holder, place))
+            return reading(needs)
+        lone = reading(needs.only(~counts.tensors))
+        if holder.place(place)[2]:
+            return lone
+        shared, files_read = reading(needs.only(counts.tensors))[0], reading(needs)[1]
+        return shared.and_then(lone[0]), files_read
 
-    nothing, alike = reading(), reading(*([everything(files)] if verb.everything else []))
+    work = counts.stretches(counts.everything() if verb.everything else counts.needs(verb.shift % ranks))
+    if work > _MOST_OF_A_RANK:
+        text = f"restoring checkpoint `{checkpoint.name}`, a rank reads {work:.2g} pieces of tensors and files"
+        raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
+    some = _some_ranks(ranks, 0 if verb.everything else work)
+    nothing = Reading(0, 0, 0, 0), 0
+    alike = reading(counts.everything()) if verb.everything else nothing
     found = [own(rank) for rank in some]
     estimated = len(found) < ranks
     read = over([count.bytes for count, _ in found], ranks, estimated)
@@ -90,7 +99,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     )
 
 
-def _named(found: Iterable[Fetch], names: set[str]) -> Iterator[Fetch]:
-    for fetch in found:
-        names.add(fetch.file)
-        yield fetch
+def _some_ranks(ranks: int, work: int) -> range:
+    """Ranks whose calls are counted, where each is so many parts of owners to look at."""
+    most = max(1, min(_SAMPLED_RANKS, _AFFORDABLE // max(1, work)))
+    return range(0, ranks, -(-ranks // most))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.access import Access
-from dliosim.model.counting import samples_of_rank, shard_bounds
+from dliosim.model.counting import samples_of_ranks, shard_bounds
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
 from dliosim.plan.figures import Spread, over, same
@@ -101,8 +101,9 @@ def count_samples(tally: Tally) -> Spread:
         return same(read(most), ranks)
     if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all have as many
         return Spread(fewest, dataset.samples / ranks, most, dataset.samples)
-    some = range(0, ranks, -(-ranks // _COUNTED_RANKS))
-    spread = over([read(samples_of_rank(loop, dataset, ranks, rank)) for rank in some], ranks, len(some) < ranks)
+    own = samples_of_ranks(loop, dataset, ranks, np.arange(0, ranks, -(-ranks // _COUNTED_RANKS)))
+    counted = np.where(own, wanted, 0) if loop.last_batch == "pad" else np.minimum(own, min(wanted, most))
+    spread = over(counted, ranks, len(own) < ranks)
     return replace(spread, minimum=read(fewest), maximum=read(most))
 
 

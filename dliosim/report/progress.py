@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from time import perf_counter_ns
 from typing import TextIO
 
@@ -105,3 +106,30 @@ class Progress:
             self._stream.flush()
             self._shown = True
         self._due = now_ns + self._every
+
+
+@contextmanager
+def elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[None]:
+    """A block that nothing is known of but how long it has lasted: from `silent` seconds on, on a terminal alone."""
+    if stream is None or not stream.isatty():
+        yield
+        return
+    over, started = Event(), perf_counter_ns()
+
+    def show(terminal: TextIO) -> None:
+        waiting = silent
+        while not over.wait(waiting):
+            terminal.write(f"\r{label[:90]}: {seconds((perf_counter_ns() - started) * 1e-9, 2)} so far\x1b[K")
+            terminal.flush()
+            waiting = EVERY_NS * 1e-9
+        if waiting != silent:
+            terminal.write("\r\x1b[K")
+            terminal.flush()
+
+    thread = Thread(target=show, args=(stream,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

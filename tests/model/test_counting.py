@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import Access, Dataset, Layout, Loop, constant
-from dliosim.model.counting import samples_of_rank, shard_bounds, steps_of_epoch
+from dliosim.model.counting import samples_of_rank, samples_of_ranks, shard_bounds, steps_of_epoch
 
 Shard = Literal["by sample", "by block", "by file", "off"]
 
@@ -49,3 +51,14 @@ def test_billions_of_samples_are_counted_at_once() -> None:
     assert sum(counts) == 10**15 + 7
     assert shard_bounds(loop, dataset, 1000) == (min(counts), max(counts))
     assert steps_of_epoch(loop, dataset, 1000) == -(-max(counts) // 3)
+
+
+def test_two_billion_files_are_dealt_to_many_ranks_at_once() -> None:
+    files, ranks = 1 << 31, 65_536
+    dataset = Dataset("d", 1, 3 * files + 7, constant(8), Layout("files", files), "d")
+    loop = Loop("train", "train", "d", Access(), shard="by file")
+    counts = samples_of_ranks(loop, dataset, ranks, np.arange(ranks))
+    assert counts.sum() == 3 * files + 7
+    assert shard_bounds(loop, dataset, ranks) == (counts.min(), counts.max()) == (98_304, 98_305)
+    most = replace(dataset, samples=(1 << 62) + 1)
+    assert sum(samples_of_rank(loop, most, 3, rank) for rank in range(3)) == most.samples

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
@@ -14,11 +16,22 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
-from dliosim.plan import reassembly
-from dliosim.plan.reassembly import Step, count_steps, everything, fetches, lone_reads, needs, shared_reads, steps
+from dliosim.plan import reassembly, statecounts
+from dliosim.plan.reassembly import (
+    Fetch,
+    Step,
+    count_steps,
+    everything,
+    fetches,
+    lone_reads,
+    needs,
+    shared_reads,
+    steps,
+)
 from dliosim.plan.saving import count_pieces, pieces
 from dliosim.plan.shards import Block, held_blocks, saves
 from dliosim.plan.shares import Shares
+from dliosim.plan.statecounts import Needs, StateCounts
 from dliosim.plan.statefiles import StateFiles, state_files
 
 splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
@@ -223,6 +236,55 @@ def test_any_split_restores_what_any_other_saved(
             # A file is read through before the next one.
             names = [fetch.file for fetch in made]
             assert len(dict.fromkeys(names)) == sum(a != b for a, b in zip(["", *names], names, strict=False))
+
+
+@settings(deadline=None)
+@given(checkpoints, splits, splits, transfers, st.booleans(), st.sampled_from([1, 8]), st.integers(1, 300), st.data())
+def test_columns_count_what_ranks_save_and_read_one_by_one(
+    checkpoint: Checkpoint,
+    writer: Split,
+    holder: Split,
+    transfer: int | None,
+    whole: bool,
+    page: int,
+    at_once: int,
+    data: st.DataObject,
+) -> None:
+    if data.draw(st.booleans()):
+        writer = holder = played(writer, data.draw(st.integers(1, 40)))
+        assume(checkpoint.replicas != "dealt" or writer.has_all_copies)
+    files = stored(checkpoint, writer)
+    counts = StateCounts(files, holder)
+
+    def check(needed: Needs, found: list[Fetch]) -> None:
+        names = {fetch.file for fetch in found}
+        assert counts.count(needed, transfer, whole, page) == (count_steps(found, transfer, whole, page), len(names))
+
+    with patch.object(statecounts, "_AT_ONCE", at_once):
+        check(counts.everything(), list(everything(files)))
+        for rank in range(holder.present):
+            needed = counts.needs(rank)
+            check(needed, list(fetches(files, holder, rank)))
+            check(needed.only(~counts.tensors), list(lone_reads(files, holder, rank)))
+            if not holder.place(rank)[2]:
+                check(needed.only(counts.tensors), list(shared_reads(files, holder, rank)))
+        for rank in range(writer.present):
+            count = counts.count(counts.own(rank), transfer, whole, 1)[0]
+            assert (count.calls, count.largest) == count_pieces(files.shards(rank), transfer, whole)
+
+
+@given(checkpoints, splits, st.integers(1, 40))
+def test_bytes_files_and_writers_of_all_ranks_are_those_of_each(
+    checkpoint: Checkpoint, split: Split, present: int
+) -> None:
+    files = stored(checkpoint, played(split, present))
+    ranks = range(files.split.present)
+    assert files.owned_by_each().tolist() == [files.owned_bytes(rank) for rank in ranks]
+    assert files.writers().tolist() == [files.writer(rank) for rank in ranks]
+    made, labels = files.files_of_each()
+    assert made.tolist() == [len(files.made_by(rank)) for rank in ranks]
+    names = [name.rpartition("/")[2] for name, _ in files.files()]
+    assert +labels == Counter(re.sub("-?[0-9]*.ckpt$", "", name) for name in names)
 
 
 @settings(deadline=None)

@@ -1,7 +1,7 @@
 import io
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 
-from dliosim.report.progress import Progress
+from dliosim.report.progress import Progress, elapsed
 
 
 class Terminal(io.StringIO):
@@ -116,3 +116,22 @@ def test_nothing_shows_after_the_end():
     progress.end()
     progress.tick(perf_counter_ns() + 10**12, 5, 5)
     assert terminal.getvalue() == ""
+
+
+def test_a_block_shows_how_long_it_has_lasted_and_takes_the_line_away():
+    terminal = Terminal()
+    with elapsed(terminal, "plan a.dlio", silent=0.01):
+        for _ in range(2000):
+            if terminal.getvalue():
+                break
+            sleep(0.01)
+    shown, rest = terminal.getvalue().split("\x1b[K", 1)
+    assert shown.startswith("\rplan a.dlio: ") and shown.endswith(" so far")
+    assert rest.endswith("\r\x1b[K")
+
+
+def test_a_short_block_or_one_without_a_terminal_shows_nothing():
+    for stream, silent in ((Terminal(), 100), (io.StringIO(), 0)):
+        with elapsed(stream, "plan a.dlio", silent=silent):
+            sleep(0.02)
+        assert stream.getvalue() == ""
