@@ -63,13 +63,17 @@ class Demand:
     """What storage must deliver so that utilization stays at 90 % (with arrivals: to keep up with them).
 
     A rank has `budget` seconds for the `step_bytes` of a step: compute / 0.9 where readers overlap it, else what is
-    left of that beside compute; with arrivals the mean gap between requests. Rates are in B/s.
+    left of that beside compute and `processing`; with arrivals what these leave of the mean gap between requests.
+    `processing` is the seconds that `preprocess` takes for a step's samples. Rates are in B/s, and None where nothing
+    is left to read in, so that no storage is fast enough: `readers` is then how many would leave time, 0 if none.
     """
 
     step_bytes: float
     budget: float
-    rank_rate: float
-    total_rate: float
+    rank_rate: float | None
+    total_rate: float | None
+    processing: float = 0.0
+    readers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

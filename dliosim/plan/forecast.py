@@ -34,7 +34,18 @@ from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
 from dliosim.plan.stateamounts import forecast_state, storage_of
 from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
-__all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
+__all__ = [
+    "Demand",
+    "Forecast",
+    "Listing",
+    "Memory",
+    "PhaseForecast",
+    "Spread",
+    "Storage",
+    "csv_rows",
+    "forecast",
+    "loops_of",
+]
 
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
@@ -85,7 +96,7 @@ def csv_rows(
     job = workload.job
     if not 0 <= rank < job.ranks:
         raise PlanError(f"there is no rank {rank}: the job has {job.ranks}")
-    chosen = next((one for one in _loops(workload.verbs) if loop in (None, one.name)), None)
+    chosen = next((one for one in loops_of(workload.verbs) if loop in (None, one.name)), None)
     if chosen is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(chosen.dataset)
@@ -119,7 +130,8 @@ def csv_rows(
     )
 
 
-def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    """All loops, each followed by the evaluations inside it."""
     return (loop for loop, _ in _runs(verbs))
 
 
@@ -228,17 +240,24 @@ def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: in
 
 
 def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
+    """What storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None
-    if loop.arrivals is not None:
-        budget = expected(loop.arrivals.gap)
-    else:
-        compute = expected(loop.compute.time)
-        budget = time_to_read(compute, loop.access.readers > 0)
-    if budget <= 0:
+    compute, readers = expected(loop.compute.time), loop.access.readers
+    time = time_to_read(compute, readers > 0) if loop.arrivals is None else expected(loop.arrivals.gap)
+    if time <= 0:
         return None
+    each = expected(loop.preprocess.time) if loop.preprocess is not None else 0.0
+    processing = each * found.samples.mean / found.steps
+    # Readers preprocess beside the compute and each other; without them that is a part of the step.
+    left = time if readers else time - processing
+    if loop.arrivals is not None:
+        left -= compute
     step_bytes = found.bytes.mean / found.steps
-    return Demand(step_bytes, budget, step_bytes / budget, step_bytes / budget * ranks)
+    if left > (processing / readers if readers else 0):
+        return Demand(step_bytes, left, step_bytes / left, step_bytes / left * ranks, processing)
+    enough = 0 if loop.arrivals is not None else int(processing / time_to_read(compute, True)) + 1
+    return Demand(step_bytes, 0.0, None, None, processing, enough)
 
 
 def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:

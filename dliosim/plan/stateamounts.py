@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
-from dliosim.model import Checkpoint
+from dliosim.model import Checkpoint, Split
 from dliosim.plan.figures import StateForecast, Storage
+from dliosim.plan.shards import stream_bytes
 from dliosim.plan.shares import Shares
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
@@ -39,6 +41,19 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
     owned = [files.owned_bytes(rank) for rank in present]
     writers = len({files.writer(rank) for rank in present if owned[rank]})
     return StateForecast(checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, max(owned))
+
+
+def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
+    """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies."""
+    written = files.split
+    parts = [
+        # Of what each rank kept for itself there is no other way to deal it out than anew.
+        replace(part, size=stream_bytes(part, written), scope="total")
+        if part.scope == "per rank" and holder != written
+        else part
+        for part in files.checkpoint.parts_for(holder)
+    ]
+    return int(Shares(parts, holder, 0 if once else "all").before(holder.present).sum())
 
 
 def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:

@@ -3,43 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.model import Checkpoint, Restore
-from dliosim.plan.figures import Memory, PhaseForecast, over, same
+from dliosim.plan.figures import Memory, PhaseForecast, Spread, over, same
 from dliosim.plan.reassembly import Fetch, Reading, count_steps, everything, fetches, lone_reads, shared_reads
 from dliosim.plan.saving import count_pieces
-from dliosim.plan.stateamounts import staged_bytes
+from dliosim.plan.stateamounts import restored_bytes, staged_bytes
 from dliosim.plan.statefiles import state_files
 
-#: Ranks whose calls are counted; those of more are taken from so many, evenly spread.
+#: Ranks whose calls are counted, about: those of more are taken from so many.
 _SAMPLED_RANKS = 256
+
+
+def stand_ins(kinds: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
+    """Ranks to be counted, and for each rank the index of the one that stands for it; `kinds` has a number a rank.
+
+    Ranks of one kind are taken to do the same, and so each kind has a rank of its own, unless there are more kinds than
+    ranks are counted: then one of a kind nearby stands for it.
+    """
+    order = np.argsort(kinds, kind="stable")
+    chosen = np.linspace(0, len(kinds) - 1, min(len(kinds), _SAMPLED_RANKS)).round().astype(np.int64)
+    first = np.unique(kinds[order], return_index=True)[1]
+    if len(first) <= _SAMPLED_RANKS:
+        chosen = np.union1d(chosen, first)
+    instead = np.empty(len(kinds), np.int64)
+    instead[order] = np.searchsorted(chosen, np.arange(len(kinds)), side="right") - 1
+    return order[chosen].tolist(), instead
 
 
 def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
     """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
-    written, made, calls = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
-    for rank in range(ranks):
-        writer = files.writer(rank)
-        written[writer] += files.owned_bytes(rank)
-        # A shared file is opened by all, and each rank's share of it counts as its file.
-        made[rank] = 1 if checkpoint.writers.kind == "shared file" else len(files.made_by(rank))
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
-    counted = {rank: count_pieces(files.shards(rank), access.transfer, whole) for rank in some}
-    estimated = len(counted) < ranks
-    made_by_each = [count.calls for count in counted.values()]
-    if estimated:  # a writer's calls are as many as its bytes take on the whole
-        calls = written * (float(np.mean(made_by_each)) * ranks / max(1, int(written.sum())))
-    else:
-        np.add.at(calls, [files.writer(rank) for rank in counted], made_by_each)
+    owned = np.array([files.owned_bytes(rank) for rank in range(ranks)], np.int64)
+    writers = np.array([files.writer(rank) for rank in range(ranks)], np.int64)
+    written, calls = np.zeros(ranks), np.zeros(ranks)
+    np.add.at(written, writers, owned)
+    # A shared file is opened by all, and each rank's share of it counts as its file.
+    shared = checkpoint.writers.kind == "shared file"
+    made = [1 if shared else len(files.made_by(rank)) for rank in range(ranks)]
+    some, instead = stand_ins(owned)
+    counted = [count_pieces(files.shards(rank), access.transfer, whole) for rank in some]
+    np.add.at(calls, writers, np.array([count.calls for count in counted])[instead])
+    estimated = bool(np.count_nonzero(owned[some]) < np.count_nonzero(owned))
     # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
     issued = over(calls, ranks, estimated or access.page > 1)
-    if access.collective and checkpoint.writers.kind == "shared file":
+    if access.collective and shared:
         issued = same(issued.maximum, ranks, issued.estimated)
-    largest = max(count.largest for count in counted.values())
+    largest = max(count.largest for count in counted)
     # A writer has what it sends itself beside what it receives.
     buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
     opens, memory = over(made, ranks, False), Memory(buffers=buffers, staging=staged_bytes(checkpoint, files))
@@ -52,8 +67,10 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     """Reading a checkpoint as `verb` says; with `once` only the first of the ranks that need the same reads it."""
     holder = verb.parallel or checkpoint.split(ranks)
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
-    some = range(0, ranks, -(-ranks // _SAMPLED_RANKS))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
+    places = (np.arange(ranks) + verb.shift) % ranks
+    reads_for_others = np.arange(ranks) == 0 if verb.everything else places // holder.tensor % holder.data == 0
+    some, instead = stand_ins((reads_for_others & verb.once).astype(np.int64))
 
     def reading(*passes: Iterator[Fetch]) -> tuple[Reading, int]:
         names: set[str] = set()
@@ -65,7 +82,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     def own(rank: int) -> tuple[Reading, int]:
         if verb.everything:
             return nothing if verb.once and rank else alike
-        place = (rank + verb.shift) % ranks
+        place = int(places[rank])
         if not verb.once:
             return reading(fetches(files, holder, place))
         shared = [] if holder.place(place)[2] else [shared_reads(files, holder, place)]
@@ -73,14 +90,21 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
 
     nothing, alike = reading(), reading(*([everything(files)] if verb.everything else []))
     found = [own(rank) for rank in some]
-    estimated = len(found) < ranks
-    read = over([count.bytes for count, _ in found], ranks, estimated)
-    files_read = over([names for _, names in found], ranks, estimated)
+    estimated = len(found) < ranks and not verb.everything
+
+    def spread(values: list[int]) -> Spread:
+        return over(np.array(values)[instead], ranks, estimated)
+
+    read = spread([count.bytes for count, _ in found])
+    if not verb.everything:
+        total = restored_bytes(files, holder, verb.once)
+        read = replace(read, mean=total / ranks, total=total)
+    files_read = spread([names for _, names in found])
     # Each rank looks into the file of all shards' places before anything else; one file is opened by all together by
     # MPI-IO, also by those that read nothing of it.
     together = access.is_mpi and files.one_file
-    opens = over([(1 if together else names) + checkpoint.metadata for _, names in found], ranks, estimated)
-    issued = over([count.calls for count, _ in found], ranks, estimated)
+    opens = spread([(1 if together else names) + checkpoint.metadata for _, names in found])
+    issued = spread([count.calls for count, _ in found])
     if access.collective:
         issued = same(max(count.steps for count, _ in found), ranks, estimated)
     memory = Memory(buffers=max(count.largest for count, _ in found))

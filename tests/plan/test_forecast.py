@@ -356,6 +356,39 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
     assert only(replace(LOOP, epochs=1)).demand is None
 
 
+def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
+    """10 ms of compute leave 1.111 ms, of which 5 samples of 100 us take 500 us: 8.18 GB/s in place of 4.5."""
+    dataset = replace(DATASET, size=constant(10**6))
+    loop = replace(LOOP, epochs=1, compute=Compute(constant(0.01)))
+    assert only(loop, dataset=dataset).demand.rank_rate == pytest.approx(4.5e9)
+    taken = only(replace(loop, preprocess=Compute(constant(100e-6))), dataset=dataset).demand
+    assert taken.processing == pytest.approx(500e-6)
+    assert taken.budget == pytest.approx(0.01 / 9 - 500e-6)
+    assert taken.rank_rate == pytest.approx(5e6 / (0.01 / 9 - 500e-6))
+    # Beside the compute reading takes all of the time, as before.
+    beside = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
+    assert only(beside, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
+
+
+@pytest.mark.parametrize(
+    ("readers", "milliseconds", "enough"), [(0, 0.3, 1), (0, 5, 3), (1, 3, 2), (2, 5, 3), (2, 4, 0)]
+)
+def test_where_preprocessing_takes_all_the_time_no_storage_is_fast_enough(readers, milliseconds, enough):
+    """Steps of 10 ms have 1.111 ms beside compute, and their readers 11.11 ms each; a step has 5 samples."""
+    access = Access(readers=readers, prefetch=2 * readers)
+    loop = replace(LOOP, epochs=1, access=access, compute=Compute(constant(0.01)))
+    found = only(replace(loop, preprocess=Compute(constant(milliseconds / 1000)))).demand
+    assert (found.rank_rate is None, found.readers) == (enough > 0, enough)
+    assert not enough or 5 * milliseconds / enough < 10 / 0.9 <= 5 * milliseconds / max(enough - 1, 0.01)
+
+
+def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them():
+    arrivals = Arrivals(50, constant(0.01))
+    loop = replace(LOOP, kind="infer", arrivals=arrivals, epochs=1, compute=Compute(constant(0.004)))
+    assert only(replace(loop, preprocess=Compute(constant(0.0004)))).demand.budget == pytest.approx(0.004)
+    assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rank_rate is None
+
+
 def test_time_that_is_clipped_is_clipped_in_the_mean():
     compute = Compute(Distribution("uniform", (0.0, 2.0), low=1.0))
     phase = only(replace(LOOP, epochs=1, compute=compute, access=Access(readers=1, prefetch=2)))
