@@ -196,7 +196,7 @@ class PhaseSummary:
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
     knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
     and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
-    the same checkpoint.
+    the same checkpoint. `part_of` is what a save has less than its checkpoint is named for (`scale`, `subset`).
     """
 
     name: str
@@ -219,6 +219,7 @@ class PhaseSummary:
     fsync: bool | None = None
     commit: str | None = None
     how: str = ""
+    part_of: str = ""
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:

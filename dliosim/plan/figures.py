@@ -145,7 +145,8 @@ class StateForecast:
 
     `contents` has the bytes of the model's weights, of its optimizer and of each other part, `files` how many are
     called `layer`, `optimizer` and so on ("" where files have no such names), `saves` how often a run saves it.
-    `most` is the bytes of the rank that saves most.
+    `most` is the bytes of the rank that saves most, `restored` what all ranks read to go on from it, `part_of` and
+    `whole` are `Checkpoint.part_of_it`.
     """
 
     checkpoint: str
@@ -154,6 +155,9 @@ class StateForecast:
     files: tuple[tuple[str, int], ...]
     writers: int
     most: int
+    restored: float
+    part_of: str
+    whole: str
 
     @property
     def bytes(self) -> int:

@@ -261,10 +261,16 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
 
 
 def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+    # As this job goes on; what another one saved is read for another reason.
+    restores = [verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None]
     for checkpoint in workload.checkpoints:
         saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
-        if saves:
-            yield forecast_state(checkpoint, workload.job.ranks, saves)
+        if not saves:
+            continue
+        state = forecast_state(checkpoint, workload.job.ranks, saves)
+        hows = [("restore", checkpoint.name, verb.how) for verb in restores if verb.checkpoint == checkpoint.name]
+        read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) in hows[:1])
+        yield replace(state, restored=next(read, state.restored))
 
 
 def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]) -> tuple[Storage, ...]:

@@ -40,7 +40,16 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         contents[label] += size
     owned = [files.owned_bytes(rank) for rank in present]
     writers = len({files.writer(rank) for rank in present if owned[rank]})
-    return StateForecast(checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, max(owned))
+    return StateForecast(
+        checkpoint.name,
+        saves,
+        tuple(contents.items()),
+        tuple(kinds.items()),
+        writers,
+        max(owned),
+        restored_bytes(files, files.split, once=False),
+        *checkpoint.part_of_it(files.split),
+    )
 
 
 def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:

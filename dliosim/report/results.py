@@ -259,6 +259,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "fsync": phase.fsync,
         "commit": phase.commit,
         "how": phase.how,
+        "part_of": phase.part_of,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

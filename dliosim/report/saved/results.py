@@ -128,6 +128,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         fsync=found.flag_or_none("fsync") if found.has("fsync") else None,
         commit=found.text_or_none("commit") if found.has("commit") else None,
         how=found.text("how") if found.has("how") else "",
+        part_of=found.text("part_of") if found.has("part_of") else "",
     )
 
 
