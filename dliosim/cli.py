@@ -337,7 +337,7 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
         metavar="N",
         help=f"ranks of the job{said}",
     )
-    parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job, 1 if not given")
+    parser.add_argument("--nodes", type=_positive, metavar="M", help="nodes of the job, 1 if not given")
 
 
 def _add_failures(parser: argparse.ArgumentParser, restart: str) -> None:

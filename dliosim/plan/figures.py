@@ -102,8 +102,9 @@ class PhaseForecast:
     Epochs count from 1 and are None outside loops; `when` has the passes that requests make, or what tells a restore
     from others. `at_most` where `for` may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those
     asked of storage, not those that `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT,
-    None without it. `span_ratio` is the span of the file that a step touches on all ranks of a communicator for each
-    byte that they read there (what a two-phase collective would read), None unless all read one file.
+    or where samples lie in units that are read whole, else None. `span_ratio` is the span of the file that a step
+    touches on all ranks of a communicator for each byte that they read there (what a two-phase collective would read),
+    None unless all read one file.
     """
 
     verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]

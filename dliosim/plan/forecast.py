@@ -25,7 +25,7 @@ from dliosim.plan.figures import (
     time_to_read,
 )
 from dliosim.plan.framing import is_framed
-from dliosim.plan.movement import forecast_prepare
+from dliosim.plan.movement import files_each, forecast_prepare
 from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
@@ -54,9 +54,11 @@ PROCESS_BYTES = 80 * 1024 * 1024
 def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
     """Plan a workload for its job without touching data; seconds, however large it is.
 
-    `found` has, by `Dataset.found`, the indexes of files that are there already.
+    `found` has the indexes of files that are there already: by `Dataset.found`, or by the digest of what was prepared.
     """
-    placements = {dataset.name: place(dataset, found.get(dataset.found)) for dataset in workload.datasets}
+    placements = {
+        dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
+    }
     phases: list[PhaseForecast] = []
     needed = 0
     for verb, times in flat(workload.verbs):
@@ -100,10 +102,12 @@ def csv_rows(
     if chosen is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(chosen.dataset)
-    index, names = found.get(dataset.found, (None, ()))
+    index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None and not is_framed(dataset):
-        text = f"data set `{dataset.name}`: only its files will know where samples lie in {dataset.format}"
-        raise PlanError(f"{text}; the other tables of `plan` estimate it")
+        text = (
+            f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}, and there are none"
+        )
+        raise PlanError(f"{text} below --dir: prepare them by `dliosim run`; the other tables of `plan` estimate it")
     # Exact however many samples there are: 30 ns for each of those whose size varies.
     before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
@@ -279,7 +283,8 @@ def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[Stat
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
-        made.append(Storage("dataset", name, dataset.root, size.total, dataset.layout.files, 1, size.estimated))
+        files = dataset.layout.files * files_each(dataset)
+        made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
     for state in states:
         made += storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

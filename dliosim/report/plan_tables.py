@@ -21,11 +21,11 @@ _ESTIMATED = "~"
 _ROWS = 65536
 
 
-def plan_report(workload: Workload, forecast: Forecast) -> str:
-    """The whole forecast as text, at most 120 columns wide."""
+def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
+    """The whole forecast as text, at most 120 columns wide; `note` is said below what it is of."""
     place = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}"
     title = f"{forecast.workload}: {workload.title}" if workload.title else forecast.workload
-    head = f"{title}\n{place}, digest {forecast.digest}"
+    head = f"{title}\n{place}, digest {forecast.digest}" + f"\n{note}" * bool(note)
     sections = [
         head,
         _amounts(forecast),
@@ -128,7 +128,7 @@ def _demands(workload: Workload, forecast: Forecast) -> str:
         "for each\nrank",
         "in total",
         "file span /\nbatch",
-        "O_DIRECT\nmoved / asked",
+        "moved /\nasked",
     ]
     table = grid("what storage must deliver for a utilization of 90 % (requests: to keep up)", headings, rows)
     loops = {loop.name: loop for loop in loops_of(workload.verbs)}
