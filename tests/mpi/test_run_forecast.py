@@ -68,7 +68,13 @@ def test_what_only_files_know_is_estimated_before_they_are_there_and_read_from_t
     assert main([*plan, "--csv"]) == 2
     assert "prepare them by `dliosim run`" in capsys.readouterr().err
     assert main(plan) == 0
-    before = _row(capsys.readouterr().out, "train")
+    text = capsys.readouterr().out
+    before = _row(text, "train")
+    assert "--nodes" not in text
+    assert main([*plan[:3], "2"]) == 0
+    assert "all 2 ranks are taken to be on one node: add --nodes N" in capsys.readouterr().out
+    assert main([*plan[:3], "2", "--nodes", "1"]) == 0
+    assert "--nodes" not in capsys.readouterr().out
     done = run_ranks(1, *CLI, "run", str(pattern), "--dir", str(data), "--output", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     phases = json.loads((tmp_path / "out/results.json").read_text())["phases"]
