@@ -209,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
     plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
-    _add_failures(plan, "as long as reading what was saved, as fast as it was written")
+    _add_failures(plan, "as long as reading what all ranks restore, as fast as a save is written")
     plan.add_argument(
         "--save-time", type=_time, metavar="D", help='with --mtbf: how long a save holds the ranks, as "30 s"'
     )
@@ -337,7 +337,7 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
         metavar="N",
         help=f"ranks of the job{said}",
     )
-    parser.add_argument("--nodes", type=_positive, default=1, metavar="M", help="nodes of the job, 1 if not given")
+    parser.add_argument("--nodes", type=_positive, metavar="M", help="nodes of the job, 1 if not given")
 
 
 def _add_failures(parser: argparse.ArgumentParser, restart: str) -> None:

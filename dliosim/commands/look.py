@@ -19,9 +19,10 @@ from dliosim.report.progress import Progress, elapsed
 
 
 def _job(parsed: argparse.Namespace) -> Job:
-    if parsed.nodes > parsed.ranks:
-        raise UsageError(f"--nodes {parsed.nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)")
-    return Job(parsed.ranks, parsed.nodes)
+    nodes = parsed.nodes or 1
+    if nodes > parsed.ranks:
+        raise UsageError(f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)")
+    return Job(parsed.ranks, nodes)
 
 
 def _finder(parsed: argparse.Namespace) -> FileFinder:
@@ -62,14 +63,20 @@ def plan_command(parsed: argparse.Namespace) -> int:
     workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
-    indexes = {name: joined(source.indexes) for name, source in finder.sources.items()}
+    prepared = {dataset.digest(): finder.prepared(dataset) for dataset in workload.datasets}
+    sources = finder.sources | {digest: source for digest, source in prepared.items() if source is not None}
+    indexes = {name: joined(source.indexes) for name, source in sources.items()}
     if parsed.csv:
-        named = {name: (indexes[name], source.names) for name, source in finder.sources.items()}
+        named = {name: (indexes[name], source.names) for name, source in sources.items()}
         write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
     else:
+        alone = parsed.nodes is None and parsed.ranks > 1
+        note = (
+            f"all {parsed.ranks} ranks are taken to be on one node: add --nodes N if they are on more" if alone else ""
+        )
         with elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = forecast(workload, indexes)
-        sys.stdout.write(printable(plan_report(workload, found), lines=True))
+        sys.stdout.write(printable(plan_report(workload, found, note), lines=True))
         if parsed.mtbf is not None:
             failures = Failures(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
             sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(risks(workload, found, failures)))}\n")

@@ -18,6 +18,7 @@ import numpy as np
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.faults import failed
 from dliosim.execute.opening import follow, follow_to_file
+from dliosim.execute.prepared import what_is_wrong
 from dliosim.formats.contract import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Distribution, Found, constant
@@ -72,6 +73,17 @@ class FileFinder:
         if dataset not in self._known:
             self._known[dataset] = self._look(dataset)
         return self._known[dataset]
+
+    def prepared(self, dataset: Dataset) -> Source | None:
+        """The files of a data set that was prepared, if they alone know where samples lie; None unless complete."""
+        if dataset.root not in self.roots or dataset.source or isinstance(format_for(dataset), Framed):
+            return None
+        folder = f"{dataset.path}/{dataset.digest()}"
+        if what_is_wrong(dataset, self.roots[dataset.root] / folder) is not None:
+            return None
+        names = [f"{folder}/{dataset.file_name(file)}" for file in range(dataset.layout.files)]
+        indexes = self._indexes(dataset, [(name, False) for name in names])
+        return Source(names, [False] * len(names), indexes)
 
     def _look(self, dataset: Dataset) -> Found:
         if dataset.root not in self.roots:

@@ -286,22 +286,14 @@ def saved_checkpoints(workload: Workload) -> list[Checkpoint]:
     return [workload.checkpoint(name) for name in names]
 
 
-def _part_of_it(checkpoint: Checkpoint, ranks: int) -> str:
-    """What is smaller here than what the checkpoint is named for; empty where it is all of it."""
-    said, model, split = [], checkpoint.model, checkpoint.split(ranks)
-    if model is not None and model.scale > 1:
-        said.append(f"1/{model.scale} of the bytes of {model.name}")
-    if split.played:
-        said.append(f"the first {split.played} of its {split.ranks} ranks alone")
-    return f"{' and '.join(said)}: so are times, and intervals by `--mtbf`" if said else ""
-
-
 def save_phase(session: Session, save: Save) -> Phase:
     """The phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
     unlocked = session.locks.note(session.saved_at(checkpoint))
     dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
-    notes = tuple(filter(None, (unlocked, _part_of_it(checkpoint, session.world.size), *save.notes, dropped)))
+    part, _ = checkpoint.part_of_it(checkpoint.split(session.world.size))
+    smaller = part and f"{part}: calls, syncs and renames are not as much fewer, so that times say nothing of all of it"
+    notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
         late, took = (int(most) for most in session.world.allreduce(slow, "max"))
@@ -311,7 +303,7 @@ def save_phase(session: Session, save: Save) -> Phase:
             notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
     save.record.root = checkpoint.root
     phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
-    how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit)
+    how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit, part_of=part)
     return replace(phase, summary=how)
 
 

@@ -99,16 +99,17 @@ def _agreed(session: Session, record: VerbRecord, action: Callable[[], int | Non
 
 
 class _Names:
-    """The files that a rank reads, numbered in the order in which it first does."""
+    """The files that a rank reads, numbered in the order in which it first does; `names` are read before others."""
 
     def __init__(self, names: list[str]) -> None:
-        self.numbers = {name: number for number, name in enumerate(names)}
+        self.numbers: dict[str, int] = {}
         self._names = list(names)
 
     def number(self, name: str) -> int:
         if name not in self.numbers:
-            self.numbers[name] = len(self._names)
-            self._names.append(name)
+            if len(self.numbers) == len(self._names):
+                self._names.append(name)
+            self.numbers[name] = len(self.numbers)
         return self.numbers[name]
 
     def name(self, number: int) -> str:

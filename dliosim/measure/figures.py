@@ -235,7 +235,8 @@ class PhaseSummary:
     `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
     knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
     and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
-    the same checkpoint. `root` names the place of what was read or written, None if unknown.
+    the same checkpoint. `root` names the place of what was read or written, None if unknown. `part_of` is what a save
+    has less than its checkpoint is named for (`scale`, `subset`).
     """
 
     name: str
@@ -259,6 +260,7 @@ class PhaseSummary:
     commit: str | None = None
     how: str = ""
     root: str | None = None
+    part_of: str = ""
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:

@@ -93,6 +93,20 @@ class Checkpoint:
         """How the state lies on the ranks of a job that has so many."""
         return self.parallel or Split(1, 1, ranks)
 
+    def part_of_it(self, split: Split) -> tuple[str, str]:
+        """What ranks split so save less than the checkpoint is named for, and where all of it is; empty if they do not.
+
+        From what takes less time for that alone nothing follows for the whole: calls, syncs and renames are as many.
+        """
+        said, whole = [], []
+        if self.model is not None and self.model.scale > 1:
+            said.append(f"1/{self.model.scale} of the bytes of {self.model.name}")
+            whole.append(f"-D {self.model.name}.scale=1")
+        if split.played:
+            said.append(f"the first {split.played} of its {split.ranks} ranks alone")
+            whole.append(f"{split.ranks} ranks")
+        return " and ".join(said), " and ".join(whole)
+
     def copies(self, split: Split) -> Copies:
         """Who saves what data-parallel ranks hold alike: the first; of a rank that writes alone, its own copy."""
         if self.replicas != "once":

@@ -21,7 +21,7 @@ from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.figures import Spread, mean_of
 from dliosim.plan.framing import framed, room
-from dliosim.plan.placement import AFFORDABLE, Placement
+from dliosim.plan.placement import AFFORDABLE, Placement, mean_read
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.shuffling import Permutation
@@ -147,6 +147,9 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
     together = ranks_together(loop.access.communicator, job)
+    all_planned = len(ranks) == job.ranks and planned == steps
+    apart, sample_bytes, counted = _ranges_of_samples(case)
+    varies = sample_bytes is None and apart and not isinstance(case.placement.places, DataIndex)
     tally = Tally(
         loop,
         case.dataset,
@@ -154,16 +157,20 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         job.nodes,
         steps,
         steps / max(planned, 1),
-        len(ranks) == job.ranks and planned == steps and case.placement.exact and known,
+        all_planned and case.placement.exact and known,
         found,
         epoch == 0 or case.stream or not loop.access.memory,
         opening,
         fresh,
         np.array(ranks) // together,
         -(-job.ranks // together),
-        *_ranges_of_samples(case),
+        apart,
+        sample_bytes,
+        counted,
+        mean_read(case.dataset) if varies and not all_planned and not case.dataset.source else None,
     )
     samples = count_samples(tally)
+    in_units = not apart and loop.access.through == "direct"
     asked = sum(one.bytes for one in found)
     return Census(
         steps,
@@ -172,7 +179,7 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         count_files(tally, samples),
         count_opens(tally, samples),
         count_calls(tally, samples),
-        sum(one.moved for one in found) / asked if loop.access.cache == "off" and asked else None,
+        sum(one.moved for one in found) / asked if asked and (loop.access.cache == "off" or in_units) else None,
         span_ratio(tally) if case.dataset.layout.files == 1 else None,
         held.buffer,
         round(max(one.plan_bytes for one in found) * tally.scale),
@@ -228,7 +235,7 @@ def _ranks(seed: int, ranks: int, rows: int) -> list[int]:
 def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.dataset, placement.places, case.job, rank, epoch)
-    if not placement.exact:
+    if not placement.exact and not isinstance(placement.places, DataIndex):
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
     stored = stored_rows(extents, access, kept, placement.dataset, placement.places).extents
     made = calls(stored, access.transfer, access.page)
@@ -250,7 +257,7 @@ def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPl
 
 def _asked(case: _Case, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
     """Bytes of the samples that are read; of an encoded unit that several share each has an even part, as in a run."""
-    if not case.dataset.source:
+    if not isinstance(case.placement.places, DataIndex):
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
 

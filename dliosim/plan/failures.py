@@ -22,7 +22,7 @@ class Failures:
     """What is known of the job: its MTBF, and what is said of its storage; seconds, and B/s of all ranks together.
 
     Of `save_time` and `bandwidth` one may do: how long a save holds the ranks is then taken from it. Without
-    `restart_time` a restart takes as long as reading what was written, at the bandwidth of writing it.
+    `restart_time` a restart takes as long as reading what all ranks restore, as fast as a save is written.
     """
 
     mtbf: float
@@ -43,6 +43,7 @@ class Risk:
 class StateRisks:
     """The costs of one checkpoint, a `Risk` for each bandwidth; `own` are its intervals, as said and in seconds.
 
+    There are none where what is saved is a part of what the checkpoint is named for: not all a save costs shrinks so.
     `knows_stall` is false of saves in the background whose copy to buffers has no pace: it counts as none.
     """
 
@@ -59,7 +60,7 @@ def risks(workload: Workload, forecast: Forecast, failures: Failures) -> Iterato
         rates = (failures.bandwidth,)
     for state in forecast.states:
         checkpoint = workload.checkpoint(state.checkpoint)
-        each = tuple(Risk(rate, _costs(checkpoint, state, failures, rate)) for rate in rates)
+        each = tuple(Risk(rate, _costs(checkpoint, state, failures, rate)) for rate in rates if not state.part_of)
         background = checkpoint.background
         known = background is None or background.staging is not None or failures.save_time is not None
         yield StateRisks(state, each, tuple(_own(workload, checkpoint)), known)
@@ -74,7 +75,7 @@ def _costs(checkpoint: Checkpoint, state: StateForecast, failures: Failures, rat
         stall = failures.save_time
     restart = failures.restart_time
     if restart is None:
-        restart = moving or stall
+        restart = state.restored / rate if rate else stall * state.restored / max(state.bytes, 1)
     return Costs(failures.mtbf, stall, restart, flush)
 
 

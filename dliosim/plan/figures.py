@@ -63,13 +63,17 @@ class Demand:
     """What storage must deliver so that utilization stays at 90 % (with arrivals: to keep up with them).
 
     A rank has `budget` seconds for the `step_bytes` of a step: compute / 0.9 where readers overlap it, else what is
-    left of that beside compute; with arrivals the mean gap between requests. Rates are in B/s.
+    left of that beside compute and `processing`; with arrivals what these leave of the mean gap between requests.
+    `processing` is the seconds that `preprocess` takes for a step's samples. Rates are in B/s, and None where nothing
+    is left to read in, so that no storage is fast enough: `readers` is then how many would leave time, 0 if none.
     """
 
     step_bytes: float
     budget: float
-    rank_rate: float
-    total_rate: float
+    rank_rate: float | None
+    total_rate: float | None
+    processing: float = 0.0
+    readers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,9 @@ class PhaseForecast:
     Epochs count from 1 and are None outside loops; `when` has the passes that requests make, or what tells a restore
     from others. `at_most` where `for` may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those
     asked of storage, not those that `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT,
-    None without it. `span_ratio` is the span of the file that a step touches on all ranks of a communicator for each
-    byte that they read there (what a two-phase collective would read), None unless all read one file.
+    or where samples lie in units that are read whole, else None. `span_ratio` is the span of the file that a step
+    touches on all ranks of a communicator for each byte that they read there (what a two-phase collective would read),
+    None unless all read one file.
     """
 
     verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]
@@ -141,7 +146,8 @@ class StateForecast:
 
     `contents` has the bytes of the model's weights, of its optimizer and of each other part, `files` how many are
     called `layer`, `optimizer` and so on ("" where files have no such names), `saves` how often a run saves it.
-    `most` is the bytes of the rank that saves most.
+    `most` is the bytes of the rank that saves most, `restored` what all ranks read to go on from it, `part_of` and
+    `whole` are `Checkpoint.part_of_it`.
     """
 
     checkpoint: str
@@ -150,6 +156,9 @@ class StateForecast:
     files: tuple[tuple[str, int], ...]
     writers: int
     most: int
+    restored: float
+    part_of: str
+    whole: str
 
     @property
     def bytes(self) -> int:

@@ -25,7 +25,7 @@ from dliosim.plan.figures import (
     time_to_read,
 )
 from dliosim.plan.framing import is_framed
-from dliosim.plan.movement import forecast_prepare
+from dliosim.plan.movement import files_each, forecast_prepare
 from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
@@ -34,7 +34,18 @@ from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
 from dliosim.plan.stateamounts import forecast_state, storage_of
 from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
-__all__ = ["Demand", "Forecast", "Listing", "Memory", "PhaseForecast", "Spread", "Storage", "csv_rows", "forecast"]
+__all__ = [
+    "Demand",
+    "Forecast",
+    "Listing",
+    "Memory",
+    "PhaseForecast",
+    "Spread",
+    "Storage",
+    "csv_rows",
+    "forecast",
+    "loops_of",
+]
 
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
@@ -43,9 +54,11 @@ PROCESS_BYTES = 80 * 1024 * 1024
 def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
     """Plan a workload for its job without touching data; seconds, however large it is.
 
-    `found` has, by `Dataset.found`, the indexes of files that are there already.
+    `found` has the indexes of files that are there already: by `Dataset.found`, or by the digest of what was prepared.
     """
-    placements = {dataset.name: place(dataset, found.get(dataset.found)) for dataset in workload.datasets}
+    placements = {
+        dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
+    }
     phases: list[PhaseForecast] = []
     needed = 0
     for verb, times in flat(workload.verbs):
@@ -85,14 +98,16 @@ def csv_rows(
     job = workload.job
     if not 0 <= rank < job.ranks:
         raise PlanError(f"there is no rank {rank}: the job has {job.ranks}")
-    chosen = next((one for one in _loops(workload.verbs) if loop in (None, one.name)), None)
+    chosen = next((one for one in loops_of(workload.verbs) if loop in (None, one.name)), None)
     if chosen is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(chosen.dataset)
-    index, names = found.get(dataset.found, (None, ()))
+    index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None and not is_framed(dataset):
-        text = f"data set `{dataset.name}`: only its files will know where samples lie in {dataset.format}"
-        raise PlanError(f"{text}; the other tables of `plan` estimate it")
+        text = (
+            f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}, and there are none"
+        )
+        raise PlanError(f"{text} below --dir: prepare them by `dliosim run`; the other tables of `plan` estimate it")
     # Exact however many samples there are: 30 ns for each of those whose size varies.
     before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
@@ -119,7 +134,8 @@ def csv_rows(
     )
 
 
-def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    """All loops, each followed by the evaluations inside it."""
     return (loop for loop, _ in _runs(verbs))
 
 
@@ -228,24 +244,37 @@ def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: in
 
 
 def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
+    """What storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None
-    if loop.arrivals is not None:
-        budget = expected(loop.arrivals.gap)
-    else:
-        compute = expected(loop.compute.time)
-        budget = time_to_read(compute, loop.access.readers > 0)
-    if budget <= 0:
+    compute, readers = expected(loop.compute.time), loop.access.readers
+    time = time_to_read(compute, readers > 0) if loop.arrivals is None else expected(loop.arrivals.gap)
+    if time <= 0:
         return None
+    each = expected(loop.preprocess.time) if loop.preprocess is not None else 0.0
+    processing = each * found.samples.mean / found.steps
+    # Readers preprocess beside the compute and each other; without them that is a part of the step.
+    left = time if readers else time - processing
+    if loop.arrivals is not None:
+        left -= compute
     step_bytes = found.bytes.mean / found.steps
-    return Demand(step_bytes, budget, step_bytes / budget, step_bytes / budget * ranks)
+    if left > (processing / readers if readers else 0):
+        return Demand(step_bytes, left, step_bytes / left, step_bytes / left * ranks, processing)
+    enough = 0 if loop.arrivals is not None else int(processing / time_to_read(compute, True)) + 1
+    return Demand(step_bytes, 0.0, None, None, processing, enough)
 
 
 def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+    # As this job goes on; what another one saved is read for another reason.
+    restores = [verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None]
     for checkpoint in workload.checkpoints:
         saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
-        if saves:
-            yield forecast_state(checkpoint, workload.job.ranks, saves)
+        if not saves:
+            continue
+        state = forecast_state(checkpoint, workload.job.ranks, saves)
+        hows = [("restore", checkpoint.name, verb.how) for verb in restores if verb.checkpoint == checkpoint.name]
+        read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) in hows[:1])
+        yield replace(state, restored=next(read, state.restored))
 
 
 def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]) -> tuple[Storage, ...]:
@@ -254,7 +283,8 @@ def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[Stat
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
-        made.append(Storage("dataset", name, dataset.root, size.total, dataset.layout.files, 1, size.estimated))
+        files = dataset.layout.files * files_each(dataset)
+        made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
     for state in states:
         made += storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

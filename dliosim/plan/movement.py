@@ -80,7 +80,7 @@ def _with_frames(
     too, and written.
     """
     form = framed(dataset)
-    beside = len(form.sidecars(dataset))
+    beside = files_each(dataset) - 1
     again = form.checksum is not None and transfer is not None
     return (
         replace(written, estimated=written.estimated or beside > 0 or again),
@@ -93,6 +93,11 @@ def _with_frames(
         ),
         replace(calls, estimated=calls.estimated or transfer is not None),
     )
+
+
+def files_each(dataset: Dataset) -> int:
+    """Files for each of a data set's: itself, and those that stand beside it."""
+    return 1 + (len(framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
 
 
 def _resolved(index: DataIndex, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:

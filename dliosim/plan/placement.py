@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.framing import is_framed
+from dliosim.plan.framing import framed, is_framed
 from dliosim.plan.layout import first_samples
 from dliosim.plan.places import DataIndex, Places, joined
 from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
@@ -28,6 +30,21 @@ class Placement:
     dataset: Dataset
     places: Places
     exact: bool
+
+
+@lru_cache(maxsize=16)
+def mean_read(dataset: Dataset) -> float:
+    """Bytes that reading a sample takes, in the mean of all samples, or of an even part of them if these are too many.
+
+    Whatever is said of more samples than are planned rests on it, so that the same data are as many bytes everywhere.
+    """
+    return float(framed(dataset).length(dataset, _some_sizes(dataset)).mean())
+
+
+def _some_sizes(dataset: Dataset) -> NDArray[np.int64]:
+    """Sizes of all samples, or of an even part of them."""
+    step = 1 if dataset.samples <= AFFORDABLE else dataset.samples // _DRAWS
+    return sample_sizes(dataset, np.arange(0, dataset.samples, step))
 
 
 def expected(distribution: Distribution) -> float:
@@ -50,7 +67,7 @@ def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
         return Placement(dataset, None, True)
     if dataset.samples <= AFFORDABLE:
         return Placement(dataset, prefix(block_totals(dataset, 0, block_count(dataset))), True)
-    mean = round(float(sample_sizes(dataset, np.arange(_DRAWS)).mean()))
+    mean = round(float(_some_sizes(dataset).mean()))
     return Placement(replace(dataset, size=constant(mean)), None, False)
 
 

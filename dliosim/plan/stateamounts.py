@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from dliosim.model import Checkpoint
+from dliosim.model import Checkpoint, Split
 from dliosim.plan.figures import StateForecast, Storage
+from dliosim.plan.shards import stream_bytes
+from dliosim.plan.shares import Shares
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
 
 
@@ -41,8 +44,28 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
     owned = files.owned_by_each()
     writers = len(np.unique(files.writers()[owned > 0]))
     return StateForecast(
-        checkpoint.name, saves, tuple(contents.items()), tuple(kinds.items()), writers, int(owned.max())
+        checkpoint.name,
+        saves,
+        tuple(contents.items()),
+        tuple(kinds.items()),
+        writers,
+        int(owned.max()),
+        restored_bytes(files, files.split, once=False),
+        *checkpoint.part_of_it(files.split),
     )
+
+
+def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
+    """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies."""
+    written = files.split
+    parts = [
+        # Of what each rank kept for itself there is no other way to deal it out than anew.
+        replace(part, size=stream_bytes(part, written), scope="total")
+        if part.scope == "per rank" and holder != written
+        else part
+        for part in files.checkpoint.parts_for(holder)
+    ]
+    return int(Shares(parts, holder, 0 if once else "all").before(holder.present).sum())
 
 
 def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:

@@ -46,6 +46,7 @@ class Tally:
     is opened, `fresh` which of each planned rank's files were not open before. `group` says for
     each planned rank which of all `groups` that open a shared file together it is in. `apart` is whether every sample
     is one range of a file, which no other shares, and `sample_bytes` what reading one moves, None where that varies.
+    `mean_bytes` is that in the mean of all samples where it varies and samples are left out, else None.
     Unless `counted`, only a run can tell what more is moved, or less for what samples have in common.
     """
 
@@ -65,10 +66,25 @@ class Tally:
     apart: bool
     sample_bytes: int | None
     counted: bool
+    mean_bytes: float | None
 
     def over(self, values: list[float], exact: bool = True) -> Spread:
         """The spread of a figure of the planned ranks."""
         return over(values, self.ranks, not (self.whole and exact))
+
+    def by_bytes(self, spread: Spread, samples: Spread) -> Spread:
+        """A figure that goes with the bytes, of the ranks planned, for all samples that are read, of mean size."""
+        if self.mean_bytes is None or not self.reads_all:
+            return spread
+        planned = sum(one.bytes for one in self.found) * self.scale / len(self.found)
+        mean = spread.mean * samples.mean * self.mean_bytes / planned if planned else 0.0
+        return replace(
+            spread,
+            minimum=min(spread.minimum, mean),
+            mean=mean,
+            maximum=max(spread.maximum, mean),
+            total=mean * self.ranks,
+        )
 
     def of_readers(self, spread: Spread) -> Spread:
         """A figure of those who read, where with `scatter by node` the first rank of a node reads for all of its.
@@ -111,7 +127,8 @@ def count_bytes(tally: Tally, samples: Spread) -> Spread:
     """Bytes asked of storage."""
     size = tally.sample_bytes
     if size is None or not tally.reads_all:
-        return tally.of_readers(tally.over([one.bytes * tally.scale for one in tally.found], exact=tally.counted))
+        asked = tally.over([one.bytes * tally.scale for one in tally.found], exact=tally.counted)
+        return tally.of_readers(tally.by_bytes(asked, samples))
     return tally.of_readers(
         Spread(
             samples.minimum * size,
@@ -203,7 +220,7 @@ def count_calls(tally: Tally, samples: Spread) -> Spread:
         total = copies.maximum * tally.nodes
         least = copies.maximum if tally.nodes == tally.ranks else 0
         return Spread(least, total / tally.ranks, copies.maximum, total, copies.estimated or not alike)
-    return tally.of_readers(tally.over([one.issued * tally.scale for one in tally.found]))
+    return tally.of_readers(tally.by_bytes(tally.over([one.issued * tally.scale for one in tally.found]), samples))
 
 
 def span_ratio(tally: Tally) -> float | None:

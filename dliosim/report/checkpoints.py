@@ -49,12 +49,17 @@ def checkpoint_tables(run: RunSummary) -> str:
 def measured(run: RunSummary) -> Iterator[Measured]:
     """What failures would cost each checkpoint that was saved, if the MTBF was said: the mean stall, the median flush.
 
+    None where less was saved than the checkpoint is named for: its calls, syncs and renames were not as much fewer.
+
     The stall is that of the slowest rank, deleting old ones included where it waits for that. A restart takes as long
     as the restores of the same checkpoint, else as long as its saves took until they were complete.
     """
     if run.mtbf is None or run.null:
         return
+    smaller = {phase.name for phase in run.phases if phase.part_of}
     for one in save_times(run):
+        if one.checkpoint in smaller:
+            continue
         restores = [
             phase.verb.seconds
             for phase in run.phases
@@ -143,7 +148,18 @@ def _beside(loop: str, flushed: Beside, clear: Beside) -> str:
 
 def _intervals(run: RunSummary) -> str:
     rows = [Row(brief(one.checkpoint), one.costs, one.interval) for one in measured(run)]
+    smaller = "\n".join(_smaller(run))
     if run.mtbf is None or not rows:
-        return ""
+        return smaller
     title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
-    return f"{interval_table(title, '', rows)}\n\n{textwrap.fill(EXPLAINED, WIDTH)}"
+    table = f"{interval_table(title, '', rows)}\n\n{textwrap.fill(EXPLAINED, WIDTH)}"
+    return f"{table}\n\n{smaller}" if smaller else table
+
+
+def _smaller(run: RunSummary) -> Iterator[str]:
+    """Of which checkpoints there is no interval, since less was saved than they are named for."""
+    if run.mtbf is None:
+        return
+    for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):
+        text = f"how often to save {brief(name)}: no saves of {part} tell that of all of it"
+        yield textwrap.fill(f"{text}; `dliosim plan --mtbf` of the whole does, by a bandwidth or a save time", WIDTH)

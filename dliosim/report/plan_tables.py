@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from dliosim.model import Workload
-from dliosim.plan.figures import Forecast, Listing, PhaseForecast, Spread
+from dliosim.model import Loop, Workload
+from dliosim.plan.figures import Demand, Forecast, Listing, PhaseForecast, Spread
+from dliosim.plan.forecast import loops_of
 from dliosim.readable import ABSENT, count, number, seconds, size
-from dliosim.report.grid import grid
+from dliosim.report.grid import WIDTH, grid
 from dliosim.report.state_tables import state_tables
 
 #: Stands before figures that do not hold exactly for every rank and epoch.
@@ -19,16 +21,16 @@ _ESTIMATED = "~"
 _ROWS = 65536
 
 
-def plan_report(workload: Workload, forecast: Forecast) -> str:
-    """The whole forecast as text, at most 120 columns wide."""
+def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
+    """The whole forecast as text, at most 120 columns wide; `note` is said below what it is of."""
     place = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}"
     title = f"{forecast.workload}: {workload.title}" if workload.title else forecast.workload
-    head = f"{title}\n{place}, digest {forecast.digest}"
+    head = f"{title}\n{place}, digest {forecast.digest}" + f"\n{note}" * bool(note)
     sections = [
         head,
         _amounts(forecast),
         _of_a_rank(forecast),
-        _demands(forecast),
+        _demands(workload, forecast),
         state_tables(workload, forecast),
         _storage(forecast),
         _memory(forecast),
@@ -104,32 +106,52 @@ def _of_a_rank(forecast: Forecast) -> str:
     return grid("one rank, each time", headings, rows, [3, 3, 3, len(headings) - 10])
 
 
-def _demands(forecast: Forecast) -> str:
+def _demands(workload: Workload, forecast: Forecast) -> str:
     phases = [phase for phase in forecast.phases if phase.demand or phase.span_ratio or phase.amplification]
     if not phases:
         return ""
-    rows = [
-        [
-            _name(phase),
-            size(phase.demand.step_bytes) if phase.demand else ABSENT,
-            seconds(phase.demand.budget) if phase.demand else ABSENT,
-            f"{size(phase.demand.rank_rate)}/s" if phase.demand else ABSENT,
-            f"{size(phase.demand.total_rate)}/s" if phase.demand else ABSENT,
-            number(phase.span_ratio),
-            number(phase.amplification),
-        ]
-        for phase in phases
-    ]
+    processed = any(phase.demand and phase.demand.processing for phase in phases)
+    rows = []
+    for phase in phases:
+        demand = phase.demand
+        cells = [ABSENT] * (4 + processed)
+        if demand is not None:
+            times = [seconds(demand.processing)] * processed + [seconds(demand.budget) if demand.budget else "nothing"]
+            rates = (f"{size(rate)}/s" if rate else ABSENT for rate in (demand.rank_rate, demand.total_rate))
+            cells = [size(demand.step_bytes), *times, *rates]
+        rows.append([_name(phase), *cells, number(phase.span_ratio), number(phase.amplification)])
     headings = [
         "",
         "bytes\na step",
+        *["pre-\nprocess"] * processed,
         "within",
         "for each\nrank",
         "in total",
         "file span /\nbatch",
-        "O_DIRECT\nmoved / asked",
+        "moved /\nasked",
     ]
-    return grid("what storage must deliver for a utilization of 90 % (requests: to keep up)", headings, rows)
+    table = grid("what storage must deliver for a utilization of 90 % (requests: to keep up)", headings, rows)
+    loops = {loop.name: loop for loop in loops_of(workload.verbs)}
+    notes = dict.fromkeys(
+        note for phase in phases if phase.demand for note in _beyond_storage(loops[phase.name], phase.demand)
+    )
+    return "\n\n".join([table, *(textwrap.fill(note, WIDTH) for note in notes)])
+
+
+def _beyond_storage(loop: Loop, demand: Demand) -> Iterator[str]:
+    """Where no storage is fast enough, why, and what would help; and what only a run tells."""
+    readers = loop.access.readers
+    if demand.rank_rate is None and loop.arrivals is not None:
+        text = "`compute` and `preprocess` take" if demand.processing else "`compute` takes"
+        yield f"{loop.name}: no storage keeps up with its requests: {text} all the time between two of them."
+    elif demand.rank_rate is None:
+        who = f"on {count(readers, 'reader')} " if readers else "in its own steps "
+        text = f"`preprocess` takes {seconds(demand.processing)} a step, which {who}leaves no time to read"
+        more = f"`readers {demand.readers}` in the access method would leave some beside the compute"
+        yield f"{loop.name}: no storage makes it 90 % busy: {text}; {more}."
+    if loop.decode and loop.access.through == "direct":
+        less = "readers have that much less for reading" if readers else "less is left than what stands below `within`"
+        yield f"{loop.name}: `decode on` takes time, too, and only a run tells how much: {less}."
 
 
 def _storage(forecast: Forecast) -> str:

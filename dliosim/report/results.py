@@ -269,6 +269,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "commit": phase.commit,
         "how": phase.how,
         "root": phase.root,
+        "part_of": phase.part_of,
         "epochs": [_epoch(epoch) for epoch in phase.epochs],
         "files": phase.verb and _verb(phase.verb),
     }

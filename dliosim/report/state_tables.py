@@ -55,9 +55,16 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
             ],
         )
         for one in found
+        if one.risks
     ]
-    unknown = [one.state.checkpoint for one in found if not one.knows_stall]
-    notes = [EXPLAINED, *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
+    unknown = [one.state.checkpoint for one in found if one.risks and not one.knows_stall]
+    smaller = [
+        f"how often to save {one.state.checkpoint}: {one.state.part_of} says nothing of all of it. To know, plan it "
+        f"with {one.state.whole}."
+        for one in found
+        if not one.risks
+    ]
+    notes = [*smaller, *[EXPLAINED] * bool(tables), *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
     return "\n\n".join([*tables, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
 
 

@@ -36,9 +36,11 @@ from dliosim.model import (
     Writers,
     constant,
 )
+from dliosim.plan import census
 from dliosim.plan.extents import calls, file_sizes
 from dliosim.plan.figures import Spread
 from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
+from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.statefiles import state_files
 from dliosim.plan.stateforecast import forecast_save
 from dliosim.plan.stored import buffer_bytes
@@ -354,6 +356,64 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
     assert inside.total_rate == pytest.approx(4 * inside.rank_rate)
     assert only(replace(loop, access=Access(readers=1, prefetch=2))).demand.budget == pytest.approx(1.0)
     assert only(replace(LOOP, epochs=1)).demand is None
+
+
+def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
+    """10 ms of compute leave 1.111 ms, of which 5 samples of 100 us take 500 us: 8.18 GB/s in place of 4.5."""
+    dataset = replace(DATASET, size=constant(10**6))
+    loop = replace(LOOP, epochs=1, compute=Compute(constant(0.01)))
+    assert only(loop, dataset=dataset).demand.rank_rate == pytest.approx(4.5e9)
+    taken = only(replace(loop, preprocess=Compute(constant(100e-6))), dataset=dataset).demand
+    assert taken.processing == pytest.approx(500e-6)
+    assert taken.budget == pytest.approx(0.01 / 9 - 500e-6)
+    assert taken.rank_rate == pytest.approx(5e6 / (0.01 / 9 - 500e-6))
+    # Beside the compute reading takes all of the time, as before.
+    beside = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
+    assert only(beside, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
+
+
+@pytest.mark.parametrize(
+    ("readers", "milliseconds", "enough"), [(0, 0.3, 1), (0, 5, 3), (1, 3, 2), (2, 5, 3), (2, 4, 0)]
+)
+def test_where_preprocessing_takes_all_the_time_no_storage_is_fast_enough(readers, milliseconds, enough):
+    """Steps of 10 ms have 1.111 ms beside compute, and their readers 11.11 ms each; a step has 5 samples."""
+    access = Access(readers=readers, prefetch=2 * readers)
+    loop = replace(LOOP, epochs=1, access=access, compute=Compute(constant(0.01)))
+    found = only(replace(loop, preprocess=Compute(constant(milliseconds / 1000)))).demand
+    assert (found.rank_rate is None, found.readers) == (enough > 0, enough)
+    assert not enough or 5 * milliseconds / enough < 10 / 0.9 <= 5 * milliseconds / max(enough - 1, 0.01)
+
+
+def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them():
+    arrivals = Arrivals(50, constant(0.01))
+    loop = replace(LOOP, kind="infer", arrivals=arrivals, epochs=1, compute=Compute(constant(0.004)))
+    assert only(replace(loop, preprocess=Compute(constant(0.0004)))).demand.budget == pytest.approx(0.004)
+    assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rank_rate is None
+
+
+def test_the_same_data_are_as_many_bytes_wherever_they_are_said():
+    """More ranks than are planned: what is prepared, what lies on storage and what each epoch reads are one figure."""
+    varied = Distribution("normal", (4096.0, 2000.0), low=100.0, high=9000.0)
+    dataset = replace(DATASET, samples=30_000, size=varied, layout=Layout("file per sample", 30_000))
+    loop = replace(LOOP, batch=1, epochs=9, shuffle=Shuffle("globally"), access=Access(transfer=1000))
+    job = Job(3000)
+    assert job.ranks > census._ALL_RANKS
+    sizes = sample_sizes(dataset, np.arange(30_000))
+    found = forecast(workload(Prepare("d", Access()), loop, dataset=dataset, job=job))
+    prepared, first, later = found.phases
+    said = {prepared.bytes.total, round(first.bytes.total), round(later.bytes.total), found.storage[0].bytes}
+    assert said == {sizes.sum()}
+    assert first.bytes.estimated and first.bytes.minimum < first.bytes.mean < first.bytes.maximum
+    # So are calls, but for what is rounded up in each: 4.6 a sample.
+    calls = (-(-sizes // 1000)).sum()
+    assert [first.calls.total, later.calls.total] == pytest.approx([calls, calls], rel=0.01)
+
+
+@pytest.mark.parametrize(("form", "files"), [("raw", 8), ("indexed", 16), ("tfrecord", 16)])
+def test_files_beside_others_are_files_too(form, files):
+    dataset = replace(DATASET, format=form, layout=Layout("files", 8))
+    found = forecast(workload(Prepare("d", Access()), dataset=dataset))
+    assert (found.storage[0].files, found.phases[0].files.total) == (files, files)
 
 
 def test_time_that_is_clipped_is_clipped_in_the_mean():

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Workload, Writers
+from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.plan.forecast import forecast
-from dliosim.plan.stateamounts import forecast_state, storage_of
+from dliosim.plan.reassembly import lone_reads, shared_reads
+from dliosim.plan.stateamounts import forecast_state, restored_bytes, storage_of
 from dliosim.plan.statefiles import state_files
+from dliosim.plan.stateforecast import forecast_restore, forecast_save
 from tests.plan.test_forecast import LOOP, workload
 from tests.strategies import checkpoints, jobs
 
@@ -62,6 +64,50 @@ def test_contents_and_files_are_all_there_is(checkpoint: Checkpoint, job: Job) -
 def lies(checkpoint: Checkpoint, saves: int) -> list[tuple[str, float, int, int]]:
     state = forecast_state(checkpoint, 4, saves)
     return [(one.root, one.bytes, one.files, one.copies) for one in storage_of(checkpoint, state)]
+
+
+@given(checkpoints, jobs, st.booleans())
+def test_what_a_restore_reads_in_all_is_the_sum_of_what_each_rank_is_planned_to(
+    checkpoint: Checkpoint, job: Job, once: bool
+) -> None:
+    files = state_files(checkpoint, checkpoint.split(job.ranks))
+    holder = files.split
+    read = [fetch for rank in range(job.ranks) for fetch in lone_reads(files, holder, rank)]
+    for rank in range(job.ranks):
+        if not once or holder.place(rank)[2] == 0:
+            read += shared_reads(files, holder, rank)
+    assert restored_bytes(files, holder, once) == sum(fetch.block.length for fetch in read)
+
+
+def test_what_each_rank_kept_for_itself_is_restored_once_by_other_ranks() -> None:
+    own = replace(CHECKPOINT, parts=(Part("o", 70, "per rank"), Part("w", 100, "whole")))
+    files = state_files(own, Split(1, 1, 6))
+    assert restored_bytes(files, Split(1, 1, 4), once=False) == 6 * 70 + 4 * 100
+    assert restored_bytes(files, Split(1, 1, 4), once=True) == 6 * 70 + 100
+
+
+@pytest.mark.parametrize("ranks", [255, 256, 257, 512, 1000])
+def test_few_ranks_that_do_something_are_counted_however_many_do_nothing(ranks: int) -> None:
+    """Rank 0 writes 24 calls of 4 MiB for 100 MB whole, and reads them for all."""
+    access = Access(transfer=1 << 22)
+    alone = replace(CHECKPOINT, parts=(Part("w", 100_000_000, "whole"),), writers=Writers("rank", 0), access=access)
+    save = forecast_save(alone, ranks, 1)
+    assert (save.calls.total, save.calls.maximum, save.calls.estimated) == (24, 24, False)
+    restore = forecast_restore(alone, Restore("c", everything=True, once=True), ranks, 1)
+    assert (restore.calls.total, restore.bytes.total, restore.opens.total) == (24, 100_000_000, 1)
+    assert (restore.files.maximum, restore.files.total, restore.bytes.estimated) == (1, 1, False)
+    shared = forecast_restore(alone, Restore("c", once=True), ranks, 1)
+    assert (shared.calls.total, shared.bytes.total, shared.files.total) == (24, 100_000_000, 1)
+    storm = forecast_restore(alone, Restore("c", everything=True), ranks, 1)
+    assert (storm.calls.total, storm.bytes.total, storm.calls.estimated) == (24 * ranks, 10**8 * ranks, False)
+
+
+def test_calls_of_many_ranks_are_taken_from_ranks_that_save_as_much() -> None:
+    parts = (Part("w", 600 * 1000 + 300, "total"),)
+    saved = forecast_save(replace(CHECKPOINT, parts=parts, access=Access(transfer=100)), 600, 1)
+    # 300 of them save a byte more, and so a call.
+    assert saved.calls.total == 300 * 10 + 300 * 11
+    assert saved.calls.estimated
 
 
 @pytest.mark.parametrize(("keep", "saves", "copies"), [(None, 9, 9), (2, 9, 3), (2, 1, 1), (1, 9, 2)])

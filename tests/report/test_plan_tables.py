@@ -43,6 +43,53 @@ def test_what_was_not_worked_out_for_every_rank_is_marked() -> None:
     assert "~ estimated" in text
 
 
+BUSY = """dlio 1
+workload busy
+dataset d {{
+    samples 400
+    size    1 MB
+    layout  file per sample
+    path    "d"
+}}
+access a {{
+    readers {}
+}}
+train {{
+    read    d with a
+    batch   5 per rank
+    compute 10 ms
+    {}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "readers", "told"),
+    [
+        (
+            "preprocess 1 ms",
+            0,
+            "takes 5.000 ms a step, which in its own steps leaves no time to read; `readers 1` in the access method",
+        ),
+        (
+            "preprocess 5 ms",
+            2,
+            "takes 25.00 ms a step, which on 2 readers leaves no time to read; `readers 3` in the access method",
+        ),
+        ("preprocess 100 us", 0, ""),
+    ],
+)
+def test_where_no_storage_is_fast_enough_it_says_why_and_what_would_help(
+    says: str, readers: int, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "busy.dlio"
+    path.write_text(BUSY.format(readers, says))
+    workload = compile_pattern(path, (), Job(4, 1))[0]
+    text = plan_report(workload, forecast(workload))
+    assert ("no storage" in text) == bool(told)
+    assert told in " ".join(text.split())
+
+
 def test_csv_has_a_row_for_each_sample_that_the_rank_reads() -> None:
     workload = compiled("cosmoflow", 3)
     stream = io.StringIO()

@@ -120,6 +120,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
         commit=found.text_or_none("commit") if found.has("commit") else None,
         how=found.text("how") if found.has("how") else "",
         root=found.text_or_none("root") if found.has("root") else None,
+        part_of=found.text("part_of") if found.has("part_of") else "",
     )
 
 
