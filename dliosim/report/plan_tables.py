@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from dliosim.model import Workload
@@ -16,7 +16,6 @@ from dliosim.report.state_tables import state_tables
 _ESTIMATED = "~"
 
 #: Rows of CSV written at a time.
-_ROWS = 65536
 
 
 def plan_report(workload: Workload, forecast: Forecast) -> str:
@@ -40,15 +39,13 @@ def plan_report(workload: Workload, forecast: Forecast) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def write_csv(stream: TextIO, listing: Listing) -> None:
+def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
     """One row a sample in the order of reading: step, sample, file, offset and length in bytes."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["step", "sample", "file", "offset", "length"])
-    for first in range(0, len(listing.file), _ROWS):
-        some = slice(first, first + _ROWS)
-        columns = (listing.step, listing.sample, listing.offset, listing.length)
-        step, sample, offset, length = (column[some].tolist() for column in columns)
-        writer.writerows(zip(step, sample, listing.file[some], offset, length, strict=True))
+    for listing in listings:
+        columns = (listing.step.tolist(), listing.sample.tolist(), listing.file)
+        writer.writerows(zip(*columns, listing.offset.tolist(), listing.length.tolist(), strict=True))
 
 
 def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:
