@@ -57,7 +57,8 @@ def listed(whole: Workload, *chosen: Any) -> Listing:
     """All blocks of `csv_rows` as one."""
     blocks = list(csv_rows(whole, *chosen))
     step, sample, offset, length = (
-        np.concatenate([getattr(block, name) for block in blocks]) for name in ("step", "sample", "offset", "length")
+        np.concatenate([np.empty(0, np.int64), *(getattr(block, name) for block in blocks)])
+        for name in ("step", "sample", "offset", "length")
     )
     return Listing(step, sample, [name for block in blocks for name in block.file], offset, length)
 
