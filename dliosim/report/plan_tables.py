@@ -16,6 +16,7 @@ from dliosim.report.state_tables import state_tables
 _ESTIMATED = "~"
 
 #: Rows of CSV written at a time.
+_ROWS = 65536  # written at a time
 
 
 def plan_report(workload: Workload, forecast: Forecast) -> str:
@@ -44,8 +45,11 @@ def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["step", "sample", "file", "offset", "length"])
     for listing in listings:
-        columns = (listing.step.tolist(), listing.sample.tolist(), listing.file)
-        writer.writerows(zip(*columns, listing.offset.tolist(), listing.length.tolist(), strict=True))
+        for first in range(0, len(listing.file), _ROWS):
+            some = slice(first, first + _ROWS)
+            columns = (listing.step, listing.sample, listing.offset, listing.length)
+            step, sample, offset, length = (column[some].tolist() for column in columns)
+            writer.writerows(zip(step, sample, listing.file[some], offset, length, strict=True))
 
 
 def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:
