@@ -16,7 +16,7 @@ from dliosim.report.state_tables import state_tables
 _ESTIMATED = "~"
 
 #: Rows of CSV written at a time.
-_ROWS = 65536  # written at a time
+_ROWS = 65536
 
 
 def plan_report(workload: Workload, forecast: Forecast) -> str:
