@@ -48,6 +48,7 @@ from dliosim.plan.distinct import each_byte_once, union
 from dliosim.plan.extents import Calls, Extents, file_sizes
 from dliosim.plan.framing import is_framed
 from dliosim.plan.placement import guessed
+from dliosim.plan.reading import plan_bytes
 from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
@@ -181,6 +182,8 @@ def _epochs(session: Session, saves: Saves, running: _Running) -> Iterator[tuple
         text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
         raise _everywhere(PlanError(text, "E201"))
     epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
+    planned, world = plan_bytes(loop, running.dataset, steps), session.world
+    world.together(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
     running.deadline = None
     # An evaluation goes on where its last run ended: other orders, other draws.
     first = len(running.rows)

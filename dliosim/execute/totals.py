@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.execute.session import Session
 from dliosim.execute.sources import LinkedNames, Names, share_source
+from dliosim.execute.space import require_memory
 from dliosim.execute.world import World
 from dliosim.model import Dataset
 from dliosim.plan.places import DataIndex
@@ -52,6 +53,9 @@ def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     if not needs_totals(dataset):
         return None
     blocks = block_count(dataset)
+    needed = -(-(blocks + 1) * 8 // world.node.size)
+    what = f"sums of the sizes of the samples of `{dataset.name}`"
+    world.together(lambda: require_memory(needed, world.node.size, what))
     local = (blocks + 1) * 8 if world.node.rank == 0 else 0
     window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
     memory, _ = window.Shared_query(0)

@@ -8,7 +8,14 @@ from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.language.source import Span
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
-from dliosim.model.counting import order_decides_shares, shard_bounds, steps_of_epoch
+from dliosim.model.counting import (
+    LARGEST_TABLE,
+    files_in_table,
+    order_decides_shares,
+    ranges_of_sample,
+    shard_bounds,
+    steps_of_epoch,
+)
 from dliosim.readable import count
 
 
@@ -55,8 +62,9 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
         _hints(settings, loop.access)
     found.extend(others.backend(settings, loop.access))
     _nothing_together(settings, loop.access, dataset, data)
-    steps = _shards(settings, loop, dataset, data)
-    if steps:
+    if large := _too_large(settings, loop, dataset, data):
+        found.extend(large)
+    elif steps := _shards(settings, loop, dataset, data):
         found.extend(_cadences(settings, loop, dataset))
         found.extend(_ahead(settings, loop, steps))
     if loop.access.api in MPI_APIS and loop.access.readers > 1:
@@ -66,6 +74,31 @@ def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> No
         ]
         message = f"{loop.access.readers} readers are no faster than one with MPI-IO"
         found.append(find("W304", message, labels, "use `readers 1`, or `api posix`"))
+
+
+def _too_large(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    """E113 for steps and orders of files of which no rank could hold the plan."""
+    found = []
+    pieces = ranges_of_sample(loop, dataset)
+    if loop.batch * pieces > LARGEST_TABLE:
+        labels = settings.labels("batch", f"samples of a rank and step: {loop.batch:_}", "1 sample (the default batch)")
+        message = f"a step of `{loop.name}` would have {loop.batch:_} samples"
+        if pieces > 1:
+            labels += settings.labels("transfer", "cuts samples into calls")
+            labels += data.labels("chunk", "cuts samples into pieces") + data.labels("datasets", "parts of a sample")
+            message = f"a step of `{loop.name}` would take some {loop.batch * pieces:_} calls"
+        found.append(find("E113", message, labels, f"at most {LARGEST_TABLE:_}, on each rank"))
+    files = files_in_table(loop, dataset, settings.context.scope.job.ranks)
+    if files > LARGEST_TABLE:
+        head = "shard" if loop.shard == "by file" else "shuffle"
+        labels = settings.labels(head, f"each rank needs a table of {files:_} files")
+        labels += data.labels("from files" if dataset.source else "layout", f"{dataset.layout.files:_} files")
+        found.append(
+            find(
+                "E113", f"`{loop.name}` goes through too many files", labels, f"at most {LARGEST_TABLE:_} on each rank"
+            )
+        )
+    return found
 
 
 def _is_shared(dataset: Dataset) -> bool:

@@ -75,6 +75,9 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
                 "every file needs a sample",
                 more=[Label(settings.place("samples"), f"{samples:_} samples")],
             )
+        if samples % files and samples * files >= MAX_TOTAL:
+            text = f"{files:_} files that differ in how many of {samples:_} samples they hold"
+            raise mistake("E113", text, place, "too many, unless every file holds as many samples")
         folders = node.find("folders")
         dealt = scope.count(folders.only, 1, files) if folders is not None else 1
         return Layout(cast(Literal["file per sample", "files", "file per rank"], kind), files, dealt)

@@ -25,6 +25,8 @@ MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9
+LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions: floats lose what is less
+MAX_SPREAD: Final = 10**6  # a stdev by its mean, where draws are never below 0
 OF_SPLIT: Final = ("tensor", "pipeline", "data")
 """Names that are built in within a checkpoint."""
 
@@ -227,6 +229,7 @@ class Scope:
         if not low <= found.amount <= MAX_SECONDS:
             text = f"{as_written(found)} is out of range"
             raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
+        _refuse_next_to_nothing(found)
         return float(found.amount)
 
     def quantity(self, node: Node, dimension: Dimension) -> Distribution:
@@ -258,6 +261,7 @@ class Scope:
                 whole(value, 1, MAX_SIZE)
             elif not 0 <= value.amount <= MAX_SECONDS:
                 raise mistake("E113", f"{as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+            _refuse_next_to_nothing(value)
             amount = float(value.amount)
             if low is not None and high is not None:
                 amount = max(low, min(high, amount))
@@ -283,6 +287,10 @@ class Scope:
             if operand.amount < 0 or (positive and operand.amount == 0):
                 rule = "must be above 0" if positive else "must not be negative"
                 raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
+        if kind in ("lognormal", "gamma") and operands[1].amount > MAX_SPREAD * operands[0].amount:
+            text = f"the stdev of `{kind}` is more than {MAX_SPREAD:_} times its mean"
+            more = [Label(operands[0].span, f"the mean is {operands[0]}")]
+            raise mistake("E113", text, operands[1].span, f"this is {operands[1]}", more=more)
         if kind == "uniform" and operands[0].amount > operands[1].amount:
             raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
         if kind == "poisson" and operands[0].amount > POISSON_MEAN_LIMIT:
@@ -295,6 +303,7 @@ class Scope:
         found = self.of(node, dimension)
         if abs(found.amount) > (MAX_SIZE if dimension == SIZE else MAX_SECONDS):
             raise mistake("E113", f"{found} is out of range", found.span, "too large")
+        _refuse_next_to_nothing(found)
         return found
 
     # ---- parameters -----------------------------------------------------------------------------------------------
@@ -366,6 +375,12 @@ class Scope:
         if node.kind != "distribution" and len(quantity.children) == 1:
             self._evaluated[span] = found  # parsed once: long sums take most of the time of a long file
         return found.dimension
+
+
+def _refuse_next_to_nothing(value: Value) -> None:
+    if 0 < abs(value.amount) < LEAST:
+        least = show(LEAST, value.dimension)
+        raise mistake("E113", f"{value.dimension} that is next to nothing", value.span, f"0, or at least {least}")
 
 
 _PARAMETERS: Final = {

@@ -7,7 +7,9 @@ order, `by block` the contiguous range [rank * N // R, (rank + 1) * N // R), `by
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 from dliosim.model.counts import dealt_by_file
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
+
+LARGEST_TABLE: Final = 1 << 22
+"""Rows of any table that a plan is made of; a step of a rank has no more samples, and no more calls."""
 
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
@@ -60,6 +65,27 @@ def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
     fewest, most = shard_bounds(loop, dataset, ranks)
     steps = fewest // loop.batch if loop.last_batch == "drop" else -(-most // loop.batch)
     return steps if loop.steps is None else min(steps, loop.steps)
+
+
+def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
+    """Calls that reading a sample of the mean size takes, or ranges of its file that it is made of; roughly."""
+    drawn, pieces = dataset.size, 1.0
+    size = max(1.0, drawn.low or 0.0, min(drawn.mean_from_zero(), drawn.high or math.inf))
+    if loop.access.transfer is not None and loop.access.through == "direct":
+        pieces = size / loop.access.transfer
+    if dataset.chunk is not None and dataset.chunk.unit == "bytes":
+        pieces = max(pieces, size / dataset.chunk.number)
+    return max(dataset.parts, math.ceil(pieces))
+
+
+def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
+    """Files of which a rank's order needs a table, 0 where closed forms give it."""
+    files, each = dataset.layout.files, dataset.samples / dataset.layout.files
+    if loop.shard == "by file":
+        return 0 if each == int(each) else -(-files // ranks)
+    if loop.shuffle.files != "within shard" or each == 1:
+        return 0
+    return -(-files // ranks) if loop.shard == "by block" else files
 
 
 def order_decides_shares(loop: Loop, dataset: Dataset) -> bool:

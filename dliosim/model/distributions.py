@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 POISSON_MEAN_LIMIT: Final = 10**9  # of what can be drawn
 
-_NO_SPREAD: Final = 1e-12  # a stdev, by its mean
+NO_SPREAD: Final = 1e-12  # a stdev, by its mean, that changes nothing
 
 Kind = Literal["constant", "normal", "lognormal", "uniform", "exponential", "gamma", "poisson"]
 
@@ -62,7 +62,7 @@ class Distribution:
             low, high = self.parameters
             return min(1.0, max(0.0, (limit - low) / (high - low))) if low < high else float(low < limit)
         mean, stdev = (*self.parameters, 0.0)[:2]
-        if self.kind == "normal" and stdev > _NO_SPREAD * abs(mean):
+        if self.kind == "normal" and stdev > NO_SPREAD * abs(mean):
             return _share_of_normal_below((limit - mean) / stdev)
         if self.kind in ("constant", "normal") or limit <= 0 or mean == 0:
             return float(mean < limit)
@@ -70,7 +70,7 @@ class Distribution:
             return -math.expm1(-limit / mean)
         if self.kind == "poisson":
             return 1 - _share_of_gamma_below(math.ceil(limit), mean)
-        if stdev <= _NO_SPREAD * mean:
+        if stdev <= NO_SPREAD * mean:
             return float(mean < limit)
         ratio = stdev / mean
         if self.kind == "lognormal":

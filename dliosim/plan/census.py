@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.access import Access, ranks_together
-from dliosim.model.counting import shard_bounds
+from dliosim.model.counting import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.figures import Spread, mean_of
 from dliosim.plan.framing import framed, room
-from dliosim.plan.placement import AFFORDABLE, Placement, mean_read
+from dliosim.plan.placement import Placement, mean_read
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.shuffling import Permutation
@@ -40,6 +40,7 @@ from dliosim.plan.tally import (
     span_ratio,
 )
 
+_ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where these are more
 _ALL_RANKS = 2048  # planned all, if their samples are affordable
 _SOME_RANKS = 24
 _ALL_EPOCHS = 4096  # epochs of a rank planned, for all of a loop
@@ -106,12 +107,14 @@ def census(
 
     Where epochs that share passes differ, and where not all of them are planned, their figures are estimates.
     """
-    rows = loop.batch * max((one.steps for one in passes), default=0)
-    ranks = _ranks(dataset.seed, job.ranks, rows)
+    each = loop.batch * ranges_of_sample(loop, dataset)
+    table = files_in_table(loop, dataset, job.ranks)
+    rows = each * max((one.steps for one in passes), default=0) + table
+    ranks = _ranks(dataset.seed, job.ranks, rows, each + table)
     case = _Case(loop, dataset, placement, job, ranks, stream)
     alike = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
-    every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS and plans * rows <= AFFORDABLE
+    every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS and plans * rows <= _ROWS
     held = _Held([_NONE] * len(ranks), [_NONE] * len(ranks))
     result = []
     for one in passes:
@@ -130,8 +133,8 @@ def _has_one_order(loop: Loop) -> bool:
 def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Census:
     """Count the first `steps` steps of `epoch` (from 0) and change what is held; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
-    affordable = AFFORDABLE if len(ranks) == job.ranks else AFFORDABLE // 4
-    planned = min(steps, max(1, affordable // (loop.batch * len(ranks))))
+    affordable = _ROWS if len(ranks) == job.ranks else _ROWS // 4
+    planned = min(steps, max(1, affordable // (loop.batch * ranges_of_sample(loop, case.dataset) * len(ranks))))
     part = replace(case, loop=replace(loop, steps=planned))
     found = tuple(_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
     needed = max(one.largest_step for one in found)
@@ -224,12 +227,16 @@ def _mean(made: Sequence[Census]) -> Census:
     )
 
 
-def _ranks(seed: int, ranks: int, rows: int) -> list[int]:
-    """The ranks to plan when each has `rows` samples: all, or some with the first and the last among them."""
-    if ranks <= _SOME_RANKS or (ranks <= _ALL_RANKS and ranks * rows <= AFFORDABLE):
+def _ranks(seed: int, ranks: int, rows: int, fewest: int) -> list[int]:
+    """The ranks to plan when each has `rows` rows, and no less can be planned of it than `fewest`.
+
+    That is all, or some with the first among them, and if possible the last.
+    """
+    most = min(_SOME_RANKS, max(1, _ROWS // fewest))
+    if ranks <= most or (ranks <= _ALL_RANKS and ranks * rows <= _ROWS):
         return list(range(ranks))
-    some = Permutation(ranks, key(seed, "ranks forecast"))(np.arange(_SOME_RANKS - 2)).tolist()
-    return sorted({0, ranks - 1, *some})
+    some = Permutation(ranks, key(seed, "ranks forecast"))(np.arange(max(0, most - 2))).tolist()
+    return sorted({0, *some, *([ranks - 1] if most > 1 else [])})
 
 
 def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.model.counting import LARGEST_TABLE
 from dliosim.model.dataset import Dataset
 from dliosim.plan.framing import framed, room
 from dliosim.plan.layout import aligned, files_of, first_samples
 from dliosim.plan.places import DataIndex, Places, sample_places
 from dliosim.plan.sizes import bytes_before, sample_sizes
+from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
 
@@ -147,7 +149,8 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     With `transfer` None a call a sample. Otherwise samples of one step that follow each other both in order and in the
     file become one run, cut into calls of at most `transfer` bytes. With `page` above 1 (O_DIRECT) calls are widened to
     multiples of it, in the file and in the buffer, and `transfer` is rounded down to one; the last call of a file may
-    then reach beyond its end, where a read ends early. Raises PlanError where `transfer` is less than `page`.
+    then reach beyond its end, where a read ends early. Raises PlanError where `transfer` is less than `page`;
+    [E113] where a step would take more calls than `LARGEST_TABLE`.
     """
     if transfer is not None and transfer < page:
         raise PlanError(f"transfer of {transfer} B: reads that bypass the cache are multiples of {page} B")
@@ -172,6 +175,10 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     pieces = -(-run_length // transfer)
     piece_start = np.zeros(len(head) + 1, np.int64)
     np.cumsum(pieces, out=piece_start[1:])
+    if (most := int(np.diff(piece_start[run_steps]).max(initial=0))) > LARGEST_TABLE:
+        raise PlanError(
+            f"a step takes {most:_} calls of {format_bytes(transfer)}; at most {LARGEST_TABLE:_} are planned", "E113"
+        )
     run = np.repeat(np.arange(len(head)), pieces)
     done = (np.arange(len(run)) - piece_start[run]) * transfer
     goes_on = _going_on(extents)
@@ -271,15 +278,13 @@ def rounds(calls: Calls, transfer: int | None) -> Rounds:
         return Rounds(np.append(first[used], len(calls.length)), np.append(0, np.cumsum(used)))
     before = np.zeros(len(calls.length) + 1, np.int64)
     np.cumsum(calls.length, out=before[1:])
-    step = np.flatnonzero(first < last)
-    at, made, of_step = first[step], [], []
-    # All steps advance by a round at a time: as many passes as the longest step has rounds.
-    while len(step):
-        made.append(at)
-        of_step.append(step)
-        at = np.minimum(np.searchsorted(before, before[at] + transfer, side="right") - 1, last[step])
-        going = at < last[step]
-        step, at = step[going], at[going]
-    starts = np.sort(np.concatenate([*made, [len(calls.length)]]))
-    count = np.bincount(np.concatenate([*of_step, []]).astype(np.int64), minlength=calls.steps)
-    return Rounds(starts, np.append(0, np.cumsum(count)))
+    until = np.searchsorted(before, before[:-1] + transfer, side="right") - 1
+    starts: list[int] = []
+    count = np.zeros(calls.steps, np.int64)
+    for step, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        after, at, made = until[begin:end].tolist(), begin, len(starts)
+        while at < end:
+            starts.append(at)
+            at = after[at - begin]
+        count[step] = len(starts) - made
+    return Rounds(np.array([*starts, len(calls.length)], np.int64), np.append(0, np.cumsum(count)))

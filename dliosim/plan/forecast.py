@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import steps_of_epoch
+from dliosim.model.counting import LARGEST_TABLE, steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
@@ -50,6 +50,9 @@ __all__ = [
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
 
+_LISTED = 1 << 18  # samples listed at a time
+_SUMMED = 1 << 26  # sizes summed up to place samples behind each other
+
 
 def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
     """Plan a workload for its job without touching data; seconds, however large it is.
@@ -89,8 +92,8 @@ def csv_rows(
     epoch: int,
     loop: str | None = None,
     found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
-) -> Listing:
-    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named.
+) -> Iterator[Listing]:
+    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named: block after block of steps.
 
     `found` is that of `forecast`, with the names of the files. PlanError if there is no such loop, or if nobody can
     know before files are written where samples will lie.
@@ -104,11 +107,13 @@ def csv_rows(
     dataset = workload.dataset(chosen.dataset)
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None and not is_framed(dataset):
-        text = (
-            f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}, and there are none"
-        )
-        raise PlanError(f"{text} below --dir: prepare them by `dliosim run`; the other tables of `plan` estimate it")
-    # Exact however many samples there are: 30 ns for each of those whose size varies.
+        text = f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}"
+        text = f"{text}, and there are none below --dir"
+        raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
+    # 30 ns for each sample whose size varies.
+    if needs_totals(dataset) and dataset.samples > _SUMMED:
+        text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
+        raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
     before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # Requests are one epoch, of as many passes as they take.
@@ -117,21 +122,37 @@ def csv_rows(
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
     passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
-    plans = [
-        plan_epoch(replace(chosen, steps=each.steps), dataset, before, job, rank, number)
-        for each in passes
-        for number in range(each.first - 1, each.last)
-    ]
-    file = np.concatenate([plan.file for plan in plans])
-    lengths = np.concatenate([np.diff(plan.step_start) for plan in plans])
+    rows = steps * chosen.batch
+    if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
+        text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"
+        raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
     folder = f"{dataset.path}/{dataset.digest()}"
-    return Listing(
-        np.repeat(np.arange(len(lengths)), lengths),
-        np.concatenate([plan.sample for plan in plans]),
-        [names[number] if names else f"{folder}/{dataset.file_name(number)}" for number in file.tolist()],
-        np.concatenate([plan.offset for plan in plans]),
-        np.concatenate([plan.length for plan in plans]),
+    return (
+        Listing(
+            before_it + first + np.repeat(np.arange(plan.steps), np.diff(plan.step_start)),
+            plan.sample,
+            [names[number] if names else f"{folder}/{dataset.file_name(number)}" for number in plan.file.tolist()],
+            plan.offset,
+            plan.length,
+        )
+        for number, before_it, upto in _numbered(passes)
+        for first, last in _blocks(upto, max(1, _LISTED // chosen.batch))
+        for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
     )
+
+
+def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
+    """Each epoch (from 0), the steps before it, and its own."""
+    before = 0
+    for each in passes:
+        for number in range(each.first - 1, each.last):
+            yield number, before, each.steps
+            before += each.steps
+
+
+def _blocks(steps: int, most: int) -> Iterator[tuple[int, int]]:
+    """First and last (exclusive) of at most so many steps each."""
+    return ((first, min(first + most, steps)) for first in range(0, steps, most))
 
 
 def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Resolved
 from dliosim.formats.registry import format_for
+from dliosim.model.counting import LARGEST_TABLE
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
 from dliosim.plan.framing import framed, is_framed
@@ -21,6 +23,7 @@ from dliosim.plan.streams import draw, key
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536
+_GUESSED_FILES = 1 << 20  # of formats whose files know their places themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,20 @@ def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
 
 
 def guessed(dataset: Dataset) -> DataIndex:
-    """What the files' indexes will roughly say, of files that nobody has written yet."""
+    """What the files' indexes will roughly say, of files that nobody has written yet; PlanError for too many."""
     form, files = format_for(dataset), dataset.layout.files
     if not isinstance(form, Resolved) or dataset.source:
         raise PlanError(f"data set `{dataset.name}`: only its files know where its samples lie")
+    if files > _GUESSED_FILES:
+        _refuse_to_guess(dataset, f"{files:_} files", _GUESSED_FILES)
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
     made = {count: form.forecast(dataset, count) for count in np.unique(counts).tolist()}
+    units = files * max(sum(len(column.offset) for column in one.columns) for one in made.values())
+    if units > LARGEST_TABLE:
+        _refuse_to_guess(dataset, f"some {units:_} ranges", LARGEST_TABLE)
     return joined([made[count] for count in counts.tolist()])
+
+
+def _refuse_to_guess(dataset: Dataset, what: str, most: int) -> NoReturn:
+    text = f"data set `{dataset.name}` would have {what} of {dataset.format} to look up"
+    raise PlanError(f"{text}, and at most {most:_} are planned before they are there; plan with fewer samples")

@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import order_decides_shares, samples_of_rank, steps_of_epoch
+from dliosim.model.counting import (
+    LARGEST_TABLE,
+    files_in_table,
+    order_decides_shares,
+    ranges_of_sample,
+    samples_of_rank,
+    steps_of_epoch,
+)
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
@@ -16,16 +23,27 @@ from dliosim.plan.places import DataIndex, Places
 from dliosim.plan.shuffling import Permutation, buffered_order
 from dliosim.plan.streams import key
 
+#: Columns of `Extents` and of `Calls`, 8 bytes each.
+_STEP_BYTES = 3 * 8
+_ROW_BYTES = 9 * 8
 
-def plan_epoch(loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int) -> Extents:
-    """The samples of each step of `rank` in `epoch` (from 0), and where they lie.
+
+def plan_epoch(
+    loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int, first: int = 0
+) -> Extents:
+    """The samples of each step of `rank` in `epoch` (from 0), of step `first` and all after it, and where they lie.
 
     Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
     takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files. Where
     files hold any number of samples (`Dataset.counts`), `shuffle files globally` takes as much as there are files.
 
-    Raises PlanError [E215] where the order of files would decide how many samples a rank has.
+    Raises PlanError where that takes a table of more files than `LARGEST_TABLE`; [E215] where the order of files would
+    decide how many samples a rank has.
     """
+    if (files := files_in_table(loop, dataset, job.ranks)) > LARGEST_TABLE:
+        raise PlanError(
+            f"`{loop.name}` needs a table of {files:_} files; at most {LARGEST_TABLE:_} are planned", "E113"
+        )
     if order_decides_shares(loop, dataset):
         text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
         raise PlanError(text, "E215")
@@ -34,13 +52,19 @@ def plan_epoch(loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int
     own = samples_of_rank(loop, dataset, job.ranks, reader)
     steps = steps_of_epoch(loop, dataset, job.ranks)
     rows = steps * loop.batch if loop.last_batch == "pad" and own else min(steps * loop.batch, own)
-    index = np.arange(rows)
+    begin = min(first * loop.batch, rows)
+    index = np.arange(begin, rows)
     if rows > own:
         index %= own
     sample = _samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
     file, offset, length = locate(dataset, places, sample)
-    step_start = np.minimum(np.arange(steps + 1) * loop.batch, rows)
+    step_start = np.minimum(np.arange(first, steps + 1) * loop.batch, rows) - begin
     return Extents(sample, file, offset, length, step_start)
+
+
+def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
+    """Bytes of memory that planning so many steps of a rank takes, at least."""
+    return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
 
 
 def _samples(
@@ -65,7 +89,7 @@ def _samples(
         index = permutation(index)
     elif shuffle.samples == "within buffer":
         seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
-        index = buffered_order(own, shuffle.buffer, seed, min(own, len(index)))[index]
+        index = buffered_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
     file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
     order = _file_order(dataset, places, file_key)
     own_key = None

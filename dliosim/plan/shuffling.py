@@ -83,7 +83,7 @@ def buffered_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.in
 
     As tf.data: the buffer is filled with the first inputs; each output picks a slot at random, which the next input
     refills; when the stream has ended the rest comes out in random order. So output j is an input below j + buffer.
-    Time and memory grow with outputs + buffer.
+    Time and memory grow with the outputs, not with the buffer.
     """
     buffer = max(1, min(buffer, n))
     picks = max(0, min(outputs, n - buffer))
@@ -100,10 +100,11 @@ def buffered_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.in
     result = np.empty(outputs, np.int64)
     result[by_slot] = content
     if outputs > picks:
-        left = np.arange(buffer)
-        if picks:
+        left = Permutation(buffer, key ^ 0x2545F4914F6CDD1D)(np.arange(outputs - picks))
+        if picks:  # the last pick of a slot leaves there what it put in
             tail = np.append(head[1:], True)
-            left[chains[tail]] = by_slot[tail] + buffer
-        drain = Permutation(buffer, key ^ 0x2545F4914F6CDD1D)
-        result[picks:] = left[drain(np.arange(outputs - picks))]
+            slots, last = chains[tail], by_slot[tail] + buffer
+            place = np.minimum(np.searchsorted(slots, left), len(slots) - 1)
+            left = np.where(slots[place] == left, last[place], left)
+        result[picks:] = left
     return result

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.distributions import POISSON_MEAN_LIMIT, Distribution
+from dliosim.model.distributions import NO_SPREAD, POISSON_MEAN_LIMIT, Distribution
 
 # Work goes through the second-level cache in pieces of this many elements.
 CHUNK = 16_384
@@ -22,6 +22,7 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _12 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(12)
 _MASK = (1 << 64) - 1
+_NORMAL_SHAPE = 1e14  # of a gamma: from here on its skew is below 1e-7, and what rejects draws is lost to rounding
 
 
 def key(seed: int, *purpose: str | int) -> int:
@@ -133,9 +134,11 @@ def _exponential(parameters: tuple[float, ...], key: int, counters: NDArray[Any]
 def _gamma(parameters: tuple[float, ...], key_: int, counters: NDArray[Any]) -> NDArray[np.float64]:
     # Marsaglia and Tsang 2000; a rejected draw is tried again with a key of the attempt, so counters stay independent.
     mean, stdev = parameters
-    if stdev == 0:
+    if stdev <= NO_SPREAD * mean:
         return np.full(len(counters), mean)
-    shape, scale = (mean / stdev) ** 2, stdev * stdev / mean
+    shape, scale = (mean / stdev) ** 2, stdev * (stdev / mean)
+    if shape > _NORMAL_SHAPE:
+        return _normal(parameters, key_, counters)
     boosted = shape if shape >= 1 else shape + 1
     d = boosted - 1 / 3
     c = 1 / math.sqrt(9 * d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 from dliosim.model import Loop, Workload
@@ -42,15 +42,16 @@ def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def write_csv(stream: TextIO, listing: Listing) -> None:
+def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
     """One row a sample in the order of reading: step, sample, file, offset and length in bytes."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["step", "sample", "file", "offset", "length"])
-    for first in range(0, len(listing.file), _ROWS):
-        some = slice(first, first + _ROWS)
-        columns = (listing.step, listing.sample, listing.offset, listing.length)
-        step, sample, offset, length = (column[some].tolist() for column in columns)
-        writer.writerows(zip(step, sample, listing.file[some], offset, length, strict=True))
+    for listing in listings:
+        for first in range(0, len(listing.file), _ROWS):
+            some = slice(first, first + _ROWS)
+            columns = (listing.step, listing.sample, listing.offset, listing.length)
+            step, sample, offset, length = (column[some].tolist() for column in columns)
+            writer.writerows(zip(step, sample, listing.file[some], offset, length, strict=True))
 
 
 def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:

@@ -18,6 +18,7 @@ from dliosim.language.compile import compile_pattern, explain_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job, Workload
 from dliosim.plan.sizes import sample_sizes
+from dliosim.plan.streams import draw, key
 from tests.language.conftest import DATA, Patterns
 
 RawCodes = Callable[[bytes], list[str]]
@@ -146,6 +147,37 @@ def test_a_long_sum_within_the_line_is_no_mistake(patterns: Patterns) -> None:
 @pytest.mark.parametrize("samples", ["10_000_000_000_000", "281_474_976_710_656"])
 def test_sizes_that_overflow(patterns: Patterns, samples: str) -> None:
     assert patterns.codes(DATA.replace("64", samples).replace("1 MB", "1 PB") + "prepare universe") == ["E113"]
+
+
+# Fractions from 10^-350 to 10^27, in factors that are short enough to be read.
+_AMOUNTS = st.builds(
+    lambda digit, power: (
+        f"{digit}" + "0" * power if power >= 0 else " * ".join(["0." + "0" * 49 + "1"] * -power + [f"{digit}"])
+    ),
+    st.integers(1, 9),
+    st.integers(-7, 27),
+) | st.sampled_from(["0", "0.000_000_001", "0.000_000_000_001"])
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["normal", "lognormal", "gamma", "uniform", "exponential", "poisson"]), _AMOUNTS, _AMOUNTS)
+def test_a_distribution_is_refused_or_draws_numbers(patterns: Patterns, kind: str, first: str, second: str) -> None:
+    values = [f"{first} * 1 B", f"{second} * 1 B"][: 1 if kind in ("exponential", "poisson") else 2]
+    try:
+        dataset = patterns.dataset(f"samples 100\n size {kind}({', '.join(values)})\n layout shared file")
+    except PatternError as error:
+        assert {found.code for found in error.diagnostics if found.is_error} == {"E113"}
+        return
+    drawn = draw(dataset.size, key(0, "size"), np.arange(500))
+    assert np.isfinite(drawn).all()
+    assert int(sample_sizes(dataset, np.arange(100)).sum()) >= 100
+
+
+@pytest.mark.parametrize("lines", ["compute $t", "compute gamma($t, 1 s)", "for $t", "preprocess exponential($t)"])
+def test_a_time_next_to_nothing_is_refused(patterns: Patterns, lines: str) -> None:
+    found = patterns.mistakes(f"param t = 1 ns / 1_000_000\n{DATA}train {{\n read universe\n {lines}\n}}")
+    assert [(each.code, each.message) for each in found] == [("E113", "a time that is next to nothing")]
+    assert found[0].labels[0].text == "0, or at least 1e-12 s"
 
 
 @pytest.mark.parametrize(

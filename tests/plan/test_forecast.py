@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ from dliosim.model import (
 )
 from dliosim.plan import census
 from dliosim.plan.extents import calls, file_sizes
-from dliosim.plan.figures import Spread
+from dliosim.plan.figures import Listing, Spread
 from dliosim.plan.forecast import PROCESS_BYTES, csv_rows, forecast
 from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.statefiles import state_files
@@ -52,6 +53,30 @@ DATASET = Dataset("d", 1, 1000, constant(4096), Layout("shared file", 1), "data"
 JOB = Job(4, 2)
 LOOP = Loop("train", "l", "d", Access(), batch=5, epochs=3)
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("shared file"), Access(), "c", keep=2)
+
+
+def listed(whole: Workload, *chosen: Any) -> Listing:
+    """All blocks of `csv_rows` as one."""
+    blocks = list(csv_rows(whole, *chosen))
+    step, sample, offset, length = (
+        np.concatenate([np.empty(0, np.int64), *(getattr(block, name) for block in blocks)])
+        for name in ("step", "sample", "offset", "length")
+    )
+    return Listing(step, sample, [name for block in blocks for name in block.file], offset, length)
+
+
+@pytest.mark.parametrize("samples", ["off", "globally", "within shard", "within buffer"])
+def test_a_listing_in_blocks_is_that_of_the_whole_epoch(monkeypatch: pytest.MonkeyPatch, samples: Any) -> None:
+    shuffle = Shuffle(samples, buffer=30, files="within shard")
+    loop = Loop("train", "l", "d", Access(), batch=3, shuffle=shuffle, last_batch="pad")
+    dataset = Dataset("d", 1, 1000, Distribution("uniform", (1.0, 90.0)), Layout("files", 7), "d")
+    whole = Workload("w", "", 1, Job(3), (dataset,), (), (loop,))
+    expected = listed(whole, 1, 0)
+    monkeypatch.setattr("dliosim.plan.forecast._LISTED", 50)
+    assert len(list(csv_rows(whole, 1, 0))) == 7
+    found = listed(whole, 1, 0)
+    for name in ("step", "sample", "file", "offset", "length"):
+        assert list(getattr(found, name)) == list(getattr(expected, name))
 
 
 def workload(*verbs, dataset=DATASET, checkpoint=CHECKPOINT, job=JOB) -> Workload:
@@ -430,7 +455,7 @@ def test_requests_are_steps_that_repeat_passes():
         (None, "pass 2", 50),
         (None, "pass 3", 20),
     ]
-    rows = csv_rows(workload(loop), 2, 0)
+    rows = listed(workload(loop), 2, 0)
     assert rows.step.tolist() == np.repeat(np.arange(120), 5).tolist()
     later = plans(loop, DATASET, JOB, 2)[2]
     assert rows.sample[500:].tolist() == later.sample[:100].tolist()
@@ -459,7 +484,7 @@ def test_saves_by_steps_are_counted_within_a_pass():
 def test_an_evaluation_goes_on_where_its_last_run_ended():
     evaluation = replace(LOOP, kind="evaluate", name="e", epochs=2)
     whole = workload(replace(LOOP, epochs=4, evaluations=(Evaluation(2, evaluation),)))
-    assert len(csv_rows(whole, 0, 3, "e").step) == 250
+    assert len(listed(whole, 0, 3, "e").step) == 250
     with pytest.raises(PlanError, match="no epoch 4: `e` has 4, counted from 0"):
         csv_rows(whole, 0, 4, "e")
 
@@ -544,7 +569,7 @@ def test_steps_left_out_are_scaled():
 
 
 def test_files_of_steps_left_out_are_met_at_random_or_in_a_row(monkeypatch):
-    monkeypatch.setattr("dliosim.plan.census.AFFORDABLE", 5000)
+    monkeypatch.setattr("dliosim.plan.census._ROWS", 5000)
     large = replace(DATASET, samples=10**6, layout=Layout("files", 10_000))
     loop = replace(LOOP, epochs=1, steps=4000)
     for shuffle in (Shuffle("globally"), Shuffle()):
@@ -568,7 +593,7 @@ def test_a_listing_is_the_plan_of_one_rank(dataset, loop, job, epoch):
     rank = job.ranks - 1
     loop = replace(loop, epochs=4)
     plan = plans(loop, dataset, job, epoch)[rank]
-    rows = csv_rows(workload(loop, dataset=dataset, job=job), rank, epoch)
+    rows = listed(workload(loop, dataset=dataset, job=job), rank, epoch)
     assert (rows.sample == plan.sample).all()
     assert (rows.offset == plan.offset).all()
     assert (rows.length == plan.length).all()
@@ -580,8 +605,8 @@ def test_a_listing_is_the_plan_of_one_rank(dataset, loop, job, epoch):
 def test_a_listing_finds_loops_by_name_and_says_what_is_missing():
     evaluation = replace(LOOP, kind="evaluate", name="e", batch=10)
     whole = workload(Repeat(2, (replace(LOOP, evaluations=(Evaluation(1, evaluation),)),)))
-    assert len(np.unique(csv_rows(whole, 0, 0).step)) == 50
-    assert len(np.unique(csv_rows(whole, 0, 0, "e").step)) == 25
+    assert len(np.unique(listed(whole, 0, 0).step)) == 50
+    assert len(np.unique(listed(whole, 0, 0, "e").step)) == 25
     with pytest.raises(PlanError, match="no loop `f`"):
         csv_rows(whole, 0, 0, "f")
     with pytest.raises(PlanError, match="no rank 4"):

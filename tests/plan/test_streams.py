@@ -22,6 +22,7 @@ MOMENTS = [
     (Distribution("exponential", (5.0,)), 5.0, 5.0),
     (Distribution("gamma", (100.0, 40.0)), 100.0, 40.0),
     (Distribution("gamma", (100.0, 180.0)), 100.0, 180.0),
+    (Distribution("gamma", (1e6, 0.001)), 1e6, 0.001),  # of a shape at which rejecting draws is lost to rounding
     (Distribution("poisson", (0.3,)), 0.3, math.sqrt(0.3)),
     (Distribution("poisson", (42.0,)), 42.0, math.sqrt(42)),
     (Distribution("poisson", (1e8,)), 1e8, 1e4),

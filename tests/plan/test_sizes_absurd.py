@@ -1,0 +1,103 @@
+"""Patterns that are far too large: `check`, `plan`, `--csv` answer or refuse with a line, within 1 GB and seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MOST_RESIDENT = 1_000_000_000
+TINY = "0." + "0" * 56 + "1"
+
+#: Lines of a data set, lines of a loop that reads it, ranks, and what `plan` says to it: 0 answered, 2 refused.
+CASES = {
+    "calls": ("samples 10_000; size 1 GB; layout shared file", "batch 4 per rank; transfer 4 KiB", 4, 0),
+    "calls together": (
+        "samples 10_000; size 1 GB; layout shared file",
+        "batch 4 per rank; api mpi-collective; transfer 4 KiB",
+        4,
+        0,
+    ),
+    "most calls": ("samples 4; size 1 PB; layout shared file", "transfer 1 B", 1, 2),
+    "heavy tail": ("samples 4; size normal(0 B, 1 PB); layout shared file", "transfer 1 B", 1, 2),
+    "batch": ("samples 1_000_000_000_000; size 1 B; layout shared file", "batch 1_000_000_000_000 per rank", 1, 2),
+    "large batch": (
+        "samples 1_000_000_000_000; size 1 B; layout shared file",
+        "batch 4_194_304 per rank; shuffle samples globally each epoch",
+        64,
+        0,
+    ),
+    "by file": ("samples 2_147_483_649; size 1 B; layout 2_147_483_647 files", "shard by file", 4, 2),
+    "by file, even": ("samples 4_294_967_296; size 1 B; layout 2_147_483_648 files", "shard by file", 4, 0),
+    "by file, ranks": ("samples 2_000_000_001; size 1 B; layout 1_073_741_823 files", "shard by file", 8192, 0),
+    "within shard": (
+        "samples 4_294_967_296; size 1 B; layout 2_147_483_648 files",
+        "shuffle files within shard",
+        4,
+        2,
+    ),
+    "products": ("samples 3_000_000_001; size 1 B; layout 2_147_483_648 files", "batch 8 per rank", 4, 2),
+    "buffer": (
+        "samples 1_000_000_100; size 1 B; layout shared file",
+        "shuffle samples within buffer of 1_000_000_000 samples",
+        1,
+        0,
+    ),
+    "parquet": ("samples 10_000_000; size 1 KiB; format parquet", "batch 8 per rank", 1, 2),
+    "hdf5": ("samples 100_000_000; size 1 KiB; format hdf5", "batch 8 per rank", 4, 2),
+    "hdf5 chunks": (
+        "samples 100_000_000; size 1 KiB; format hdf5; layout 10_000 files; chunk 1 sample",
+        "batch 8 per rank",
+        4,
+        2,
+    ),
+    "npz": ("samples 100_000_000; size 1 KiB; format npz; compress gzip", "batch 8 per rank", 4, 2),
+    "gamma": (f"samples 100; size gamma({TINY} B, 1 PB); layout shared file", "", 1, 2),
+    "lognormal": (f"samples 100; size lognormal({TINY} * {TINY} * {TINY} * 1 B, 1 B); layout shared file", "", 1, 2),
+    "endless": ("samples 100; size gamma(1 B, 1000 PB); layout shared file", "", 1, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[object]]:
+    """What each command says of each case, in one launch."""
+    folder = tmp_path_factory.mktemp("absurd")
+    asked = []
+    for name, (data, loop, ranks, _) in CASES.items():
+        path = folder / f"{name}.dlio"
+        lines = [*(f"    {line.strip()}" for line in data.split(";")), '    path "d"']
+        read = ["    read d", *(f"    {line.strip()}" for line in loop.split(";"))]
+        path.write_text("\n".join(["dlio 1", "workload w", "dataset d {", *lines, "}", "train l {", *read, "}", ""]))
+        for command in ("check", "plan", "csv"):
+            words = ["plan", "--csv"] if command == "csv" else [command]
+            asked.append(((name, command), [*words, str(path), "--ranks", str(ranks)]))
+    text = "".join(f"{json.dumps(arguments)}\n" for _, arguments in asked)
+    program = Path(__file__).with_name("sizes_program.py")
+    ran = subprocess.run([sys.executable, program], input=text, capture_output=True, text=True, timeout=600, check=True)
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {key: answer for (key, _), answer in zip(asked, found, strict=True)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_far_too_large_is_answered_or_refused(answers: dict[tuple[str, str], list[object]], name: str) -> None:
+    expected = CASES[name][3]
+    for command in ("check", "plan", "csv"):
+        status, resident, written, said = answers[name, command]
+        assert "Error(" not in str(said), command
+        assert int(str(resident)) < MOST_RESIDENT, command
+        if command == "plan":
+            assert status == expected, said
+        assert status in (0, 1, 2), (command, said)
+        if status == 2:
+            assert "error" in str(said), command
+        else:
+            assert int(str(written)) > 0, command
+
+
+def test_a_listing_of_a_trillion_samples_streams(answers: dict[tuple[str, str], list[object]]) -> None:
+    status, resident, written, _ = answers["large batch", "csv"]
+    assert int(str(written)) >= 2_000_000, status
+    assert int(str(resident)) < MOST_RESIDENT
