@@ -21,6 +21,15 @@ from tests.mpi.launch import ROOT, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
+#: What each rank says on standard error behind all else that it says of a task.
+END = "\x1e\n"
+
+#: Variables that tests set for what they run.
+_OF_A_TASK = ("PATH",)
+
+#: Looks at what was said, 10 ms apart, until all of it has come.
+_HEARD = 500
+
 #: Seconds for a launcher to end whose ranks did, for ranks to say where they are, and to end when they are told so.
 _DYING, _STACKS, _CLOSING = 10.0, 1.0, 60.0
 
@@ -62,13 +71,20 @@ class WaitingRanks:
             self._job = _Waiting(self.most)
             self.started += 1
         self._used += 1
-        task = {"ranks": ranks, "arguments": [*arguments], "below": f"{below}", "directory": f"{directory}"}
+        task = {
+            "ranks": ranks,
+            "arguments": [*arguments],
+            "below": f"{below}",
+            "directory": f"{directory}",
+            "end": END,
+            "environment": {name: os.environ[name] for name in _OF_A_TASK if name in os.environ},
+        }
         answer = self._job.ask(task, seconds)
         if answer is None:
             job, self._job, self._used = self._job, None, 0
             raise job.end()
         (status,) = answer["statuses"]
-        return Done(status, answer["printed"], self._job.said(), tuple(answer["left"]))
+        return Done(status, answer["printed"], self._job.said(ranks), tuple(answer["left"]))
 
     def close(self) -> None:
         """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
@@ -101,13 +117,18 @@ class _Waiting:
         line = out.readline() if answered else ""
         return json.loads(line) if line.endswith("\n") else None
 
-    def said(self) -> str:
-        """What was said on standard error since this was last asked."""
-        # The ranks write where this descriptor stands: it is theirs, too.
-        size = os.fstat(self._said.fileno()).st_size
-        text = os.pread(self._said.fileno(), size - self._read, self._read).decode(errors="replace")
-        self._read = size
-        return text
+    def said(self, ranks: int = 0) -> str:
+        """What was said on standard error since this was last asked, when so many ranks have said that it is all."""
+        text = ""
+        for _ in range(_HEARD):
+            # The ranks write where this descriptor stands: it is theirs, too.
+            size = os.fstat(self._said.fileno()).st_size
+            text += os.pread(self._said.fileno(), size - self._read, self._read).decode(errors="replace")
+            self._read = size
+            if text.count(END) >= ranks:
+                break
+            sleep(0.01)
+        return text.replace(END, "")
 
     def end(self) -> Ended:
         """End the job, however it stands: how it ended, or, where it did not, the calls in which its ranks were."""

@@ -1,7 +1,8 @@
 """Run by every rank of a job: command lines of dliosim, one after the other, each on the first so many ranks.
 
 A rank reads lines of JSON from a pipe of its own, in which it waits without MPI, so that it costs nothing: `ranks`,
-`arguments`, the `directory` to be in, and `below` which nothing may stay open. When those ranks are through with it,
+`arguments`, the `directory` to be in, `below` which nothing may stay open, variables of the `environment`, and what it
+says on standard error at its `end`, since the two streams come by two ways. When those ranks are through with it,
 rank 0 prints one: `statuses`, what was `printed` on rank 0, and what ranks have `left` behind in their processes.
 """
 
@@ -71,8 +72,11 @@ def main(comm: MPI.Intracomm, pipes: str) -> None:
 def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
     """Do a task, and print what became of it."""
     os.chdir(task["directory"])
+    os.environ.update(task["environment"])
     status, printed = perform(group, task["arguments"])
     os.chdir("/")
+    sys.stderr.write(task["end"])
+    sys.stderr.flush()
     world.barrier()
     found = group.gather((status, left_behind(task["below"])))
     if found is not None:

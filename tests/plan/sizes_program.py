@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> list[object]:
         os.close(output)
         _, ended, usage = os.wait4(child, 0)
         said.seek(0)
-        text = said.read()[-600:].decode(errors="replace")
+        text = said.read()[-4000:].decode(errors="replace")
     return [os.waitstatus_to_exitcode(ended), usage.ru_maxrss * 1024, written, text]
 
 
