@@ -105,6 +105,8 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, default=Path("injected-faults"), help="where outputs of failures go")
     given = parser.parse_args()
     end, met, failed = monotonic() + given.seconds, Counter[tuple[str, ...]](), 0
+    if given.place:
+        given.place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dliosim-faults-", dir=given.place) as name:
         library = built(Path(name), SOURCE)
         seed = given.only if given.only is not None else given.seed

@@ -47,6 +47,8 @@ def main() -> int:
     parser.add_argument("--place", type=Path, help="where data go (default: the directory for temporary files)")
     given = parser.parse_args()
     done: Counter[tuple[str, str]] = Counter()
+    if given.place:
+        given.place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.place) as directory:
         places = []
         for number, (settings, ranks) in enumerate(SETTINGS):

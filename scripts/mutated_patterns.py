@@ -110,6 +110,8 @@ def main() -> int:
     ends: Counter[tuple[str, int]] = Counter()
     causes: dict[str, list[int]] = {}
     number = 0
+    if given.place:
+        given.place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dliosim-mutants-", dir=given.place) as directory:
         tries = Tries(Path(directory))
         for seed in [given.only] if given.only is not None else _seeds(given.seed, given.seconds, causes):
