@@ -85,7 +85,7 @@ def test_a_disk_that_others_fill_meanwhile(place: Place, api: str) -> None:
         thread = threading.Thread(target=fill)
         thread.start()
         try:
-            error = only_error(place.run(2, define={"prepare d.api": api, "prepare d.transfer": "100 kB"}, seconds=30))
+            error = only_error(place.run(2, define={"prepare d.api": api, "prepare d.transfer": "4 kB"}, seconds=30))
         finally:
             stop.set()
             thread.join()
