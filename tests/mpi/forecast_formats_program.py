@@ -5,6 +5,7 @@ Rank 0 prints, as JSON, how many figures it compared and those that differ.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def loops(described: Dataset) -> list[Loop]:
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:
+    gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "forecasts")
     compared = Compared()
     for number, (name, described) in enumerate(CASES.items()):

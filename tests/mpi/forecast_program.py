@@ -5,6 +5,7 @@ Rank 0 prints, as JSON, how many figures it compared and those that differ.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from dataclasses import dataclass, field, replace
@@ -205,6 +206,7 @@ def compare_sums(planned: list[PhaseForecast], phase: Phase, compared: Compared,
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:
+    gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "forecasts")
     directory.mkdir(exist_ok=True)
     compared = Compared()

@@ -6,6 +6,7 @@ read in which order.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import sys
@@ -123,6 +124,7 @@ def digest_of(directory: Path) -> str:
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:
+    gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "formats")
     outcome: dict[str, dict[str, object]] = {}
     apis = ("posix", "mpi-independent", "mpi-collective")

@@ -7,6 +7,7 @@ where they are encoded. Rank 0 prints, as JSON, what it knows and what was found
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -176,6 +177,7 @@ def check_link_changed(comm: MPI.Intracomm, root: Path) -> None:
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:
+    gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "found")
     outcome: dict[str, dict[str, object]] = {}
     # Ranks without cores of their own take long to meet: several do less each.

@@ -9,6 +9,7 @@ rank 0 prints one: `statuses`, what was `printed` on rank 0, and what ranks have
 from __future__ import annotations
 
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -55,6 +56,7 @@ def left_behind(below: str) -> list[str]:
 
 
 def main(comm: MPI.Intracomm, pipes: str) -> None:
+    gc.freeze()  # each loop looks for garbage, and would look through all modules
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     for name in [name for name in os.environ if name.startswith(_OF_A_LAUNCHER)]:
         del os.environ[name]
