@@ -7,6 +7,7 @@ turns on the cores: ranks that wait inside MPI spin until their turn is over, an
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import signal
 import struct
@@ -31,7 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if platform.machine() != "x86_64":
         return  # the call has another number
     size = struct.calcsize(_ATTRIBUTES)
-    attributes = struct.pack(_ATTRIBUTES, size, 0, 0, 0, 0, _TURN_NS, 0, 0)
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)  # as it is, for the call sets that, too
+    attributes = struct.pack(_ATTRIBUTES, size, 0, 0, niceness, 0, _TURN_NS, 0, 0)
     ctypes.CDLL(None).syscall(_SCHED_SETATTR, 0, attributes, 0)
 
 

@@ -112,8 +112,8 @@ def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[J
     while left:
         columns = sorted({one for pair in left for one in pair})
         ends = np.searchsorted(columns, left)
-        means, errors = apart(logs.T[columns, :, None], ends)
-        pieces = (apart(piece, ends) for piece in deals(logs[:, columns]))
+        means, errors = paired_differences(logs.T[columns, :, None], ends)
+        pieces = (paired_differences(piece, ends) for piece in deals(logs[:, columns]))
         chance = np.sort(np.concatenate([(np.abs(mean) / error).max(axis=0) for mean, error in pieces]))
         chance *= 1 + _ROUNDING
         limit = max(usual, float(chance[-1 - int(LEVEL * len(chance))]))
@@ -149,7 +149,9 @@ def deals(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         yield np.ascontiguousarray(dealt.T)
 
 
-def apart(logs: NDArray[np.float64], ends: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired_differences(
+    logs: NDArray[np.float64], ends: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard error (pairs, deals) of the first less the second one, of logs (variants, blocks, deals)."""
     differences = logs[ends[:, 0]] - logs[ends[:, 1]]
     means = differences.mean(axis=1)

@@ -129,7 +129,8 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
         checkpoint = workload.checkpoint(verb.checkpoint)
         drained = saves.drained_bytes()
         record, notes = restore(session, checkpoint, verb)
-        if saves.drained_bytes() > drained:  # what was read meanwhile to drain saves is in these, and how much of it
+        if saves.drained_bytes() > drained:
+            # The kernel's counts have what was read meanwhile to drain saves, too.
             record.rchar = record.read_bytes = -1
         phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
         return replace(phase, summary=replace(phase.summary, how=verb.how))

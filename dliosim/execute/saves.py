@@ -292,7 +292,7 @@ def save_phase(session: Session, save: Save) -> Phase:
     unlocked = session.locks.note(session.saved_at(checkpoint))
     dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
     part, _ = checkpoint.part_of_it(checkpoint.split(session.world.size))
-    smaller = part and f"{part}: calls, syncs and renames are not as much fewer, so that times say nothing of all of it"
+    smaller = part and f"only {part} was saved: the time of a whole save does not follow from this one's"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)

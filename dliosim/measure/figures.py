@@ -30,7 +30,7 @@ class BoundBy:
     decode: float
 
 
-def once(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
+def bytes_given(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
     """What of the bytes that ranks asked for storage may have given; a rate of more than that would be false.
 
     Of what several ranks of a node ask for the page cache gives all but the first its bytes: they are `distinct`, or
@@ -131,8 +131,8 @@ class EpochSummary:
 
     @property
     def bytes_once(self) -> int:
-        """What of `bytes_from_storage` storage may have given; see `once`."""
-        return once(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+        """What of `bytes_from_storage` storage may have given; see `bytes_given`."""
+        return bytes_given(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def samples_per_second(self) -> float | None:
@@ -205,8 +205,8 @@ class VerbSummary:
 
     @property
     def bytes_once(self) -> int:
-        """Bytes written, or what storage may have given of those that were asked; see `once`."""
-        return once(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+        """Bytes written, or what storage may have given of those that were asked; see `bytes_given`."""
+        return bytes_given(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def bytes_per_second(self) -> float | None:

@@ -20,7 +20,7 @@ from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.extents import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.figures import Spread, mean_of
-from dliosim.plan.framing import framed, room
+from dliosim.plan.framing import framed, samples_overlap
 from dliosim.plan.placement import Placement, mean_read
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
@@ -197,11 +197,14 @@ def _ranges_of_samples(case: _Case) -> tuple[bool, int | None, bool]:
         return True, size, False  # it is asked for samples, and what it reads is its own affair
     if not isinstance(places, DataIndex):
         sizes = np.array([size or 1])
-        form = framed(dataset)
-        length, stride = int(form.length(dataset, sizes)[0]), int(room(dataset, sizes)[0])
+        length = int(framed(dataset).length(dataset, sizes)[0])
         # What samples have in common, and a sample that comes twice in a step, one collective call reads once.
         twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
-        return True, length if size is not None else None, not (access.collective and (length > stride or twice))
+        return (
+            True,
+            length if size is not None else None,
+            not (access.collective and (samples_overlap(dataset) or twice)),
+        )
     column = places.columns[0]
     if len(places.columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
         return False, None, True

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
+from dliosim.plan.framing import samples_overlap
 from dliosim.plan.places import DataIndex, Places
 
 #: Files are dealt to the ranks that count them in blocks of so many bytes.
@@ -64,4 +65,5 @@ def each_byte_once(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> 
     """Whether it is certain that in an epoch no byte of the data set is asked for twice, by any of the ranks."""
     dealt = loop.shard != "off" or ranks == 1
     once = loop.last_batch != "pad" and loop.arrivals is None
-    return dealt and once and (not isinstance(places, DataIndex) or places.apart)
+    apart = places.apart if isinstance(places, DataIndex) else not samples_overlap(dataset)
+    return dealt and once and apart

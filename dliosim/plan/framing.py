@@ -50,3 +50,9 @@ def room(dataset: Dataset, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes from where samples of these sizes begin to where the next ones do."""
     form = framed(dataset)
     return aligned(form.stride(dataset, sizes), form.align(dataset))
+
+
+def samples_overlap(dataset: Dataset) -> bool:
+    """Whether reading a sample takes bytes of the next one, too: those of `indexed` have a token in common."""
+    sizes = np.array([dataset.fixed_size or 1])
+    return bool((framed(dataset).length(dataset, sizes) > room(dataset, sizes)).any())

@@ -107,11 +107,6 @@ def everything(stored: StateFiles) -> Iterator[Fetch]:
         yield from _common(stored, owner, number, None)
 
 
-def held_by_others(stored: StateFiles, number: int) -> bool:
-    """Whether ranks that differ in their data rank alone hold the same of a part."""
-    return stored.parts[number].scope in ("rows", "columns", "whole")
-
-
 def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
     """Of what a rank needs, that which all hold that differ in their data rank alone: as the first of them finds it."""
     tensor, stage, _ = holder.place(rank)

@@ -161,5 +161,5 @@ def _smaller(run: RunSummary) -> Iterator[str]:
     if run.mtbf is None:
         return
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):
-        text = f"how often to save {brief(name)}: no saves of {part} tell that of all of it"
-        yield textwrap.fill(f"{text}; `dliosim plan --mtbf` of the whole does, by a bandwidth or a save time", WIDTH)
+        text = f"how often to save {brief(name)} is unknown: saves of only {part} do not tell the time of a whole one"
+        yield textwrap.fill(f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time", WIDTH)

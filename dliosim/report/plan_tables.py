@@ -146,9 +146,9 @@ def _beyond_storage(loop: Loop, demand: Demand) -> Iterator[str]:
         text = "`compute` and `preprocess` take" if demand.processing else "`compute` takes"
         yield f"{loop.name}: no storage keeps up with its requests: {text} all the time between two of them."
     elif demand.rank_rate is None:
-        who = f"on {count(readers, 'reader')} " if readers else "in its own steps "
-        text = f"`preprocess` takes {seconds(demand.processing)} a step, which {who}leaves no time to read"
-        more = f"`readers {demand.readers}` in the access method would leave some beside the compute"
+        whom = f"{count(readers, 'reader')} " if readers else ""
+        text = f"`preprocess` takes {seconds(demand.processing)} a step and leaves {whom}no time to read"
+        more = f"`readers {demand.readers}` in the access method would leave some"
         yield f"{loop.name}: no storage makes it 90 % busy: {text}; {more}."
     if loop.decode and loop.access.through == "direct":
         less = "readers have that much less for reading" if readers else "less is left than what stands below `within`"

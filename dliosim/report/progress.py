@@ -117,12 +117,12 @@ def elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[
     over, started = Event(), perf_counter_ns()
 
     def show(terminal: TextIO) -> None:
-        waiting = silent
+        waiting, shown = silent, False
         while not over.wait(waiting):
             terminal.write(f"\r{label[:90]}: {seconds((perf_counter_ns() - started) * 1e-9, 2)} so far\x1b[K")
             terminal.flush()
-            waiting = EVERY_NS * 1e-9
-        if waiting != silent:
+            waiting, shown = EVERY_NS * 1e-9, True
+        if shown:
             terminal.write("\r\x1b[K")
             terminal.flush()
 

@@ -59,8 +59,8 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
     ]
     unknown = [one.state.checkpoint for one in found if one.risks and not one.knows_stall]
     smaller = [
-        f"how often to save {one.state.checkpoint}: {one.state.part_of} says nothing of all of it. To know, plan it "
-        f"with {one.state.whole}."
+        f"how often to save {one.state.checkpoint}: plan all of it, with {one.state.whole}. A save of only "
+        f"{one.state.part_of} does not tell the time of a whole one."
         for one in found
         if not one.risks
     ]

@@ -147,7 +147,7 @@ def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     cached = _epochs_named([epoch for epoch in phase.epochs if _from_cache(epoch)])
     if cached and run.lies_on(phase, DISK_KINDS):
         yield (
-            f"{cached} read less than half of their bytes from the device, and the rest from the page cache: use more "
+            f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
     shared = _epochs_named([epoch for epoch in phase.epochs if _asked_again(epoch.bytes_from_storage, epoch)])

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.figures import BoundBy, once
+from dliosim.measure.figures import BoundBy, bytes_given
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import (
     CAUSES,
@@ -226,7 +226,7 @@ def test_what_one_rank_does_not_know_nobody_knows():
     ],
 )
 def test_a_rate_has_no_byte_that_storage_did_not_give(called, distinct, device, given):
-    assert once(200, called, distinct, device) == given
+    assert bytes_given(200, called, distinct, device) == given
 
 
 def test_the_depth_is_that_of_the_calls_of_all_ranks_while_they_made_any():

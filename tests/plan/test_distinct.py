@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.model import constant
 from dliosim.plan import distinct
 from dliosim.plan.distinct import Ranges, each_byte_once, in_blocks, union
 from tests.plan.helpers import plans, prefix_of
@@ -51,8 +54,10 @@ def test_blocks_have_the_same_bytes_and_a_number_each(found, block):
     assert (number == cut.file + cut.begin // block).all()
 
 
-@given(datasets(), loops, jobs)
-def test_loops_that_are_said_to_read_each_byte_once_do(dataset, loop, job):
+@given(datasets(), loops, jobs, st.booleans())
+def test_loops_that_are_said_to_read_each_byte_once_do(dataset, loop, job, tokens):
+    if tokens:  # a sample has the first of the next one
+        dataset = replace(dataset, format="indexed", size=constant(8))
     made = plans(loop, dataset, job, 0)
     table = [np.concatenate([getattr(plan, name) for plan in made]) for name in ("file", "offset", "length")]
     asked = union(table[0], table[1], table[1] + table[2])

@@ -69,12 +69,12 @@ train {{
         (
             "preprocess 1 ms",
             0,
-            "takes 5.000 ms a step, which in its own steps leaves no time to read; `readers 1` in the access method",
+            "takes 5.000 ms a step and leaves no time to read; `readers 1` in the access method",
         ),
         (
             "preprocess 5 ms",
             2,
-            "takes 25.00 ms a step, which on 2 readers leaves no time to read; `readers 3` in the access method",
+            "takes 25.00 ms a step and leaves 2 readers no time to read; `readers 3` in the access method",
         ),
         ("preprocess 100 us", 0, ""),
     ],

@@ -1,7 +1,9 @@
 import io
 from time import perf_counter_ns, sleep
 
-from dliosim.report.progress import Progress, elapsed
+import pytest
+
+from dliosim.report.progress import EVERY_NS, Progress, elapsed
 
 
 class Terminal(io.StringIO):
@@ -118,9 +120,10 @@ def test_nothing_shows_after_the_end():
     assert terminal.getvalue() == ""
 
 
-def test_a_block_shows_how_long_it_has_lasted_and_takes_the_line_away():
+@pytest.mark.parametrize("silent", [0.01, EVERY_NS * 1e-9])
+def test_a_block_shows_how_long_it_has_lasted_and_takes_the_line_away(silent):
     terminal = Terminal()
-    with elapsed(terminal, "plan a.dlio", silent=0.01):
+    with elapsed(terminal, "plan a.dlio", silent=silent):
         for _ in range(2000):
             if terminal.getvalue():
                 break
