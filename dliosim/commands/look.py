@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dliosim.commands.options import given_roots, overrides
 from dliosim.commands.terminal import user_terminal
-from dliosim.errors import UsageError
+from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.finding import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
@@ -63,8 +63,18 @@ def plan_command(parsed: argparse.Namespace) -> int:
     workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
-    prepared = {dataset.digest(): finder.prepared(dataset) for dataset in workload.datasets}
-    sources = finder.sources | {digest: source for digest, source in prepared.items() if source is not None}
+    sources = dict(finder.sources)
+    for dataset in workload.datasets:
+        try:
+            prepared = finder.prepared(dataset)
+        except ExecutionError as error:
+            if parsed.csv:
+                raise
+            text = f"note: {error}; `{dataset.name}` is estimated as if it had not been prepared"
+            sys.stderr.write(f"{printable(text, lines=True)}\n")
+            continue
+        if prepared is not None:
+            sources[dataset.digest()] = prepared
     indexes = {name: joined(source.indexes) for name, source in sources.items()}
     if parsed.csv:
         named = {name: (indexes[name], source.names) for name, source in sources.items()}

@@ -44,7 +44,7 @@ from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.digests import extent_hash, order_hash
-from dliosim.plan.distinct import each_byte_once, union
+from dliosim.plan.distinct import MOST_RANGES, each_byte_once, union
 from dliosim.plan.extents import Calls, Extents, file_sizes
 from dliosim.plan.framing import is_framed
 from dliosim.plan.placement import guessed
@@ -281,7 +281,8 @@ def _distinct(session: Session, running: _Running, asked: Extents, steps: int) -
     world, places = session.world, session.places[running.dataset.name]
     if each_byte_once(running.loop, running.dataset, places, world.size):
         return int(length.sum())
-    return distinct_bytes(world, union(file, begin, begin + length))
+    known = len(file) <= MOST_RANGES
+    return distinct_bytes(world, union(file, begin, begin + length) if known else None)
 
 
 def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
