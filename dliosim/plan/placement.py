@@ -16,7 +16,7 @@ from dliosim.model.distributions import Distribution, constant
 from dliosim.plan.framing import framed, is_framed
 from dliosim.plan.layout import first_samples
 from dliosim.plan.places import DataIndex, Places, joined, repeated
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
+from dliosim.plan.sizes import needs_totals, own_sums, sample_sizes
 from dliosim.plan.streams import draw, key
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
@@ -67,7 +67,7 @@ def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
     if not needs_totals(dataset):
         return Placement(dataset, None, True)
     if dataset.samples <= AFFORDABLE:
-        return Placement(dataset, prefix(block_totals(dataset, 0, block_count(dataset))), True)
+        return Placement(dataset, own_sums(dataset), True)
     mean = round(float(_some_sizes(dataset).mean()))
     return Placement(replace(dataset, size=constant(mean)), None, False)
 
