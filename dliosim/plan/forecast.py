@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import LARGEST_TABLE, steps_of_epoch
+from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
@@ -30,7 +30,7 @@ from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.saves import flat, saves_of
-from dliosim.plan.sizes import BLOCK, block_count, needs_totals, own_sums
+from dliosim.plan.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals, own_sums
 from dliosim.plan.stateamounts import forecast_state, storage_of
 from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
@@ -52,6 +52,7 @@ PROCESS_BYTES = 80 * 1024 * 1024
 
 _LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
 _ROWS = 1 << 14  # samples listed at a time
+_STEPS = 4 * LARGEST_TABLE  # rows of a step of each loop
 _SUMMED = 1 << 24  # sizes summed up to place samples behind each other
 
 
@@ -63,6 +64,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     placements = {
         dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
     }
+    _require_time(workload)
     phases: list[PhaseForecast] = []
     needed = 0
     for verb, times in flat(workload.verbs):
@@ -129,7 +131,7 @@ def csv_rows(
         raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
     folder = f"{dataset.path}/{dataset.digest()}"
     # To place a sample behind others of its block, all of these are drawn again: some 64 for each.
-    at_once = _LISTED // BLOCK if needs_totals(dataset) else _LISTED
+    at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
     return (
         Listing(
             before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
@@ -143,6 +145,14 @@ def csv_rows(
         for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
         for row, upto in _blocks(len(plan.sample), _ROWS)
     )
+
+
+def _require_time(workload: Workload) -> None:
+    """Refuse loops of which not even a step each can be planned."""
+    rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
+    if rows > _STEPS:
+        text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
+        raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")
 
 
 def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
@@ -198,7 +208,8 @@ def _loop(
     dataset = workload.dataset(loop.dataset)
     passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
-    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream)
+    loops = sum(1 for _ in loops_of(workload.verbs))
+    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
     phases = [_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
     if stream:
         phases = [_of_a_stream(phase, passes[-1].last) for phase in phases]

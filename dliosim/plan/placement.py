@@ -21,7 +21,7 @@ from dliosim.plan.streams import draw, key
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536
-_GUESSED_FILES = 1 << 20  # of formats whose files know their places themselves
+_GUESSED_FILES = 1 << 22  # of formats whose files know their places themselves
 
 
 @dataclass(frozen=True, slots=True)

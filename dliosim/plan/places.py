@@ -19,7 +19,7 @@ class IndexColumn:
     """A `contract.Column` of all files: one entry a file, and of `offset` and `length` one a unit.
 
     The units of file f begin at first_unit[f]. `pipeline` is a row of `DataIndex.pipelines`. `first` has the first
-    sample of each unit (of all, not of its file) where units hold different numbers of them. `step` is that of each file.
+    sample of each unit (of all, not of its file) where units hold different numbers of them. `step` is as in `Column`.
     """
 
     samples: Ints
@@ -41,8 +41,11 @@ class IndexColumn:
         if self.first is not None:
             unit = np.searchsorted(self.first, samples, side="right") - self.pieces[file]
             return unit, samples - self.first[unit], np.zeros_like(unit)
-        group, inside = np.divmod(within, self.samples[file])
-        step = np.zeros_like(file) if self.step is None else self.step[file]
+        each = self.samples[file]
+        group, inside = within // each, within % each
+        if self.step is None:
+            return self.first_unit[file] + group * self.pieces[file], inside, np.zeros_like(group)
+        step = self.step[file]
         return self.first_unit[file] + np.where(step > 0, 0, group) * self.pieces[file], inside, group * step
 
 
@@ -186,7 +189,11 @@ def repeated(index: DataIndex, kind: Ints) -> DataIndex:
     samples = np.diff(index.first_sample)[kind]
     columns = tuple(
         IndexColumn(
-            *(getattr(one, name)[kind] for name in ("samples", "pieces", "row_bytes", "unit_bytes", "pipeline")),
+            one.samples[kind],
+            one.pieces[kind],
+            one.row_bytes[kind],
+            one.unit_bytes[kind],
+            one.pipeline[kind],
             one.first_unit[kind],
             one.offset,
             one.length,

@@ -17,7 +17,7 @@ from dliosim.plan.streams import draw, key
 BLOCK = 64
 # Blocks drawn at a time: 2 MiB of sizes.
 _BLOCKS_AT_ONCE = 4096
-_SUMS_OF_SAMPLES = 5_000_000  # 40 MB of a process by itself; then no block is drawn again for each sample
+SUMS_OF_SAMPLES = 5_000_000  # 40 MB of a process by itself; then no block is drawn again for each sample
 _LARGEST = float(1 << 53)
 
 
@@ -54,7 +54,7 @@ def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
 
 def own_sums(dataset: Dataset) -> NDArray[np.int64]:
     """What `bytes_before` needs, of one process by itself: of each sample where these are few, else of each block."""
-    if dataset.samples > _SUMS_OF_SAMPLES:
+    if dataset.samples > SUMS_OF_SAMPLES:
         return prefix(block_totals(dataset, 0, block_count(dataset)))
     step, result = _BLOCKS_AT_ONCE * BLOCK, np.zeros(dataset.samples + 1, np.int64)
     for first in range(0, dataset.samples, step):
