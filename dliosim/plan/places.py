@@ -46,7 +46,11 @@ class IndexColumn:
         if self.step is None:
             return self.first_unit[file] + group * self.pieces[file], inside, np.zeros_like(group)
         step = self.step[file]
-        return self.first_unit[file] + np.where(step > 0, 0, group) * self.pieces[file], inside, group * step
+        return (
+            self.first_unit[file] + np.where(step > 0, np.zeros_like(group), group) * self.pieces[file],
+            inside,
+            group * step,
+        )
 
 
 @dataclass(frozen=True, slots=True)
