@@ -49,8 +49,8 @@ class Column:
     Where units hold different numbers of samples (row groups as their writer left them), `first[u]` is the first sample
     of unit u, `samples` the most that one holds, and `unit_bytes` the most that one decodes to.
 
-    Where `step` is not 0, `offset` and `length` are those of the first `pieces` units alone. Later ones are as long, and
-    each `pieces` of them lie `step` bytes behind those before: so a forecast of a large file takes a few numbers.
+    Where `step` is not 0, `offset` and `length` are those of the first `pieces` units alone. Later ones are as long,
+    and each `pieces` of them lie `step` bytes behind those before: so a forecast of a large file takes a few numbers.
     """
 
     samples: int

@@ -1,4 +1,4 @@
-"""A checkpoint's settings together (E211), when it is never saved (E207), and what cannot be beside its flush (E219)."""
+"""A checkpoint's settings together (E211), when none is ever saved (E207), and what cannot be beside a flush (E219)."""
 
 from __future__ import annotations
 

@@ -46,11 +46,8 @@ class IndexColumn:
         if self.step is None:
             return self.first_unit[file] + group * self.pieces[file], inside, np.zeros_like(group)
         step = self.step[file]
-        return (
-            self.first_unit[file] + np.where(step > 0, np.zeros_like(group), group) * self.pieces[file],
-            inside,
-            group * step,
-        )
+        listed: Ints = np.where(step > 0, 0, group)
+        return self.first_unit[file] + listed * self.pieces[file], inside, group * step
 
 
 @dataclass(frozen=True, slots=True)
