@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, steps_of_epoch
+from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
@@ -125,6 +125,8 @@ def csv_rows(
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
     passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
+    if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
+        passes = []  # it may be millions of them, all empty
     rows = steps * chosen.batch
     if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
         text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"

@@ -51,7 +51,7 @@ def test_what_is_not_utf_8_is_shown_with_its_line_and_column(tmp_path: Path) -> 
 
 def test_a_pattern_has_at_most_a_thousand_loops(patterns: Patterns) -> None:
     loops = [f"train t{number} {{ read universe }}" for number in range(1001)]
-    assert patterns.codes("\n".join([DATA, "prepare universe", *loops[:1000]])) == []
+    patterns.workload("\n".join([DATA, "prepare universe", *loops[:1000]]))
     assert patterns.codes("\n".join([DATA, "prepare universe", *loops])) == ["E113"]
 
 

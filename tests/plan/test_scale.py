@@ -164,6 +164,17 @@ def test_samples_of_varying_size_in_one_file_are_listed_in_little_memory(
         assert int(done.stdout.splitlines()[-1]) < 5e8
 
 
+def test_a_rank_that_never_reads_is_listed_at_once(tmp_path: Path) -> None:
+    pattern = tmp_path / "requests.dlio"
+    text = LOOPS.replace("lognormal(100 kB, 50 kB)", "4 KiB").replace("100_000_000", "65_536")
+    loop = "infer { read d\n batch 8 per rank\n last batch keep\n requests 10_000_000 per rank every 5 ms\n}"
+    pattern.write_text(text + loop)
+    done = run(["plan", str(pattern), "--ranks", "65536", "--rank", "53168", "--csv"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "step,sample,file,offset,length"
+    assert len(done.stdout.splitlines()) == 2
+
+
 def test_a_step_of_very_many_samples_is_listed_in_little_memory(tmp_path: Path) -> None:
     pattern = tmp_path / "step.dlio"
     text = LOOPS.replace("lognormal(100 kB, 50 kB)", "1 GB")
