@@ -43,7 +43,7 @@ class EncodedUnits:
             length = min(int(column.unit_bytes[file]), self._part - begin)
             return self._same(sample, number * self._part + begin, decoded[:length], length)
         within = np.array([sample - int(self._index.first_sample[file])])
-        _, inside = column.units_of(np.array([file]), within, np.array([sample]))
+        _, inside, _ = column.units_of(np.array([file]), within, np.array([sample]))
         first = sample - int(inside[0])
         last = min(first + len(decoded) // self._part, int(self._index.first_sample[file + 1]))
         return first < last and all(

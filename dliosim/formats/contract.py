@@ -48,6 +48,9 @@ class Column:
 
     Where units hold different numbers of samples (row groups as their writer left them), `first[u]` is the first sample
     of unit u, `samples` the most that one holds, and `unit_bytes` the most that one decodes to.
+
+    Where `step` is not 0, `offset` and `length` are those of the first `pieces` units alone. Later ones are as long,
+    and each `pieces` of them lie `step` bytes behind those before: so a forecast of a large file takes a few numbers.
     """
 
     samples: int
@@ -58,6 +61,7 @@ class Column:
     length: Ints
     filters: tuple[Filter, ...] = ()
     first: Ints | None = None
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +218,7 @@ class Resolved(Format, Protocol):
         ...
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
-        """What `index` will roughly say of a file of `count` samples that nobody has written yet."""
+        """What `index` will roughly say of a file of `count` samples that nobody has written yet; no `Column.first`."""
         ...
 
 

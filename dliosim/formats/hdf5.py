@@ -131,15 +131,19 @@ class Hdf5:
                 columns.append(Column(max(1, count), 1, part.row_bytes, whole, place, length))
                 end += whole
                 continue
-            found = cut((count, *part.extents), chunk, ELEMENTS[part.element])
+            found = cut((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # those of the first samples
+            units = -(-count // chunk[0]) * found.units
             stored = max(1, round(found.unit_bytes / dataset.compressible)) if filters else found.unit_bytes
-            touched += found.units * _CHUNK_ENTRY
-            end += found.units * _CHUNK_ENTRY
+            touched += units * _CHUNK_ENTRY
+            end += units * _CHUNK_ENTRY
             place = end + stored * np.arange(found.units, dtype=np.int64)
             length = np.full(found.units, stored, np.int64) if filters else found.run_bytes()
             row_bytes = ENCODED if filters else found.row_bytes
-            columns.append(Column(found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters))
-            end += found.units * stored
+            step = found.units * stored
+            columns.append(
+                Column(found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters, None, step)
+            )
+            end += units * stored
         return FileIndex(count, end, tuple(columns), touched)
 
 

@@ -422,15 +422,7 @@ def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnost
     ranks = settings.context.scope.job.ranks
     # Steps are counted within a pass; requests are one stream, however many passes it takes.
     total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
-    found = []
-    for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
-        last = total if cadence.unit == "steps" else loop.epochs
-        if cadence.unit in ("steps", "epochs") and cadence.every > last:
-            message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
-            label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
-            found.append(
-                find("E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`")
-            )
+    found = saving.never(settings, loop, total)
     if loop.sync.every > total:
         labels = settings.labels("sync", f"the last step is {total}")
         message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"

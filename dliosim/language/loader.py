@@ -32,6 +32,10 @@ _HEADER_KINDS: Final = {
 }
 
 
+#: Loops of a pattern, evaluations too: each takes milliseconds to forecast.
+MOST_LOOPS = 1000
+
+
 @dataclass(slots=True)
 class Loader:
     """Collects mistakes in `found`; a statement that has one is left out."""
@@ -45,7 +49,8 @@ class Loader:
         try:
             source = self._read(path)
         except Unreadable as error:
-            self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=str(path)))
+            place = f"{path}{error.place}"
+            self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=place))
             return Document(Source(str(path), ""), incomplete=True)
         document = self._file(source, (os.path.realpath(path),))
         self._distinct_loops(document)
@@ -102,9 +107,12 @@ class Loader:
         return self._file(source, (*chain, real), included=included)
 
     def _distinct_loops(self, document: Document) -> None:
-        """E102 for two loops of one name, which files that extend each other may make together."""
+        """E102 for two loops of one name, which files that extend each other may make together; E113 for too many."""
         first: dict[str, Block] = {}
-        for loop in document.loops():
+        for number, loop in enumerate(document.loops()):
+            if number == MOST_LOOPS:
+                text, hint = f"a pattern has at most {MOST_LOOPS:_} loops", "`repeat N { ... }` does the same again"
+                collect(self.found, mistake("E113", text, loop.place, "one too many", hint=hint).diagnostic)
             other = first.setdefault(loop.name, loop)
             if other is not loop:
                 place = loop.header["NAME"].span if "NAME" in loop.header else loop.place

@@ -1,13 +1,14 @@
-"""What the settings of a checkpoint say together (E211), and what it cannot be flushed beside (E219)."""
+"""A checkpoint's settings together (E211), when none is ever saved (E207), and what cannot be beside a flush (E219)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dliosim.language.diagnostics import Diagnostic
+from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings import Settings, find
 from dliosim.model import Checkpoint, Loop, Prepare, Repeat, Restore, Save, Verb
+from dliosim.readable import count
 
 if TYPE_CHECKING:
     from dliosim.language.verbs import Nouns
@@ -44,6 +45,20 @@ def contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
         for is_wrong, here, there, message, hint in refused
         if is_wrong
     ]
+
+
+def never(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
+    """E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
+    found = []
+    for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
+        last = steps if cadence.unit == "steps" else loop.epochs
+        if cadence.unit in ("steps", "epochs") and cadence.every > last:
+            message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
+            label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
+            found.append(
+                find("E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`")
+            )
+    return found
 
 
 def flushed_beside(verbs: Iterable[Verb], nouns: Nouns, settings: Mapping[int, Settings]) -> list[Diagnostic]:

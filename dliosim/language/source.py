@@ -15,7 +15,11 @@ COMMAND_LINE: Final = "<command line>"
 
 
 class Unreadable(Exception):
-    """A file that cannot be a pattern; the text says why."""
+    """A file that cannot be a pattern; the text says why, and `place` where in it that is (`:line:column`)."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ def read_source(path: Path, name: str, room: int = MAX_BYTES) -> Source:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
-        where = f"line {line}, byte {error.start - start + 1} of it"
-        raise Unreadable(f"it is not UTF-8 text: 0x{data[error.start]:02x} in {where}") from None
+        byte, column = error.start - start + 1, len(data[start : error.start].decode(errors="replace")) + 1
+        text = f"it is not UTF-8 text: 0x{data[error.start]:02x} in line {line}, byte {byte} of it"
+        raise Unreadable(text, f":{line}:{column}") from None
     return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"))

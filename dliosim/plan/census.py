@@ -40,6 +40,7 @@ from dliosim.plan.tally import (
     span_ratio,
 )
 
+_FULL = 4  # loops of which each has these limits; more share them evenly
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where these are more
 _ALL_RANKS = 2048  # planned all, if their samples are affordable
 _SOME_RANKS = 24
@@ -78,7 +79,7 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is counted, and by the plans of which ranks."""
+    """What is counted, and by the plans of which ranks, of `rows` samples or calls in all."""
 
     loop: Loop
     dataset: Dataset
@@ -86,6 +87,7 @@ class _Case:
     job: Job
     ranks: list[int]
     stream: bool
+    rows: int
 
 
 @dataclass(slots=True)
@@ -101,20 +103,22 @@ class _Held:
 
 
 def census(
-    loop: Loop, dataset: Dataset, placement: Placement, job: Job, passes: Sequence[Passes], stream: bool
+    loop: Loop, dataset: Dataset, placement: Placement, job: Job, passes: Sequence[Passes], stream: bool, loops: int = 1
 ) -> list[Census]:
     """Count passes that follow each other from the first epoch on; `stream` if no epochs divide them (requests).
 
+    `loops` are counted in one forecast: the more there are, the less of each is planned.
     Where epochs that share passes differ, and where not all of them are planned, their figures are estimates.
     """
     each = loop.batch * ranges_of_sample(loop, dataset)
     table = files_in_table(loop, dataset, job.ranks)
     rows = each * max((one.steps for one in passes), default=0) + table
-    ranks = _ranks(dataset.seed, job.ranks, rows, each + table)
-    case = _Case(loop, dataset, placement, job, ranks, stream)
+    among = max(1, loops // _FULL)
+    ranks = _ranks(dataset.seed, job.ranks, rows, each + table, among)
+    case = _Case(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     alike = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
-    every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS and plans * rows <= _ROWS
+    every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
     held = _Held([_NONE] * len(ranks), [_NONE] * len(ranks))
     result = []
     for one in passes:
@@ -133,7 +137,7 @@ def _has_one_order(loop: Loop) -> bool:
 def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Census:
     """Count the first `steps` steps of `epoch` (from 0) and change what is held; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
-    affordable = _ROWS if len(ranks) == job.ranks else _ROWS // 4
+    affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
     planned = min(steps, max(1, affordable // (loop.batch * ranges_of_sample(loop, case.dataset) * len(ranks))))
     part = replace(case, loop=replace(loop, steps=planned))
     found = tuple(_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
@@ -145,7 +149,10 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     opening = (grown or loop.access.open == "each epoch") and (epoch == 0 or not case.stream)
     if opening:
         held.opened = [_NONE] * len(ranks)
-    fresh = [one.files[~np.isin(one.files, opened)] for one, opened in zip(found, held.opened, strict=True)]
+    fresh = [
+        one.files[~np.isin(one.files, opened, assume_unique=True)]
+        for one, opened in zip(found, held.opened, strict=True)
+    ]
     held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
@@ -230,13 +237,13 @@ def _mean(made: Sequence[Census]) -> Census:
     )
 
 
-def _ranks(seed: int, ranks: int, rows: int, fewest: int) -> list[int]:
+def _ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:
     """The ranks to plan when each has `rows` rows, and no less can be planned of it than `fewest`.
 
-    That is all, or some with the first among them, and if possible the last.
+    That is all, or some with the first among them, and if possible the last. What is planned is shared `among` loops.
     """
-    most = min(_SOME_RANKS, max(1, _ROWS // fewest))
-    if ranks <= most or (ranks <= _ALL_RANKS and ranks * rows <= _ROWS):
+    most = min(max(2, _SOME_RANKS // among), max(1, _ROWS // among // fewest))
+    if ranks <= most or (ranks <= _ALL_RANKS // among and ranks * rows <= _ROWS // among):
         return list(range(ranks))
     some = Permutation(ranks, key(seed, "ranks forecast"))(np.arange(max(0, most - 2))).tolist()
     return sorted({0, *some, *([ranks - 1] if most > 1 else [])})

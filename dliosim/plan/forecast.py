@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import LARGEST_TABLE, steps_of_epoch
+from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
 from dliosim.model.workload import Workload
 from dliosim.plan.census import Census, Passes, census
@@ -30,7 +30,7 @@ from dliosim.plan.placement import Placement, expected, place
 from dliosim.plan.places import DataIndex
 from dliosim.plan.reading import plan_epoch
 from dliosim.plan.saves import flat, saves_of
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
+from dliosim.plan.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals, own_sums
 from dliosim.plan.stateamounts import forecast_state, storage_of
 from dliosim.plan.stateforecast import forecast_restore, forecast_save
 
@@ -50,8 +50,10 @@ __all__ = [
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
 
-_LISTED = 1 << 18  # samples listed at a time
-_SUMMED = 1 << 26  # sizes summed up to place samples behind each other
+_LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
+_ROWS = 1 << 14  # samples listed at a time
+_STEPS = 4 * LARGEST_TABLE  # rows of a step of each loop
+_SUMMED = 1 << 24  # sizes summed up to place samples behind each other
 
 
 def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
@@ -62,6 +64,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     placements = {
         dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
     }
+    _require_time(workload)
     phases: list[PhaseForecast] = []
     needed = 0
     for verb, times in flat(workload.verbs):
@@ -110,11 +113,11 @@ def csv_rows(
         text = f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}"
         text = f"{text}, and there are none below --dir"
         raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
-    # 30 ns for each sample whose size varies.
+    # 30 to 200 ns for each sample whose size varies.
     if needs_totals(dataset) and dataset.samples > _SUMMED:
         text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
         raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
-    before = prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else index
+    before = own_sums(dataset) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # Requests are one epoch, of as many passes as they take.
     epochs = sum(runs for each, runs in _runs(workload.verbs) if each is chosen)
@@ -122,23 +125,36 @@ def csv_rows(
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
     passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
+    if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
+        passes = []  # it may be millions of them, all empty
     rows = steps * chosen.batch
     if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
         text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"
         raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
     folder = f"{dataset.path}/{dataset.digest()}"
+    # To place a sample behind others of its block, all of these are drawn again: some 64 for each.
+    at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
     return (
         Listing(
-            before_it + first + np.repeat(np.arange(plan.steps), np.diff(plan.step_start)),
-            plan.sample,
-            [names[number] if names else f"{folder}/{dataset.file_name(number)}" for number in plan.file.tolist()],
-            plan.offset,
-            plan.length,
+            before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
+            plan.sample[row:upto],
+            [names[file] if names else f"{folder}/{dataset.file_name(file)}" for file in plan.file[row:upto].tolist()],
+            plan.offset[row:upto],
+            plan.length[row:upto],
         )
-        for number, before_it, upto in _numbered(passes)
-        for first, last in _blocks(upto, max(1, _LISTED // chosen.batch))
+        for number, before_it, steps in _numbered(passes)
+        for first, last in _blocks(steps, max(1, at_once // chosen.batch))
         for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
+        for row, upto in _blocks(len(plan.sample), _ROWS)
     )
+
+
+def _require_time(workload: Workload) -> None:
+    """Refuse loops of which not even a step each can be planned."""
+    rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
+    if rows > _STEPS:
+        text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
+        raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")
 
 
 def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
@@ -150,9 +166,9 @@ def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
             before += each.steps
 
 
-def _blocks(steps: int, most: int) -> Iterator[tuple[int, int]]:
-    """First and last (exclusive) of at most so many steps each."""
-    return ((first, min(first + most, steps)) for first in range(0, steps, most))
+def _blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """First and last (exclusive) of at most so many of them each."""
+    return ((first, min(first + most, count)) for first in range(0, count, most))
 
 
 def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
@@ -194,7 +210,8 @@ def _loop(
     dataset = workload.dataset(loop.dataset)
     passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
-    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream)
+    loops = sum(1 for _ in loops_of(workload.verbs))
+    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
     phases = [_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
     if stream:
         phases = [_of_a_stream(phase, passes[-1].last) for phase in phases]

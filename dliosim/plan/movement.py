@@ -15,7 +15,7 @@ from dliosim.plan.framing import framed, header_bytes, is_framed
 from dliosim.plan.layout import files_of, first_samples
 from dliosim.plan.placement import AFFORDABLE, Placement, expected
 from dliosim.plan.places import DataIndex
-from dliosim.plan.sizes import block_count, block_totals, bytes_before, prefix
+from dliosim.plan.sizes import bytes_before, own_sums
 from dliosim.plan.writing import SAMPLES_AT_ONCE
 
 _SAMPLED_RANKS = 256
@@ -141,7 +141,7 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     before = None if isinstance(placement.places, DataIndex) else placement.places
     if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
-        before = prefix(block_totals(dataset, 0, block_count(dataset)))
+        before = own_sums(dataset)
     written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
     header = header_bytes(dataset)
     sizes = file_sizes(dataset, before, np.arange(files))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +11,17 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Resolved
 from dliosim.formats.registry import format_for
-from dliosim.model.counting import LARGEST_TABLE
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
 from dliosim.plan.framing import framed, is_framed
 from dliosim.plan.layout import first_samples
-from dliosim.plan.places import DataIndex, Places, joined
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
+from dliosim.plan.places import DataIndex, Places, joined, repeated
+from dliosim.plan.sizes import needs_totals, own_sums, sample_sizes
 from dliosim.plan.streams import draw, key
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536
-_GUESSED_FILES = 1 << 20  # of formats whose files know their places themselves
+_GUESSED_FILES = 1 << 22  # of formats whose files know their places themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
     if not needs_totals(dataset):
         return Placement(dataset, None, True)
     if dataset.samples <= AFFORDABLE:
-        return Placement(dataset, prefix(block_totals(dataset, 0, block_count(dataset))), True)
+        return Placement(dataset, own_sums(dataset), True)
     mean = round(float(_some_sizes(dataset).mean()))
     return Placement(replace(dataset, size=constant(mean)), None, False)
 
@@ -80,15 +78,9 @@ def guessed(dataset: Dataset) -> DataIndex:
     if not isinstance(form, Resolved) or dataset.source:
         raise PlanError(f"data set `{dataset.name}`: only its files know where its samples lie")
     if files > _GUESSED_FILES:
-        _refuse_to_guess(dataset, f"{files:_} files", _GUESSED_FILES)
+        text = f"data set `{dataset.name}` would have {files:_} files of {dataset.format} to look up"
+        raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
-    made = {count: form.forecast(dataset, count) for count in np.unique(counts).tolist()}
-    units = files * max(sum(len(column.offset) for column in one.columns) for one in made.values())
-    if units > LARGEST_TABLE:
-        _refuse_to_guess(dataset, f"some {units:_} ranges", LARGEST_TABLE)
-    return joined([made[count] for count in counts.tolist()])
-
-
-def _refuse_to_guess(dataset: Dataset, what: str, most: int) -> NoReturn:
-    text = f"data set `{dataset.name}` would have {what} of {dataset.format} to look up"
-    raise PlanError(f"{text}, and at most {most:_} are planned before they are there; plan with fewer samples")
+    fewest = int(counts.min())  # all files have as many samples, or one more
+    kinds = joined([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
+    return repeated(kinds, counts - fewest)

@@ -18,8 +18,8 @@ Ints: TypeAlias = NDArray[np.int64]
 class IndexColumn:
     """A `contract.Column` of all files: one entry a file, and of `offset` and `length` one a unit.
 
-    The units of file f are first_unit[f]:first_unit[f + 1]. `pipeline` is a row of `DataIndex.pipelines`. `first` has
-    the first sample of each unit (of all, not of its file) where units hold different numbers of them.
+    The units of file f begin at first_unit[f]. `pipeline` is a row of `DataIndex.pipelines`. `first` has the first
+    sample of each unit (of all, not of its file) where units hold different numbers of them. `step` is as in `Column`.
     """
 
     samples: Ints
@@ -31,14 +31,23 @@ class IndexColumn:
     offset: Ints
     length: Ints
     first: Ints | None = None
+    step: Ints | None = None
 
-    def units_of(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints]:
-        """The (first) unit of each sample, and which of its samples that is; `within` counts them in their file."""
+    def units_of(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints, Ints]:
+        """The (first) unit of each sample, which of its samples that is, and the bytes that it lies behind its offset.
+
+        `within` counts samples in their file.
+        """
         if self.first is not None:
             unit = np.searchsorted(self.first, samples, side="right") - self.pieces[file]
-            return unit, samples - self.first[unit]
+            return unit, samples - self.first[unit], np.zeros_like(unit)
         each = self.samples[file]
-        return self.first_unit[file] + within // each * self.pieces[file], within % each
+        group, inside = within // each, within % each
+        if self.step is None:
+            return self.first_unit[file] + group * self.pieces[file], inside, np.zeros_like(group)
+        step = self.step[file]
+        listed: Ints = np.where(step > 0, 0, group)
+        return self.first_unit[file] + listed * self.pieces[file], inside, group * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +109,19 @@ def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
     return Ranges(*(np.concatenate([getattr(one, name) for one in made])[order] for name in Ranges.__slots__))
 
 
-def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints], before: Ints) -> Ranges:
+def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints, Ints], before: Ints) -> Ranges:
     """The ranges of one column; `before` is where in a sample's contents it begins."""
     pieces = column.pieces[file]
     row = np.repeat(np.arange(len(file)), pieces)
     ends = np.cumsum(pieces)
     head = np.repeat(ends - pieces, pieces)
     piece = np.arange(len(row)) - head
-    file, unit, inside = file[row], units[0][row] + piece, units[1][row]
+    file, unit, inside, behind = file[row], units[0][row] + piece, units[1][row], units[2][row]
     whole, row_bytes = column.length[unit], column.row_bytes[file]
     # A piece begins where the one before it ends: where an inner dimension is cut, some are shorter than the others.
     cut = np.cumsum(whole) - whole
     cut -= cut[head]
-    offset = column.offset[unit] + np.where(row_bytes > 0, inside * row_bytes, 0)
+    offset = column.offset[unit] + behind + np.where(row_bytes > 0, inside * row_bytes, 0)
     several = column.pieces[file] > 1
     length = np.where(several, np.minimum(row_bytes - cut, whole), np.where(whole > 0, row_bytes, 0))
     length = np.where(row_bytes == 0, whole, length)
@@ -126,10 +135,10 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
     within = samples - index.first_sample[file]
     offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
     for number, column in enumerate(index.columns):
-        unit, row = column.units_of(file, within, samples)
+        unit, row, behind = column.units_of(file, within, samples)
         row_bytes = column.row_bytes[file]
         if number == 0:
-            offset = column.offset[unit] + row * row_bytes
+            offset = column.offset[unit] + behind + row * row_bytes
         running = np.zeros(len(column.length) + 1, np.int64)
         np.cumsum(column.length, out=running[1:])
         stored = running[unit + column.pieces[file]] - running[unit]
@@ -167,12 +176,33 @@ def joined(files: Sequence[FileIndex]) -> DataIndex:
                 np.concatenate([one.offset for one in own]).astype(np.int64),
                 np.concatenate([one.length for one in own]).astype(np.int64),
                 _first_of_units(own, first),
+                np.array([one.step for one in own], np.int64) if any(one.step for one in own) else None,
             )
         )
     sizes, sample_bytes = (
         np.array([getattr(file, name) for file in files], np.int64) for name in ("size", "sample_bytes")
     )
     return DataIndex(first, sizes, tuple(columns), tuple(pipelines), sample_bytes)
+
+
+def repeated(index: DataIndex, kind: Ints) -> DataIndex:
+    """The index of files of which file f is as number kind[f] of `index`; files of a kind share its units."""
+    samples = np.diff(index.first_sample)[kind]
+    columns = tuple(
+        IndexColumn(
+            one.samples[kind],
+            one.pieces[kind],
+            one.row_bytes[kind],
+            one.unit_bytes[kind],
+            one.pipeline[kind],
+            one.first_unit[kind],
+            one.offset,
+            one.length,
+            step=None if one.step is None else one.step[kind],
+        )
+        for one in index.columns
+    )
+    return DataIndex(_starts(samples), index.size[kind], columns, index.pipelines, index.sample_bytes[kind])
 
 
 def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:

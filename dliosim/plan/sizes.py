@@ -17,6 +17,7 @@ from dliosim.plan.streams import draw, key
 BLOCK = 64
 # Blocks drawn at a time: 2 MiB of sizes.
 _BLOCKS_AT_ONCE = 4096
+SUMS_OF_SAMPLES = 5_000_000  # 40 MB of a process by itself; then no block is drawn again for each sample
 _LARGEST = float(1 << 53)
 
 
@@ -51,6 +52,18 @@ def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
     return totals
 
 
+def own_sums(dataset: Dataset) -> NDArray[np.int64]:
+    """What `bytes_before` needs, of one process by itself: of each sample where these are few, else of each block."""
+    if dataset.samples > SUMS_OF_SAMPLES:
+        return prefix(block_totals(dataset, 0, block_count(dataset)))
+    step, result = _BLOCKS_AT_ONCE * BLOCK, np.zeros(dataset.samples + 1, np.int64)
+    for first in range(0, dataset.samples, step):
+        samples = np.arange(first, min(first + step, dataset.samples))
+        result[first + 1 : first + 1 + len(samples)] = room(dataset, sample_sizes(dataset, samples))
+    np.cumsum(result, out=result)
+    return result
+
+
 def prefix(totals: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes before each block, and after the last: one longer than `totals`."""
     result = np.zeros(len(totals) + 1, np.int64)
@@ -61,12 +74,14 @@ def prefix(totals: NDArray[np.int64]) -> NDArray[np.int64]:
 def bytes_before(dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes that all samples before each of `samples` (which may be N, for all of them) take in their files.
 
-    `prefix` is needed where sizes vary; PlanError without it.
+    `prefix`, the bytes before each block or each sample, is needed where sizes vary; PlanError without it.
     """
     if dataset.fixed_size is not None:
         return samples * int(room(dataset, np.array([dataset.fixed_size]))[0])
     if prefix is None:
         raise PlanError(f"data set {dataset.name}: block totals are needed to place samples of varying size")
+    if len(prefix) > dataset.samples:
+        return prefix[samples]
     result = np.empty(len(samples), np.int64)
     for first in range(0, len(samples), _BLOCKS_AT_ONCE):
         piece = samples[first : first + _BLOCKS_AT_ONCE]

@@ -18,7 +18,6 @@ from dliosim.report.state_tables import state_tables
 _ESTIMATED = "~"
 
 #: Rows of CSV written at a time.
-_ROWS = 65536
 
 
 def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
@@ -47,11 +46,10 @@ def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["step", "sample", "file", "offset", "length"])
     for listing in listings:
-        for first in range(0, len(listing.file), _ROWS):
-            some = slice(first, first + _ROWS)
-            columns = (listing.step, listing.sample, listing.offset, listing.length)
-            step, sample, offset, length = (column[some].tolist() for column in columns)
-            writer.writerows(zip(step, sample, listing.file[some], offset, length, strict=True))
+        step, sample, offset, length = (
+            column.tolist() for column in (listing.step, listing.sample, listing.offset, listing.length)
+        )
+        writer.writerows(zip(step, sample, listing.file, offset, length, strict=True))
 
 
 def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:

@@ -41,6 +41,20 @@ def test_a_byte_order_mark_and_carriage_returns_are_no_mistake(tmp_path: Path) -
     assert compile_pattern(path, [], Job(1))[0].name == "a"
 
 
+def test_what_is_not_utf_8_is_shown_with_its_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.dlio"
+    path.write_bytes("dlio 1\nworkload é".encode() + b"\xff\n")
+    with pytest.raises(PatternError) as caught:
+        compile_pattern(path, [], Job(1))
+    assert [found.file for found in caught.value.diagnostics] == [f"{path}:2:11"]
+
+
+def test_a_pattern_has_at_most_a_thousand_loops(patterns: Patterns) -> None:
+    loops = [f"train t{number} {{ read universe }}" for number in range(1001)]
+    patterns.workload("\n".join([DATA, "prepare universe", *loops[:1000]]))
+    assert patterns.codes("\n".join([DATA, "prepare universe", *loops])) == ["E113"]
+
+
 @pytest.mark.parametrize("name", ["missing.dlio", ".", "/dev/zero", "nul\0byte", "x" * 5000])
 def test_what_is_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(PatternError) as caught:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dliosim.formats.contract import Column, FileIndex, Filter
 from dliosim.formats.testing import ranges
-from dliosim.plan.places import joined, ranges_of, sample_places
+from dliosim.plan.places import joined, ranges_of, repeated, sample_places
 
 
 @st.composite
@@ -100,3 +100,29 @@ def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_u
             found = int(length[index.first_sample[number] : index.first_sample[number + 1]].sum())
             whole = sum(int(column.length.sum()) for column in one.columns)
             assert whole - one.samples * len(one.columns) < found <= whole
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 1), st.lists(st.integers(0, 1), min_size=1, max_size=4))
+def test_units_that_repeat_lie_where_they_would_if_all_were_listed(
+    pieces: int, each: int, encoded: int, kinds: list[int]
+) -> None:
+    each = 1 if pieces > 1 else each
+    length = np.arange(pieces) * 3 + 6 * each
+    row_bytes = 0 if encoded else int(length.sum()) // each
+    step = int(length.sum()) + 5
+
+    def file(groups: int, listed: bool) -> FileIndex:
+        begin = 100 + np.cumsum(length) - length
+        offsets = (begin + step * np.arange(groups)[:, np.newaxis]).ravel()
+        units = (offsets, np.tile(length, groups)) if listed else (begin, length)
+        column = Column(each, pieces, row_bytes, 99, *units, step=0 if listed else step)
+        return FileIndex(groups * each, 10_000, (column,))
+
+    short = repeated(joined([file(4, listed=False), file(5, listed=False)]), np.array(kinds))
+    full = joined([file(4 + kind, listed=True) for kind in kinds])
+    assert (short.first_sample == full.first_sample).all()
+    samples = np.arange(full.first_sample[-1])[::-1]
+    for found, expected in zip(sample_places(short, samples), sample_places(full, samples), strict=True):
+        assert (found == expected).all()
+    found, expected = ranges_of(short, samples), ranges_of(full, samples)
+    assert all((getattr(found, name) == getattr(expected, name)).all() for name in found.__slots__)

@@ -52,7 +52,7 @@ CASES = {
         "samples 100_000_000; size 1 KiB; format hdf5; layout 10_000 files; chunk 1 sample",
         "batch 8 per rank",
         4,
-        2,
+        0,
     ),
     "npz": ("samples 100_000_000; size 1 KiB; format npz; compress gzip", "batch 8 per rank", 4, 2),
     "gamma": (f"samples 100; size gamma({TINY} B, 1 PB); layout shared file", "", 1, 2),
