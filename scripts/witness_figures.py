@@ -11,8 +11,10 @@ Held against its calls are, from results.json and ranks.h5:
   - of a save `calls`, `bytes_moved` and `bytes`; and `flush_seconds`, which is no shorter than from the first write of
     its files to the rename that declares it complete;
   - of a restore `calls`, `bytes_moved`, and `read_call_bytes` where results have it;
+  - of restores and epochs `distinct_bytes`, of which no more can be than the ranks read;
   - of each epoch and rank `calls` and `bytes_moved`, which are the reads of the data set's files, and `rchar`, which is
-    all that the process read between the two moments at which the rank asked the kernel for it.
+    all that the process read between the two moments at which the rank asked the kernel for it; over all ranks it is
+    `read_call_bytes`. Where two-phase reads are asked for, one rank reads for all.
 
 Calls of MPI-IO that are collective, and of libraries, are none of the kernel's, so of these bytes are compared alone.
 Prints what was seen and ends with status 1 where any of that is not so.
@@ -133,6 +135,8 @@ def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
         said.append(PREPARE.format(name=name, api=written))
         if name != "parquet":  # that is decoded by its library alone
             said.append(LOOP.format(name=name, way="direct", settings=f"api {read}"))
+        if read == "mpi-collective":
+            said.append(LOOP.format(name=name, way="aggregated", settings=f"api {read}\n    hints two-phase"))
         if name in AHEAD:
             said.append(LOOP.format(name=name, way="ahead", settings=f"api {read}\n    readers 2"))
         if name in LIBRARY:
@@ -231,6 +235,7 @@ def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Seque
         same(f"restore {name}", files, calls=calls, bytes_moved=moved_bytes)
     if files.get("read_call_bytes") is not None:
         close(f"restore {name}: read_call_bytes", files["read_call_bytes"], sum(between), len(seen))
+    once(f"restore {name}", files, moved_bytes)
     return f"restore {name}: {counted(calls, 'read')} of {moved_bytes} bytes"
 
 
@@ -240,22 +245,36 @@ def close(what: str, claimed: int, found: int, ranks: int = 1) -> None:
         raise Unlike(f"{what} {claimed}, seen {found}")
 
 
+def once(what: str, claimed: Mapping[str, Any], found: int) -> None:
+    """Different bytes are no more than those that were read."""
+    if (claimed["distinct_bytes"] or 0) > found:
+        raise Unlike(f"{what}: distinct_bytes {claimed['distinct_bytes']}, seen {found} in all")
+
+
 def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen], spans: Sequence[Any]) -> str:
     """`spans` are those of the loop's epochs: of each rank the two moments between which it counted."""
     name, total = phase["name"], 0
     dataset, way = name.rsplit("_", 1)
     for epoch, of_ranks in enumerate(spans):
+        said, called, read = phase["epochs"][epoch], 0, []
         for rank, (begin, end) in enumerate(of_ranks):
             what = f"{name}, epoch {epoch}, rank {rank}"
             claimed = {column: int(rows[column][epoch, rank]) for column in ("calls", "bytes_moved", "rchar")}
             reads = [call for call in of_data([seen[rank]], dataset, READS) if begin < call.time < end]
             calls, moved_bytes = moved(reads)
-            total += moved_bytes
+            read.append(moved_bytes)
+            called += read_between(seen[rank], begin, end)
             close(f"{what}: rchar", claimed["rchar"], read_between(seen[rank], begin, end))
             if way == "library":
                 close(f"{what}: bytes_moved", claimed["bytes_moved"], moved_bytes)
             elif APIS.get(dataset, ("", ""))[1] != "mpi-collective":
                 same(what, claimed, calls=calls, bytes_moved=moved_bytes)
+        total += sum(read)
+        close(f"{name}, epoch {epoch}: read_call_bytes", said["read_call_bytes"], called, len(of_ranks))
+        if way != "library":
+            once(f"{name}, epoch {epoch}", said, sum(read))
+        if way == "aggregated" and sum(size > 0 for size in read) != 1:
+            raise Unlike(f"{name}, epoch {epoch}: ranks read {read} bytes, and one was to read for all")
     return f"{name}: {total} bytes read in {counted(len(spans), 'epoch')}"
 
 

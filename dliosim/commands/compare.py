@@ -208,6 +208,7 @@ def _measured(one: Running[P]) -> Measured[P]:
         variant.label,
         variant.values,
         variant.workload.digest(),
+        last.root if last is not None else None,
         variant.access.api,
         variant.added,
         asked,

@@ -47,7 +47,8 @@ P = TypeVar("P", bound=Counted)
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[P]):
-    """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload.
+    """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload, and
+    `root` the place of what it reads or writes, None if unknown.
 
     `striping` is what was granted of the striping that its data set asks for, empty where it asks for none; `notes` is
     what its loop had to say, such as by which queue of the kernel it read.
@@ -56,6 +57,7 @@ class Measured(Generic[P]):
     label: str
     values: tuple[tuple[str, str], ...]
     digest: str
+    root: str | None
     api: str
     added: str
     hints_asked: tuple[tuple[str, str], ...]

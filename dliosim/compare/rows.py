@@ -23,7 +23,8 @@ class Pass:
     Times are seconds: `seconds` the wall time of the slowest rank over all epochs, blocking checkpoints included; the
     parts are means over ranks, added up over epochs; `decode` and `preprocess` are whoever read's, `processing` what of
     both lay in the steps themselves. Latencies are what steps waited for a batch. `amplification` is
-    bytes through read calls, and `storage_amplification` bytes from the device, by bytes asked. `two_phase` is
+    bytes through read calls, and `storage_amplification` bytes from the device, by bytes asked. `device_share` is bytes
+    from the device by the different bytes that calls asked for, None where either is unknown or 0. `two_phase` is
     `engaged`, `not engaged` or `unknown` where ranks read collectively, and empty elsewhere.
     """
 
@@ -51,6 +52,7 @@ class Pass:
     utilization: float | None
     amplification: float | None
     storage_amplification: float | None
+    device_share: float | None
     depth: float | None
     resident_share: float | None
     two_phase: str
@@ -111,6 +113,7 @@ def pass_of(
         utilization=sum(busy) / len(busy) if busy and len(busy) == len(epochs) else None,
         amplification=_mean_by_bytes(epochs, [epoch.amplification for epoch in epochs]),
         storage_amplification=_mean_by_bytes(epochs, [epoch.storage_amplification for epoch in epochs]),
+        device_share=_device_share(epochs),
         depth=calls.sum_ns * 1e-9 / (io_busy * ranks) if io_busy > 0 else None,
         resident_share=phase.resident_share,
         two_phase=two_phase(phase, rank_rows, together),
@@ -147,6 +150,12 @@ def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together
         return "engaged"
     aggregators = hints.get("cb_nodes", "")
     return "not engaged" if aggregators.isdigit() and int(aggregators) < together else "unknown"
+
+
+def _device_share(epochs: Sequence[EpochSummary]) -> float | None:
+    known = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
+    different = sum(epoch.different_bytes for epoch in epochs)
+    return sum(known) / different if different and len(known) == len(epochs) else None
 
 
 def _mean_by_bytes(epochs: Sequence[EpochSummary], ratios: Sequence[float | None]) -> float | None:

@@ -10,7 +10,7 @@ from dliosim.compare.conditions import hints_refused, no_difference, of_machine,
 from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import FEWEST, LEVEL, compare, judge, shortest, shown_different
-from dliosim.measure.figures import MEMORY_KINDS
+from dliosim.measure.figures import DISK_KINDS
 from dliosim.readable import number, percent, seconds
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
@@ -18,7 +18,7 @@ _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 #: Depths in flight that differ by more than this are not the same, and bytes read for each asked are worth a word.
 _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 
-#: Bytes from the device for each byte asked, below which a cold pass was not cold.
+#: Bytes from the device for each different byte asked, below which a cold pass was not cold.
 _FROM_DEVICE = 0.9
 
 
@@ -133,16 +133,16 @@ def _conditions(outcome: Outcome[Pass]) -> Iterator[str]:
 
 
 def _from_cache(outcome: Outcome[Pass]) -> Iterator[str]:
-    """That what began cold was read from the page cache all the same, in later epochs."""
-    if outcome.caches != "cold" or any(place.kind in MEMORY_KINDS for place in outcome.environment.file_systems):
+    """That what began cold on a disk was read from the page cache all the same, in later epochs."""
+    if outcome.caches != "cold":
         return
-    shares = [one.median(lambda each: each.storage_amplification) for one in outcome.measured]
-    known = [share for share in shares if share is not None]
-    if known and min(known) < _FROM_DEVICE:
+    on_disks = [one for one in outcome.measured if outcome.environment.lies_on(one.root, DISK_KINDS)]
+    shares = [share for one in on_disks if (share := one.median(lambda each: each.device_share)) is not None]
+    if shares and min(shares) < _FROM_DEVICE:
         yield (
-            f"Cold at the start of a pass only: as little as {percent(min(known), 3)} of the bytes asked came from the "
-            f"device, and the rest from the page cache. One epoch a pass (-D {outcome.what}.epochs=1), or more data "
-            "than memory, compares storage."
+            f"Cold at the start of a pass only: as little as {percent(min(shares), 3)} of the different bytes asked in "
+            "an epoch came from the device, and the rest from the page cache. One epoch a pass "
+            f"(-D {outcome.what}.epochs=1), or more data than memory, compares storage."
         )
 
 

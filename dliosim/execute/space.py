@@ -29,5 +29,5 @@ def require_memory(needed: int, ranks_per_node: int, what: str) -> None:
     """Raise ExecutionError [R402] unless the memory of a node with that many ranks holds what each of them needs."""
     memory = available_memory()
     if memory is not None and needed * ranks_per_node > memory:
-        text = f"{what} need {size(needed)} on each of the {count(ranks_per_node, 'rank')} of a node"
+        text = f"{what} need {size(needed)} a rank, with {count(ranks_per_node, 'rank')} on the node"
         raise ExecutionError(f"{text}, and {size(memory)} of its memory are free", "R402")

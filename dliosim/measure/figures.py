@@ -120,6 +120,12 @@ class EpochSummary:
         return min(self.bytes, self.bytes_moved)
 
     @property
+    def different_bytes(self) -> int:
+        """`bytes_from_storage` without what several ranks of a node asked for more than once, where that is known."""
+        asked = self.bytes_from_storage
+        return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
+
+    @property
     def read_call_bytes(self) -> int | None:
         """Bytes by read calls of the ranks, as the kernel counts; None where it does not."""
         return None if self.amplification is None else round(self.amplification * self.bytes)
@@ -330,6 +336,11 @@ class Environment:
         """Whether the fullest node has more ranks than cores."""
         return self.ranks_per_node > self.cores_per_node
 
+    def lies_on(self, root: str | None, kinds: frozenset[str]) -> bool:
+        """Whether a root is on a file system of some kinds; whether all roots are, where it is unknown which."""
+        own = [place for place in self.file_systems if place.root == root] or self.file_systems
+        return bool(own) and all(place.kind in kinds for place in own)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopProgress:
@@ -378,10 +389,8 @@ class RunSummary:
     partial: Partial | None = None
 
     def lies_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
-        """Whether the root that a phase reads or writes is on a file system of some kinds; all, where it is unknown."""
-        places = self.environment.file_systems
-        own = [place for place in places if place.root == phase.root] or places
-        return bool(own) and all(place.kind in kinds for place in own)
+        """Whether the root that a phase reads or writes is on a file system of some kinds."""
+        return self.environment.lies_on(phase.root, kinds)
 
     @property
     def order_hash(self) -> int:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.formats.contract import Resolved
+from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.extents import file_sizes
@@ -43,10 +45,27 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = Memory(buffers=int(min(largest, written.maximum)))
-    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it.
-    together = verb.access.is_mpi and dataset.layout.files == 1 and is_framed(dataset)
-    opens = same(1, ranks, files.estimated) if together else files
+    opens = _opens(dataset, verb, ranks, files)
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
+
+
+def _opens(dataset: Dataset, verb: Prepare, ranks: int, files: Spread) -> Spread:
+    """Opens of a rank: what a library lays out is opened by it, and once more to write the samples."""
+    form = format_for(dataset)
+    laid_out = isinstance(form, Resolved) and form.in_place(dataset)
+    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it; what a library does
+    # to it, and what stands beside it, is one rank's.
+    if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
+        return over(1 + (np.arange(ranks) == 0) * (laid_out + files_each(dataset) - 1), ranks, False)
+    return _times(files, 1 + laid_out)
+
+
+def _times(figure: Spread, factor: int) -> Spread:
+    """A figure that is so many times as large on every rank."""
+    minimum, mean, maximum, total = (
+        factor * value for value in (figure.minimum, figure.mean, figure.maximum, figure.total)
+    )
+    return Spread(minimum, mean, maximum, total, figure.estimated)
 
 
 def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
@@ -84,14 +103,8 @@ def _with_frames(
     again = form.checksum is not None and transfer is not None
     return (
         replace(written, estimated=written.estimated or beside > 0 or again),
-        replace(
-            files,
-            mean=files.mean * (1 + beside),
-            maximum=files.maximum * (1 + beside),
-            total=files.total * (1 + beside),
-            estimated=files.estimated or beside > 0,
-        ),
-        replace(calls, estimated=calls.estimated or transfer is not None),
+        replace(_times(files, 1 + beside), estimated=files.estimated or beside > 0),
+        replace(calls, estimated=calls.estimated or beside > 0 or transfer is not None),
     )
 
 

@@ -163,9 +163,7 @@ def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 def _from_cache(epoch: EpochSummary) -> bool:
     """Whether less than half of the different bytes that calls asked for came from a device, as the kernel counts."""
-    asked = epoch.bytes_from_storage
-    different = asked if epoch.distinct_bytes is None else min(asked, epoch.distinct_bytes)
-    return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * different
+    return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * epoch.different_bytes
 
 
 def _asked_again(asked: int, one: EpochSummary | VerbSummary) -> bool:

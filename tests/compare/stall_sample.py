@@ -65,6 +65,7 @@ def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tupl
                 label=f"writers={writers}",
                 values=(("writers", writers),),
                 digest=one.digest,
+                root=None,
                 api="posix",
                 added="",
                 hints_asked=(),

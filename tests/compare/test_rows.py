@@ -70,3 +70,17 @@ def test_a_pass_adds_up_its_epochs() -> None:
     assert made.order_hash == sum(one.order_hash for one in summary.epochs) % 2**64
     calls = sum(one.call_latency.sum_ns for one in summary.epochs) * 1e-9
     assert made.depth == pytest.approx(calls / sum(4 * one.io_busy_seconds.mean for one in summary.epochs))
+
+
+def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -> None:
+    def share(**second: object) -> float | None:
+        halves = epoch(0).bytes // 2
+        first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
+        later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
+        whole = PhaseSummary("train", "train", 1.0, epochs=(first, later))
+        return pass_of(whole, None, 2, 1, 0, 0).device_share
+
+    assert share() == pytest.approx(0.5), "half of the epochs came from the page cache"
+    assert share(storage_amplification=0.5) == pytest.approx(1.0), "two ranks asked for each byte of the device"
+    assert share(bytes_moved=0) == pytest.approx(1.0), "the second asked storage for nothing"
+    assert share(storage_amplification=None) is None

@@ -33,7 +33,7 @@ def save(own: Session, checkpoint: Checkpoint) -> None:
 def test_a_save_without_memory_for_its_buffers_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space, "available_memory", lambda: 4999)
     with pytest.raises(
-        ExecutionError, match=r"buffers of checkpoint `c` need 5.000 kB on each of the 1 rank"
+        ExecutionError, match=r"buffers of checkpoint `c` need 5.000 kB a rank, with 1 rank on the node"
     ) as caught:
         save(session(tmp_path), CHECKPOINT)
     assert caught.value.code == "R402"

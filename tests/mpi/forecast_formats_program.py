@@ -25,6 +25,7 @@ from tests.mpi.forecast_program import Compared, compare
 from tests.mpi.formats_program import CASES, LIBRARY, TOGETHER
 
 TRANSFERS = (None, 1000, 1 << 20)
+APIS = ("posix", "mpi-independent")
 WAYS = {
     "posix": Access(),
     "in pieces": Access(transfer=400),
@@ -58,7 +59,8 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
         if comm.rank == 0:
             place.mkdir(parents=True)
         comm.Barrier()
-        verbs = (Prepare("d", Access(transfer=TRANSFERS[number % 3])), *loops(described))
+        written = Access(api=APIS[number % 2], transfer=TRANSFERS[number % 3])
+        verbs = (Prepare("d", written), *loops(described))
         workload = Workload("formats", "", 5, Job(comm.size), (described,), (), verbs)
         phases = run_workload(Session(workload, world, {"data": place}, Options(), Progress(None)))
         if comm.rank == 0:

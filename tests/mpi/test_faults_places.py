@@ -13,6 +13,7 @@ from time import sleep
 
 import pytest
 
+from dliosim import readable
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
 from tests.mpi.launch import run_ranks, running, start_ranks
 from tests.mpi.waiting import run_command
@@ -68,6 +69,20 @@ def test_too_little_room_for_all_that_is_to_come_is_found_before_anything_is_wri
         for _ in range(2):
             assert place.run(2, define={"c.keep": "1"}).returncode == 0
         assert [found.name for found in place.files("c/*/*")] == ["000008"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_epoch_that_no_memory_holds_is_refused_by_all_ranks(place: Place, ranks: int) -> None:
+    place.write(DATASET.replace("samples  41", "samples  100_000_000_000_000"), TRAIN)
+    needed = {
+        "uniform(1 kB, 2 kB)": (12.5e12, "sums of the sizes of the samples of `d`"),
+        "1 kB": (7.8e15, "the calls of an epoch of `train`"),
+    }
+    for size, (together, what) in needed.items():
+        error = only_error(place.run(ranks, "--null", define={"d.size": size}, seconds=30))
+        each = f"{readable.size(together / ranks)} a rank, with {readable.count(ranks, 'rank')} on the node"
+        assert error.startswith(f"error[R402]: rank 0: {what} need {each}, and ")
+        assert error.endswith(" of its memory are free") and not place.output.exists()
 
 
 @pytest.mark.parametrize("api", ["posix", "mpi-independent", "mpi-collective"])

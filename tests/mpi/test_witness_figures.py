@@ -35,11 +35,17 @@ def test_the_kernel_sees_the_figures_of_a_run_and_notices_others(tmp_path: Path)
         def said(claimed: Any, found: Any) -> list[str]:
             return list(witness.check(claimed, rows, found, tmp_path / "data"))
 
-        assert len(said(results, seen)) == len(results["phases"]) == 7 + 10 + 5 + 5
+        assert len(said(results, seen)) == len(results["phases"]) == 7 + 11 + 5 + 5
 
         def claims(kind: str, name: str, change: Callable[[dict[str, Any]], None]) -> Any:
             other = copy.deepcopy(results)
             change(next(phase for phase in other["phases"] if (phase["kind"], phase["name"]) == (kind, name))["files"])
+            return other
+
+        def loop_claims(name: str, column: str, times: int) -> Any:
+            other = copy.deepcopy(results)
+            epoch = next(phase for phase in other["phases"] if phase["name"] == name)["epochs"][1]
+            epoch[column] *= times
             return other
 
         def without(path: str, kind: str) -> list[Any]:
@@ -54,6 +60,12 @@ def test_the_kernel_sees_the_figures_of_a_run_and_notices_others(tmp_path: Path)
                 claims("save", "behind", lambda one: one.update(flush_seconds={"max": 1e-9})),
                 seen,
             ),
+            "bytes that nobody read of a restore": (
+                claims("restore", "together", lambda one: one.update(distinct_bytes=one["bytes_moved"] + 1)),
+                seen,
+            ),
+            "what all ranks asked for as read": (loop_claims("raw_one_aggregated", "read_call_bytes", 2), seen),
+            "bytes that nobody read of a loop": (loop_claims("raw_one_aggregated", "distinct_bytes", 3), seen),
             "a write of a library unseen": (results, without("parquet", "write")),
             "a write of a save unseen": (results, without("split", "pwrite64")),
             "a read of a restore unseen": (results, without("once", "preadv2")),
