@@ -196,7 +196,7 @@ _UNITS_LISTED: Final = (
 )
 
 #: What networks are sold in: Gbit/s, Gbps, Gb/s. An eighth of what a first guess would be.
-_BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s")
+_BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
 _EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T": "125 GB", "P": "125 TB"}
 
 
@@ -211,7 +211,7 @@ def unit_hint(word: str) -> str:
         prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
         what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
         return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
-    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE)
+    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE | re.ASCII)
     if found is None:
         return hints(did_you_mean(word, UNITS), _UNITS_LISTED)
     letter, rate = found[1].upper(), "/s" if found[3] else ""

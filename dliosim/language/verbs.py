@@ -197,6 +197,8 @@ class Verbs:
         if arrivals is not None:
             _requests_alone(settings)
         broken = block.broken or any(found.is_error for found in context.found[before:])
+        # Of a checkpoint that is wrong itself nothing more is said here.
+        broken = broken or len(loop.checkpoints) < len(settings.all("checkpoint"))
         evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
         self.settings[id(loop)] = settings

@@ -9,11 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.figures import StateForecast, Storage
 from dliosim.plan.shards import stream_bytes
 from dliosim.plan.shares import Shares
 from dliosim.plan.statefiles import METADATA, StateFiles, state_files
+
+#: Bytes of all ranks that 64 bits hold.
+_MOST_BYTES = 1 << 62
 
 
 def staged_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
@@ -56,7 +60,10 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
 
 
 def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
-    """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies."""
+    """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies.
+
+    Raises PlanError where these may be more than are counted.
+    """
     written = files.split
     parts = [
         # Of what each rank kept for itself there is no other way to deal it out than anew.
@@ -65,6 +72,12 @@ def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
         else part
         for part in files.checkpoint.parts_for(holder)
     ]
+    most = sum(
+        stream_bytes(part, holder) * (1 if part.scope in ("per rank", "total") else holder.present) for part in parts
+    )
+    if most >= _MOST_BYTES:
+        text = f"{holder.present} ranks that restore checkpoint `{files.checkpoint.name}` may read {most / 1e18:.3g} EB"
+        raise PlanError(f"{text}: `plan` counts to {_MOST_BYTES / 1e18:.3g} EB")
     return int(Shares(parts, holder, 0 if once else "all").before(holder.present).sum())
 
 

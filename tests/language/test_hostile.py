@@ -416,3 +416,19 @@ def test_random_words_of_the_language_never_raise_anything_else(
         f"dlio 1\nworkload a\nparam n = 4\n{DATA}\n{' '.join(lines)}\ntrain {{\nread universe\n{' '.join(inside)}\n}}\n"
     )
     compiled(tmp_path / "words.dlio", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'dlio 1\nworkload w\ndataset d {\n samples 1\n size 1 \N{KELVIN SIGN}\n path "d"\n}\n',
+        'dlio 1\nworkload w\ndataset d {\n samples 4\n size 1 B\n path "d"\n}\n'
+        'checkpoint c {\n part p 1 B nothing\n path "c"\n}\ntrain {\n read d\n checkpoint c every 1 steps\n}\n',
+    ],
+)
+def test_what_a_mutant_once_ended_with_a_traceback_is_refused_with_a_line(tmp_path: Path, text: str) -> None:
+    pattern = tmp_path / "w.dlio"
+    pattern.write_text(text)
+    with pytest.raises(PatternError) as refused:
+        compile_pattern(pattern, [], Job(2))
+    assert all(found.labels for found in refused.value.diagnostics)

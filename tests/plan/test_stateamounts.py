@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.errors import PlanError
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.plan.forecast import forecast
@@ -139,3 +140,11 @@ def test_saves_by_the_clock_are_at_least_so_many() -> None:
     train = replace(LOOP, checkpoints=(Cadence("c", "seconds", seconds=10.0),))
     saved = forecast(workload(train, checkpoint=CHECKPOINT)).phases[-1]
     assert (saved.times, saved.at_least) == (1, True)
+
+
+def test_bytes_beyond_64_bits_are_refused_and_never_negative() -> None:
+    parts = (Part("w", 1 << 60, "whole"),)
+    checkpoint = Checkpoint("c", 1, parts, Writers("file per rank"), Access(), "c", keep=1)
+    files = state_files(checkpoint, checkpoint.split(8))
+    with pytest.raises(PlanError, match=r"8 ranks that restore checkpoint `c` may read 9.22 EB"):
+        restored_bytes(files, files.split, once=False)
