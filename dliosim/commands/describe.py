@@ -24,7 +24,7 @@ def describe(session: Session, phases: Sequence[PhaseSummary], load: float) -> E
     """
     world = session.world
     # The node with the most ranks for its cores is the one that makes figures doubtful.
-    cores, ranks = node_cores(world.node), world.node.size
+    cores, ranks = node_cores(world.node.comm), world.node.size
     most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
     here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
     world.allreduce(here, "max")

@@ -49,14 +49,14 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[
     act_on(comm.rank, save, abort, partial(end_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        return action(world)
+        status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
             # Only this rank knows, and the others may wait for it anywhere.
             world.abort(error)
         if comm.rank == 0:
             sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        status = error.exit_code
     except MemoryError as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"out of memory: {error}" if str(error) else "out of memory"
@@ -67,6 +67,8 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[
         end_job(world.job, text)
     finally:
         ignore_requests()
+    world.close()
+    return status
 
 
 def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:

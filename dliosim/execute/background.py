@@ -15,7 +15,7 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.ending import end_job
 from dliosim.execute.session import Progress, Session
-from dliosim.execute.world import World
+from dliosim.execute.world import sleeping_copy
 
 #: The end of what goes on.
 NEVER = (1 << 63) - 1
@@ -52,13 +52,13 @@ class Job:
 class Worker:
     """A thread of this rank, for jobs that are submitted in the same order on every rank.
 
-    It has communicators of its own, so that what it agrees on with those of the other ranks is nobody else's, and its
-    waits are polite, since steps go on beside it. Making and closing one is collective.
+    It has communicators of its own, so that what it agrees on with those of the other ranks is nobody else's, and it
+    sleeps while it waits, since steps go on beside it. Making and closing one is collective.
     """
 
     def __init__(self, session: Session, name: str) -> None:
         """Raises ExecutionError [R403] on every rank where MPI does not let threads call it."""
-        self._world = _of_its_own(session.world)
+        self._world = sleeping_copy(session.world)
         self._session = replace(session, world=self._world, progress=_Silent())
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._at_work: list[tuple[int, int]] = []
@@ -89,8 +89,8 @@ class Worker:
         self._jobs.put(None)
         self._thread.join()
         if free:
+            self._world.close()
             self._world.comm.Free()
-            self._world.node.Free()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -141,8 +141,3 @@ def require_threads(what: str) -> None:
         error = ExecutionError(f"{what} needs an MPI with MPI_THREAD_MULTIPLE, and this one has less", "R403")
         error.shared = True
         raise error
-
-
-def _of_its_own(world: World) -> World:
-    comm, node = MPI.Intracomm(world.comm.Dup()), MPI.Intracomm(world.node.Dup())
-    return replace(world, comm=comm, node=node, polite=True)

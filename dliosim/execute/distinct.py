@@ -23,5 +23,5 @@ def distinct_bytes(world: World, asked: Ranges | None) -> int:
     counts = np.bincount(owner, minlength=world.node.size)
     if asked is None or len(owner) > MOST_RANGES:
         order, counts = order[:0], np.full(world.node.size, -1)
-    table = world.exchange_on(world.node, np.column_stack(cut)[order], counts)
+    table = world.node.exchange(np.column_stack(cut)[order], counts)
     return -1 if table is None else union(*table.T).bytes

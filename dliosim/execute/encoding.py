@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,8 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.layout import first_samples
 
-_READY, _DATA = 79, 80  # tags
+#: Bytes of the length of what is sent.
+_LENGTH = 8
 
 
 def build_together(
@@ -78,10 +80,9 @@ class _SharedFile:
         for number in range(world.rank, self.groups, world.size):
             units = self.encoded(number)
             begun = perf_counter_ns()
-            # Both wait politely: the owner until this is encoded, and this rank until it is wanted.
-            world.give_turn(self.owner, _READY)
-            world.wait_for_turn(self.owner, _READY)
-            world.comm.ssend(units, self.owner, _DATA)
+            data = pickle.dumps(units)
+            world.ranks.send(memoryview(len(data).to_bytes(_LENGTH, "little")), self.owner)
+            world.ranks.send(memoryview(data), self.owner)
             self.record.send_ns += perf_counter_ns() - begun
 
     def in_order(self) -> Iterator[list[bytes]]:
@@ -93,9 +94,10 @@ class _SharedFile:
                 yield self.encoded(number)
                 continue
             begun = perf_counter_ns()
-            world.wait_for_turn(source, _READY)
-            world.give_turn(source, _READY)
-            # What is unpickled was made by this very program.
-            units: list[bytes] = world.comm.recv(source=source, tag=_DATA)
+            length = bytearray(_LENGTH)
+            world.ranks.receive(memoryview(length), source)
+            data = bytearray(int.from_bytes(length, "little"))
+            world.ranks.receive(memoryview(data), source)
+            units: list[bytes] = pickle.loads(data)  # made by this very program
             self.record.send_ns += perf_counter_ns() - begun
             yield units

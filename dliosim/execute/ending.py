@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 from typing import NoReturn
@@ -74,6 +75,20 @@ def end_late(job: str, text: str, status: int) -> None:
     end_job(job, text, status)
 
 
+# What is told the exit status before the job ends.
+_hearers: list[Callable[[int], None]] = []
+
+
+def hear_of_end(action: Callable[[int], None]) -> None:
+    """Have `action` called with the exit status when this process ends the job."""
+    _hearers.append(action)
+
+
+def forget_end(action: Callable[[int], None]) -> None:
+    """Take back what `hear_of_end` was given."""
+    _hearers.remove(action)
+
+
 def abort(status: int) -> NoReturn:
     """End every rank of the job with `status`.
 
@@ -84,6 +99,8 @@ def abort(status: int) -> NoReturn:
     last = threading.Timer(_LAST_RESORT, os._exit, (status,))
     last.daemon = True
     last.start()
+    for action in _hearers:
+        action(status)
     MPI.COMM_WORLD.Abort(status)
     os._exit(status)
 

@@ -19,13 +19,13 @@ def group_of(world: World, access: Access) -> MPI.Intracomm:
     if together == "world" or not access.is_mpi:
         return world.leaders if access.scatter else world.comm
     if together == "node":
-        return MPI.Intracomm(MPI.COMM_SELF if reads else MPI.COMM_NULL) if access.scatter else world.node
+        return MPI.Intracomm(MPI.COMM_SELF if reads else MPI.COMM_NULL) if access.scatter else world.node.comm
     return MPI.Intracomm(world.comm.Split(world.rank // together if reads else MPI.UNDEFINED, world.rank))
 
 
 def free_group(world: World, comm: MPI.Intracomm) -> None:
     """Free what `group_of` made, once nothing is open on it. Collective over `comm`."""
-    if comm not in (world.comm, world.node, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
+    if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
 
 

@@ -16,7 +16,8 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.buffers import Cut, Pieces
 from dliosim.execute.faults import truncated
 from dliosim.execute.mpiio import Spec, close_file, failed_call, hints_of, open_file
-from dliosim.execute.world import first_alone, wait
+from dliosim.execute.polling import wait
+from dliosim.execute.world import first_alone
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.extents import Calls, sample_heads
@@ -275,7 +276,7 @@ class CollectiveReader:
                 raise failed_call("MPI_File_get_size", self._path, error) from error
 
         first_alone(self._comm, ask)
-        wait(self._comm.Ibcast(size))
+        wait(self._comm.Ibcast(size), self._comm.size)
         return int(size[0])
 
     def _beyond(self, calls: Calls) -> ExecutionError:

@@ -15,12 +15,9 @@ from dliosim.execute.backends import open_writer
 from dliosim.execute.buffers import allocate
 from dliosim.execute.session import Session
 from dliosim.execute.statewriting import Made, Run, finish, largest_call, pieces_of
-from dliosim.execute.world import SOON
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.statefiles import StateFiles, partner_file
-
-_TAG = 79
 
 
 def copy_to_partner(
@@ -40,25 +37,18 @@ def copy_to_partner(
     sends_first = world.rank // distance % 2 == 0
     for own, coming in zip_longest(made, pieces_of(files, source)):
         if own is not None and sends_first:
-            _send(session, target, own[1])
+            world.ranks.send(own[1], target)
         if coming is not None:
             data = buffer[: coming.length]
-            world.give_turn(source, _TAG)
-            world.receive(data, source, _TAG)
+            world.ranks.receive(data, source)
             keeping.write(data)
         if own is not None and not sends_first:
-            _send(session, target, own[1])
+            world.ranks.send(own[1], target)
     keeping.close(checkpoint.fsync)
     record.partner_bytes = keeping.size
     record.partner_ns = perf_counter_ns() - begun - (record.content_ns - made_before)
     world.agree(keeping.error)
     return [(partner_file(source), 0, keeping.size, keeping.checksum)] if keeping.size else []
-
-
-def _send(session: Session, target: int, data: memoryview) -> None:
-    # Whoever keeps it sends and writes as many calls as this rank does.
-    session.world.wait_for_turn(target, _TAG, SOON)
-    session.world.send(data, target, _TAG)
 
 
 class _Keeping:

@@ -187,7 +187,7 @@ def _number(filters: tuple[Filter, ...]) -> int:
 def shared_memory(world: World, count: int, windows: list[MPI.Win]) -> NDArray[np.int64]:
     """Zeros in memory that the ranks of a node share, until its window, added to `windows`, is freed. Collective."""
     local = max(count, 1) * 8 if world.node.rank == 0 else 0
-    window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
+    window = MPI.Win.Allocate_shared(local, 8, comm=world.node.comm)
     windows.append(window)
     memory, _ = window.Shared_query(0)
     values: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, count)
@@ -201,7 +201,7 @@ def _complete(world: World, table: NDArray[np.int64]) -> None:
     """Wait until every rank has written its rows, and bring those of other nodes. Collective."""
     world.barrier()
     if world.node.rank == 0 and world.nodes > 1:
-        world.allreduce_on(world.leaders, table, "sum")
+        world.sum_over_nodes(table)
     world.barrier()
     table.flags.writeable = False
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
 
-from mpi4py import MPI
-
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.faults import failed, unreadable
 from dliosim.execute.newest import Found, Newest
@@ -19,6 +17,7 @@ from dliosim.execute.residency import resident_before_reading
 from dliosim.execute.savedfiles import OLDER
 from dliosim.execute.session import Session
 from dliosim.execute.statereading import Pass, read_state
+from dliosim.execute.world import ranks_of_colour
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.reassembly import everything, fetches, lone_reads, shared_reads
@@ -117,17 +116,14 @@ def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -
     world = session.world
     place = (world.rank + verb.shift) % world.size
     if verb.everything:
-        yield [Pass(lambda: everything(files), world.comm if verb.once else None)]
+        yield [Pass(lambda: everything(files), world.ranks if verb.once else None)]
     elif not verb.once:
         yield [Pass(lambda: fetches(files, holder, place), None)]
     else:
         tensor, stage, data = holder.place(place)
-        alike = world.comm.Split(tensor + holder.tensor * stage, data)
-        try:
-            shared = Pass(lambda: shared_reads(files, holder, place), MPI.Intracomm(alike))
+        with ranks_of_colour(world, tensor + holder.tensor * stage, data) as alike:
+            shared = Pass(lambda: shared_reads(files, holder, place), alike)
             yield [shared, Pass(lambda: lone_reads(files, holder, place), None)]
-        finally:
-            alike.Free()
 
 
 def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> tuple[str, ...]:

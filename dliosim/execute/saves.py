@@ -315,7 +315,7 @@ def _staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, S
     needed = sum(staging_bytes(files, world.rank, how) + write_buffers(files, world.rank) for files, how in staged)
     # Ranks of a node need different amounts: what counts is what they need together.
     together = np.array([needed], np.int64)
-    world.allreduce_on(world.node, together, "sum")
+    world.node.allreduce(together, "sum")
     each, names = (
         -(-int(together[0]) // world.node.size),
         ", ".join(f"`{files.checkpoint.name}`" for files, _ in staged),

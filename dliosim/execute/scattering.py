@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
@@ -24,9 +23,6 @@ T = TypeVar("T")
 
 # Behind each rank's batch: how long (ns) the one that reads for all was inside calls.
 _CALLED = struct.Struct("q")
-
-#: Bytes that the counts and displacements of one MPI call can express; more are counted in pages.
-LARGEST = (1 << 31) - 1
 
 
 def make_scattered(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
@@ -51,15 +47,11 @@ class ScatteredBatches:
         self.reading: list[int] = []
         self.called = 0
         self.processed = 0
-        self._world = world
         self._node = world.node
         self._reader = reader
         self._buffer = buffer
         self._slot = slot
         self._widened = page > 1
-        self._unit = 1 if slot * self._node.size <= LARGEST else PAGE
-        self._type = MPI.BYTE if self._unit == 1 else MPI.BYTE.Create_contiguous(PAGE).Commit()
-        self._places = np.arange(self._node.size, dtype=np.int64) * (slot // self._unit)
         self._closed = False
 
     def begin(self, epoch: EpochCalls) -> None:
@@ -67,19 +59,18 @@ class ScatteredBatches:
         self._epoch, calls = epoch, epoch.calls
         before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
         self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
-        self._units = -(-(calls.step_bytes + _CALLED.size) // self._unit)
-        of_steps = np.stack([self._units, np.diff(calls.step_start)], axis=1)
+        self._sent = calls.step_bytes + _CALLED.size
+        of_steps = np.stack([self._sent, np.diff(calls.step_start)], axis=1)
         per_step = self._gathered(of_steps, np.full(self._node.size, steps))
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
-        self._world.allreduce_on(self._node, rows, "sum")
+        self._node.allreduce(rows, "sum")
         goes_on = calls.goes_on if calls.goes_on is not None else np.zeros(len(calls.file), np.int64)
         columns = np.stack([calls.file, calls.offset, calls.length, calls.start, goes_on.astype(np.int64)], axis=1)
         found = self._gathered(columns, rows)
         if self._node.rank == 0:
-            units, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
-            self._units_of_ranks = units.T.copy()
-            self._ends = (self._places + self._units_of_ranks) * self._unit - _CALLED.size
+            sent, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
+            self._ends = (sent.T + np.arange(self._node.size) * self._slot).tolist()
             self._calls = _joined(found, rows, counts, self._slot)
         self._reader.begin_epoch()
 
@@ -92,15 +83,15 @@ class ScatteredBatches:
             inside = self._reader.meter.inside_ns
             self._read(self._calls.step(step))
             self.called = self._reader.meter.inside_ns - inside
-            for end in self._ends[step].tolist():
-                _CALLED.pack_into(self._buffer, end, self.called)
-            send = [self._buffer, self._units_of_ranks[step], self._places, self._type]
-            self._world.scatter_on(self._node, send, MPI.IN_PLACE, self._slot * self._node.size)
+            ends = self._ends[step]
+            for end in ends:
+                _CALLED.pack_into(self._buffer, end - _CALLED.size, self.called)
+            parts = [self._buffer[number * self._slot : end] for number, end in enumerate(ends)]
+            self._node.scatter(parts, self._buffer)
         else:
-            units = int(self._units[step])
-            receive = [self._buffer, units, self._type]
-            self._world.scatter_on(self._node, None, receive, self._slot * self._node.size)
-            (self.called,) = _CALLED.unpack_from(self._buffer, units * self._unit - _CALLED.size)
+            own = self._buffer[: int(self._sent[step])]
+            self._node.scatter(None, own)
+            (self.called,) = _CALLED.unpack_from(own, len(own) - _CALLED.size)
         self.processed = self._epoch.process(step, self._buffer)
         return self._buffer[: self._slot], self._asked[step]
 
@@ -118,8 +109,6 @@ class ScatteredBatches:
             return
         self._closed = True
         self._reader.close()
-        if self._unit > 1:
-            self._type.Free()
 
     def _read(self, calls: Calls) -> None:
         got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
@@ -130,11 +119,8 @@ class ScatteredBatches:
     def _gathered(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
         width = table.shape[1]
-        out = np.empty((int(rows.sum()) if self._node.rank == 0 else 0, width), np.int64)
-        send = [np.ascontiguousarray(table), table.size, MPI.INT64_T]
-        receive = [out, rows * width, (np.cumsum(rows) - rows) * width, MPI.INT64_T] if self._node.rank == 0 else None
-        self._world.gather_on(self._node, send, receive, int(rows.sum()) * width * 8)
-        return out
+        parts = self._node.gather_parts(np.ascontiguousarray(table).ravel(), (rows * width).tolist())
+        return np.concatenate(parts or [table.ravel()[:0]]).reshape(-1, width)
 
 
 def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter_ns
+from typing import cast
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
@@ -40,12 +40,8 @@ def agree_on_plan(world: World, files: StateFiles, record: VerbRecord) -> NDArra
     begun = perf_counter_ns()
     own = _rows(files, world.rank)
     gathered = _gather(world, own)
-    counts = world.share([part.size for part in gathered] if gathered is not None else None)
-    flat = np.concatenate([part.ravel() for part in gathered]) if gathered is not None else None
-    starts = np.cumsum([0, *counts[:-1]]).tolist()
-    send = None if flat is None else [flat, counts, starts, MPI.INT64_T]
-    told = np.empty(own.size, np.int64)
-    world.scatter_on(world.comm, send, [told, MPI.INT64_T], 8 * sum(counts))
+    told = own.ravel().copy()
+    world.ranks.scatter([_bytes_of(part) for part in gathered] if gathered is not None else None, _bytes_of(told))
     if not np.array_equal(told, own.ravel()):
         raise ExecutionError("the plan that rank 0 made of all differs from what this rank holds")
     plan = None if gathered is None else _numbered(files, gathered)
@@ -123,6 +119,10 @@ def _numbered(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArr
     for rank, own in enumerate(rows):
         own[:, _SHARD - 2] += 0 if files.regions else first.get(files.writer(rank), 0)
     return np.concatenate(rows)
+
+
+def _bytes_of(numbers: NDArray[np.int64]) -> memoryview:
+    return memoryview(cast(bytes, numbers.view(np.uint8).ravel()))
 
 
 def _gather(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:

@@ -23,6 +23,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.caches import process_io, read_since
 from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.newest import Found
+from dliosim.execute.ranks import Ranks
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import first_wrong, part_keys
 from dliosim.execute.space import require_memory
@@ -43,7 +44,7 @@ class Pass(NamedTuple):
     """Fetches that are read in their order. Those of a `group` are the same on all of it, and its first rank reads."""
 
     fetches: Callable[[], Iterator[Fetch]]
-    group: MPI.Intracomm | None
+    group: Ranks | None
 
     @property
     def reads(self) -> bool:
@@ -241,14 +242,14 @@ class _Reading:
             at += segment.length
         return None
 
-    def _pass_on(self, group: MPI.Intracomm, size: int, before: int) -> bool:
+    def _pass_on(self, group: Ranks, size: int, before: int) -> bool:
         """Send what was read to the group, or receive it; whether the reading rank failed, and sends no more."""
         data = self.buffer[: size + _TRAILER]
         told = np.frombuffer(data, np.uint8)[size:]
         if group.rank == 0:
             told[:] = np.array([self.given_up, self.aside_ns - before], _WORD).view(np.uint8)
         begun = perf_counter_ns()
-        self.session.world.broadcast_on(group, data)
+        group.broadcast(data)
         ended = perf_counter_ns()
         self.record.broadcast_ns += ended - begun
         failed, aside = np.frombuffer(told.tobytes(), _WORD).tolist()

@@ -20,14 +20,12 @@ from dliosim.execute.manifest import make_directory
 from dliosim.execute.session import Session
 from dliosim.execute.shardcontent import fill_segment
 from dliosim.execute.striping import with_striping
-from dliosim.execute.world import LONGEST_PAUSE, SOON, World
+from dliosim.execute.world import World
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.saving import Piece, largest_piece, pieces
 from dliosim.plan.statefiles import StateFiles
-
-_TAG = 77
 
 Made = Iterator[tuple[Piece, memoryview]]
 """The calls of a rank, with their bytes; memory of one may be used for the next."""
@@ -221,10 +219,7 @@ def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None
     sent = 0
     for piece, data in made:
         begun = perf_counter_ns()
-        # A turn for each: a send takes a core until it is received, and the writer writes meanwhile. The first turn
-        # comes after those of other ranks, and the next as soon as the writer has written one call.
-        world.wait_for_turn(writer, _TAG, SOON if sent else LONGEST_PAUSE)
-        world.send(data, writer, _TAG)
+        world.ranks.send(data, writer)
         ended = perf_counter_ns()
         record.send_ns += ended - begun
         sent += piece.length
@@ -239,8 +234,7 @@ def _receive(
     for piece in pieces_of(files, sender):
         begun = perf_counter_ns()
         data = buffer[: piece.length]
-        world.give_turn(sender, _TAG)
-        world.receive(data, sender, _TAG)
+        world.ranks.receive(data, sender)
         record.send_ns += perf_counter_ns() - begun
         _write(session, writer, piece, data, written, record)
 

@@ -57,7 +57,7 @@ def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     what = f"sums of the sizes of the samples of `{dataset.name}`"
     world.together(lambda: require_memory(needed, world.node.size, what))
     local = (blocks + 1) * 8 if world.node.rank == 0 else 0
-    window = MPI.Win.Allocate_shared(local, 8, comm=world.node)
+    window = MPI.Win.Allocate_shared(local, 8, comm=world.node.comm)
     memory, _ = window.Shared_query(0)
     prefix: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, blocks + 1)
     if world.node.rank == 0:
@@ -68,7 +68,7 @@ def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     world.barrier()
     if world.node.rank == 0:
         if world.nodes > 1:
-            world.allreduce_on(world.leaders, prefix, "sum")
+            world.sum_over_nodes(prefix)
         np.cumsum(prefix, out=prefix)
     world.barrier()
     prefix.flags.writeable = False

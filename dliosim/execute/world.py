@@ -1,12 +1,11 @@
-"""The ranks of a job: waiting for each other without spinning, sharing objects, and failing together."""
+"""The ranks of a job: what they do together, and how they fail together."""
 
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from time import sleep
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -16,206 +15,83 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.ending import end_job
 from dliosim.execute.faults import failed_on
+from dliosim.execute.polling import wait
+from dliosim.execute.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
 
 T = TypeVar("T")
-
-#: The pause between two looks at a pending request grows from the first to the second (seconds). MPICH spins while it
-#: waits: with 64 ranks on two cores a plain barrier takes 80 ms, and seconds at 512.
-FIRST_PAUSE, LONGEST_PAUSE = 50e-6, 5e-3
-
-#: The longest pause where what is waited for comes as soon as a call or two of another rank are done (seconds).
-SOON = 5e-4
-
-#: Bytes above which an operation is one that moves data, rather than one that waits. The figures of an epoch (66 kB)
-#: are below: polled they take 0.1 s on 5 ranks of two cores and 0.45 s on 100; by blocking calls, 0.06 and 1.2 s.
-LARGE = 1 << 17
-
-#: Ranks that have their turn to send parts at the same time: none waits for the next one to notice that it has its own.
-_TURNS = 3
-_TAG = 78
 
 #: Bytes of an error, or of a path, of which Linux takes 4095.
 _LONGEST_NOTE = 8192
 
-_OPERATIONS = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}
-
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A communicator with what waiting on it needs to know.
+    """The ranks of a job (`ranks`), and those that share this rank's memory (`node`).
 
-    `node` is the communicator of the ranks that share this rank's memory, `leaders` that of each node's first rank
-    (COMM_NULL elsewhere). `polite` is whether waits must leave the cores to others, because ranks outnumber them.
-    `job` is a name that no other job has.
+    `leaders` is the communicator of each node's first rank (COMM_NULL elsewhere). `polite` is whether waits must leave
+    the cores to others, because ranks outnumber them. `job` is a name that no other job has.
     """
 
-    comm: MPI.Intracomm
-    node: MPI.Intracomm
+    ranks: Ranks
+    node: Ranks
     leaders: MPI.Intracomm
     nodes: int
     polite: bool
     job: str
 
     @property
+    def comm(self) -> MPI.Intracomm:
+        """The communicator of all ranks."""
+        return self.ranks.comm
+
+    @property
     def rank(self) -> int:
         """This rank."""
-        return self.comm.rank
+        return self.ranks.rank
 
     @property
     def size(self) -> int:
         """Ranks of the job."""
-        return self.comm.size
+        return self.ranks.size
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        if self.polite:
-            wait(self.comm.Ibarrier())
-        else:
-            self.comm.Barrier()
+        self.ranks.barrier()
 
-    def send(self, data: memoryview, target: int, tag: int) -> None:
-        """Send bytes to a rank that has given this one its turn; over when that one receives them."""
-        self._pass([data, MPI.BYTE], target, tag, self.comm.Issend, self.comm.Ssend)
-
-    def receive(self, data: memoryview, source: int, tag: int) -> None:
-        """Receive bytes from a rank that was given its turn."""
-        self._pass([data, MPI.BYTE], source, tag, self.comm.Irecv, self.comm.Recv)
-
-    def _pass(
-        self, spec: Any, other: int, tag: int, begin: Callable[..., MPI.Request], at_once: Callable[..., None]
-    ) -> None:
-        if self.polite:
-            # Both ends must call MPI for data to move, and one that spins keeps the other from its core: 1 MiB between
-            # two of 5 ranks on two cores takes 5 to 9 ms by blocking calls, 17 with pauses, and 1.4 like this.
-            request = begin(spec, other, tag)
-            while not request.Test():
-                os.sched_yield()
-        else:
-            at_once(spec, other, tag)
-
-    def give_turn(self, target: int, tag: int) -> None:
-        """Let a rank that waits for its turn begin to send."""
-        self.comm.Send([b"", MPI.BYTE], target, tag)
-
-    def wait_for_turn(self, source: int, tag: int, longest: float = LONGEST_PAUSE) -> None:
-        """Wait, in pauses of up to `longest` seconds, until `source` gives this rank its turn to `send`."""
-        request = self.comm.Irecv([bytearray(0), MPI.BYTE], source, tag)
-        if self.polite:
-            wait(request, longest)
-        else:
-            request.Wait()
-
-    def allreduce(self, values: NDArray[Any], operation: str) -> NDArray[Any]:
-        """The element-wise sum, min or max over ranks, in place."""
-        self.allreduce_on(self.comm, values, operation)
+    def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
+        """Make the element-wise sum, min or max over ranks, in place."""
+        self.ranks.allreduce(values, operation)
         return values
 
-    def allreduce_on(self, comm: MPI.Intracomm, values: NDArray[Any], operation: str) -> None:
-        """As `allreduce`, over another communicator of this job."""
-        add = _OPERATIONS[operation]
-        self._move(
-            comm,
-            values.nbytes,
-            lambda: comm.Iallreduce(MPI.IN_PLACE, values, add),
-            lambda: comm.Allreduce(MPI.IN_PLACE, values, add),
-        )
-
-    def reduce(self, values: NDArray[Any], operation: str) -> NDArray[Any] | None:
-        """The element-wise sum, min or max on rank 0; None elsewhere."""
-        comm, add = self.comm, _OPERATIONS[operation]
-        out = np.empty_like(values) if self.rank == 0 else None
-        self._move(comm, values.nbytes, lambda: comm.Ireduce(values, out, add), lambda: comm.Reduce(values, out, add))
-        return out
+    def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
+        """Return the element-wise sum, min or max on rank 0; None elsewhere."""
+        return self.ranks.reduce(values, operation)
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
-        """The arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
-        comm = self.comm
-        out = np.empty((self.size, *values.shape), values.dtype) if self.rank == 0 else None
-        moved = values.nbytes * self.size
-        self._move(comm, moved, lambda: comm.Igather(values, out), lambda: comm.Gather(values, out))
-        return out
+        """Return the arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
+        return self.ranks.gather(values)
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """The vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere.
-
-        Ranks take turns, and those without any take no part: 7 MB of 160 ranks on two cores take 0.4 s, against 1.0 s
-        by a blocking Gatherv and 3.1 s by one that is polled.
-        """
-        if self.rank:
-            if lengths[self.rank]:
-                self.wait_for_turn(0, _TAG)
-                self.send(part.data.cast("B"), 0, _TAG)
-            return None
-        senders = [rank for rank, length in enumerate(lengths) if rank and length]
-        parts = [part, *(np.empty(length, np.int64) for length in lengths[1:])]
-        for rank in senders[:_TURNS]:
-            self.give_turn(rank, _TAG)
-        for number, rank in enumerate(senders):
-            self.receive(parts[rank].data.cast("B"), rank, _TAG)
-            for later in senders[number + _TURNS : number + _TURNS + 1]:
-                self.give_turn(later, _TAG)
-        return parts
-
-    def gather_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
-        """Gatherv to the first rank of another communicator of this job; `size` bytes meet there, as all know."""
-        self._move(comm, size, lambda: comm.Igatherv(send, receive), lambda: comm.Gatherv(send, receive))
-
-    def scatter_on(self, comm: MPI.Intracomm, send: Any, receive: Any, size: int) -> None:
-        """Scatterv from the first rank of another communicator of this job, of up to `size` bytes, as all know."""
-        self._move(comm, size, lambda: comm.Iscatterv(send, receive), lambda: comm.Scatterv(send, receive))
-
-    def broadcast_on(self, comm: MPI.Intracomm, data: memoryview) -> None:
-        """The bytes of the first rank of another communicator of this job, in place, on all of its ranks."""
-        size = len(data)
-        self._move(comm, size, lambda: comm.Ibcast([data, MPI.BYTE]), lambda: comm.Bcast([data, MPI.BYTE]))
-
-    def exchange_on(
-        self, comm: MPI.Intracomm, rows: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> NDArray[np.int64] | None:
-        """The rows (n, k) that all ranks of another communicator of this job have for this one, in their order.
-
-        `rows` are those for rank 0, then those for rank 1 and so on, as many as `counts` says. None on every rank where
-        one says less than none of them.
-        """
-        told = np.empty((comm.size, comm.size), np.int64)
-        self._move(comm, told.nbytes, lambda: comm.Iallgather(counts, told), lambda: comm.Allgather(counts, told))
-        if told.min() < 0:
-            return None
-        width, meant = rows.shape[1], told[:, comm.rank]
-        found = np.empty((int(meant.sum()), width), np.int64)
-        send, receive = [np.ascontiguousarray(rows), width * counts], [found, width * meant]
-        largest = int(max(told.sum(0).max(), told.sum(1).max())) * width * found.itemsize
-        self._move(comm, largest, lambda: comm.Ialltoallv(send, receive), lambda: comm.Alltoallv(send, receive))
-        return found
+        """Return the vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere."""
+        return self.ranks.gather_parts(part, lengths)
 
     def share(self, value: T | None, source: int = 0) -> T:
-        """The object that rank `source` has, on every rank (what is sent was made by this very program)."""
-        data = pickle.dumps(value) if self.rank == source else b""
-        length = np.array([len(data)], np.int64)
-        self._broadcast(length, source)
-        buffer = np.frombuffer(data, np.uint8).copy() if self.rank == source else np.empty(int(length[0]), np.uint8)
-        self._broadcast(buffer, source)
-        return value if self.rank == source else pickle.loads(buffer.tobytes())  # type: ignore[return-value]
+        """Return the object that rank `source` has, on every rank."""
+        return self.ranks.share(value, source)
 
-    def _broadcast(self, buffer: NDArray[Any], source: int) -> None:
-        comm = self.comm
-        self._move(comm, buffer.nbytes, lambda: comm.Ibcast(buffer, source), lambda: comm.Bcast(buffer, source))
+    def sum_over_nodes(self, values: NDArray[Any]) -> None:
+        """Make the element-wise sum over the first ranks of all nodes, in place. These alone call it."""
+        wait(self.leaders.Ibarrier(), self.nodes)  # who is late makes nobody spin
+        self.leaders.Allreduce(MPI.IN_PLACE, values, MPI.SUM)
 
-    def _move(
-        self, comm: MPI.Intracomm, size: int, begin: Callable[[], MPI.Request], at_once: Callable[[], None]
-    ) -> None:
-        """One operation of all ranks of `comm`, either begun and waited for, or all at once.
-
-        `size` decides which, and so must be the same on every rank: the bytes that meet on the one with most.
-        """
-        if self.polite and size <= LARGE:
-            wait(begin())
-            return
-        if self.polite:
-            # Data move only while MPI is called: with pauses in between, 100 MB take minutes. So the waiting for
-            # whoever is late is polite, and then all of them move the data.
-            wait(comm.Ibarrier())
-        at_once()
+    def close(self) -> None:
+        """Give back all but `comm`. Collective."""
+        self.ranks.close()
+        if self.node is not self.ranks:
+            self.node.close()
+        self.node.comm.Free()
+        if self.leaders != MPI.COMM_NULL:
+            self.leaders.Free()
 
     def agree(self, error: DliosimError | None) -> None:
         """Wait for all ranks; raise on every one the error of the lowest rank that brings one."""
@@ -277,21 +153,56 @@ def _named(error: DliosimError, rank: int) -> DliosimError:
     return error
 
 
-def wait(request: MPI.Request, longest: float = LONGEST_PAUSE) -> None:
-    """Wait for a request without spinning, in pauses that grow from 50 us to `longest` seconds."""
-    pause = FIRST_PAUSE
-    while not request.Test():
-        sleep(pause)
-        pause = min(pause * 1.5, longest)
+def make_world(
+    comm: MPI.Intracomm,
+    cores_of: Callable[[MPI.Intracomm], int],
+    job: str,
+    node_of: Callable[[MPI.Intracomm], MPI.Intracomm] | None = None,
+) -> World:
+    """Make the world of a communicator. Collective.
 
-
-def make_world(comm: MPI.Intracomm, cores_of: Callable[[MPI.Intracomm], int], job: str) -> World:
-    """The world of a communicator; `cores_of` tells how many cores the ranks of a node have. Collective."""
-    node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
+    `cores_of` tells how many cores the ranks of a node have, and `node_of` splits off a node's ranks where it is not
+    what shares memory.
+    """
+    node = node_of(comm) if node_of is not None else MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
     counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
     comm.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
+    return _world_of(comm, node, int(counts[0]), bool(counts[1]), job)
+
+
+def sleeping_copy(world: World) -> World:
+    """Make a world of the same ranks for another thread of each, which sleeps while it waits. Collective."""
+    comm, node = MPI.Intracomm(world.comm.Dup()), MPI.Intracomm(world.node.comm.Dup())
+    return _world_of(comm, node, world.nodes, True, world.job)
+
+
+def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
     leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
-    return World(comm, node, leaders, int(counts[0]), bool(counts[1]), job)
+    if not polite:
+        return World(SpinningRanks(comm), SpinningRanks(node), leaders, nodes, polite, job)
+    ranks = SleepingRanks(comm, node, leaders, nodes)
+    own = ranks if nodes == 1 else SleepingRanks(node, node, leaders, 1)
+    return World(ranks, own, leaders, nodes, polite, job)
+
+
+@contextmanager
+def ranks_of_colour(world: World, colour: int, key: int) -> Iterator[Ranks]:
+    """The ranks that name the same colour, in the order of their keys. Collective, as leaving the block is."""
+    comm = MPI.Intracomm(world.comm.Split(colour, key))
+    node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
+    nodes = np.array([node.rank == 0], np.int64)
+    wait(comm.Iallreduce(MPI.IN_PLACE, nodes, MPI.SUM), world.size)
+    part = _world_of(comm, node, int(nodes[0]), world.polite, world.job)
+    try:
+        yield part.ranks
+    except DliosimError as error:
+        if not error.shared:
+            raise  # the others may be anywhere: nobody would come to close with this rank
+        part.close()
+        comm.Free()
+        raise
+    part.close()
+    comm.Free()
 
 
 def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
@@ -321,7 +232,7 @@ def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> Exec
     if comm.size == 1:
         return error
     first = np.array([comm.rank if is_own else comm.size], np.int64)
-    wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN))
+    wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN), comm.size)
     source = int(first[0]) % comm.size
     own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
     told = _tell(comm, source, own)
@@ -335,7 +246,7 @@ def _tell(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str |
         text = os.fsencode(f"-{said.code or ''}\n{said.message}" if isinstance(said, ExecutionError) else f"+{said}")
         text = text[:_LONGEST_NOTE]
         note[: len(text)] = np.frombuffer(text, np.uint8)
-    wait(comm.Ibcast(note, source))
+    wait(comm.Ibcast(note, source), comm.size)
     text = note.tobytes().rstrip(b"\0")
     if text.startswith(b"+"):
         return os.fsdecode(text[1:])

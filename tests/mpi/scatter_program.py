@@ -1,7 +1,4 @@
-"""Run by every rank of a job: one rank of a node reads for all of them, and each has its own batch.
-
-With a word after the directory, `LARGEST` is so small that batches are counted in pages.
-"""
+"""Run by every rank of a job: one rank of a node reads for all of them, and each has its own batch."""
 
 from __future__ import annotations
 
@@ -94,6 +91,4 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        scattering.LARGEST = 1000
     main(MPI.COMM_WORLD, Path(sys.argv[1]))

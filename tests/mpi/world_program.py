@@ -15,7 +15,7 @@ from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.ending import job_name
 from dliosim.execute.groups import free_group, group_of
-from dliosim.execute.world import LARGE, World, make_world
+from dliosim.execute.world import World, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
 from dliosim.plan.distinct import BLOCK, union
@@ -23,8 +23,11 @@ from dliosim.plan.distinct import BLOCK, union
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02
 
-#: Elements of 8 bytes: none, few, the most whose moving is taken for waiting, and one more.
-SIZES = (0, 3, LARGE // 8, LARGE // 8 + 1)
+#: Bytes of more than one piece of the memory in which ranks meet.
+LARGE = (1 << 19) + 8
+
+#: Elements of 8 bytes: none, few, the most that one rank reduces for all, one more, and more than one piece.
+SIZES = (0, 3, 512, 513, LARGE // 8)
 
 
 def raised(world: World, action: Callable[[], object]) -> DliosimError:
@@ -61,7 +64,7 @@ def check_reductions(world: World) -> None:
             assert (reduced is None) == (world.rank > 0)
             assert reduced is None or (reduced == whole).all()
         values = np.full(2 * size, 1.5, np.float32)
-        world.allreduce_on(world.node, values, "sum")
+        world.node.allreduce(values, "sum")
         assert (values == np.float32(1.5) * world.node.size).all()
 
 
@@ -89,12 +92,12 @@ def check_exchanging(world: World) -> None:
     for size in (1, LARGE // 8):
         counts = size * (world.rank + np.arange(world.size))
         rows = np.repeat(np.arange(world.size), counts)
-        found = world.exchange_on(world.comm, np.column_stack([np.full(len(rows), world.rank), rows]), counts)
+        found = world.ranks.exchange(np.column_stack([np.full(len(rows), world.rank), rows]), counts)
         assert found is not None
         assert (found[:, 1] == world.rank).all()
         assert (found[:, 0] == np.repeat(np.arange(world.size), size * (world.rank + np.arange(world.size)))).all()
     unknown = np.full(world.size, -1 if world.rank == world.size - 1 else 0)
-    assert world.exchange_on(world.comm, np.empty((0, 2), np.int64), unknown) is None
+    assert world.ranks.exchange(np.empty((0, 2), np.int64), unknown) is None
 
 
 def check_distinct_bytes(world: World) -> None:
@@ -102,7 +105,7 @@ def check_distinct_bytes(world: World) -> None:
     own = BLOCK * (1 + world.rank)
     asked = union(np.array([0, 0, 7]), np.array([0, own, own]), np.array([10, own + 5, own + 5]))
     whole = np.array([distinct_bytes(world, asked)])
-    world.allreduce_on(world.node, whole, "sum")
+    world.node.allreduce(whole, "sum")
     assert whole[0] == 10 * (world.node.size + 1)
     assert distinct_bytes(world, asked if world.node.rank else None) == -1
 
@@ -113,21 +116,19 @@ def check_sharing(world: World) -> None:
             assert world.share(value if world.rank == source else None, source) == value
 
 
-def check_turns(world: World, place: Path) -> None:
-    """Rank 0 takes from each other rank in turn, the last one first; none sends before its turn."""
+def check_sending(world: World, place: Path) -> None:
+    """Rank 0 receives from each other rank, the last one first; no send is over before it is received."""
     for length in (0, 1, LARGE + 1):
         marks = [place / f"{world.job}-turn-of-{rank}-{length}" for rank in range(world.size)]
         if world.rank:
-            world.wait_for_turn(0, 7)
+            world.ranks.send(memoryview(bytes([world.rank]) * length), 0)
             assert marks[world.rank].exists()
-            world.send(memoryview(bytes([world.rank]) * length), 0, 8)
             continue
         for source in reversed(range(1, world.size)):
             sleep(LATE)
             marks[source].touch()
             data = memoryview(bytearray(length))
-            world.give_turn(source, 7)
-            world.receive(data, source, 8)
+            world.ranks.receive(data, source)
             assert data == bytes([source]) * length
 
 
@@ -179,7 +180,7 @@ def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
     assert (world.rank, world.size, world.nodes) == (comm.rank, comm.size, 1)
     assert (world.node.size, world.leaders != MPI.COMM_NULL) == (comm.size, comm.rank == 0)
     check_waiting(world, place)
-    check_turns(world, place)
+    check_sending(world, place)
     checks = (
         check_reductions,
         check_gathering,
