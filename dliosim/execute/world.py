@@ -89,7 +89,7 @@ class World:
         self.ranks.close()
         if self.node is not self.ranks:
             self.node.close()
-        self.node.comm.Free()
+            self.node.comm.Free()
         if self.leaders != MPI.COMM_NULL:
             self.leaders.Free()
 
@@ -172,17 +172,21 @@ def make_world(
 
 def sleeping_copy(world: World) -> World:
     """Make a world of the same ranks for another thread of each, which sleeps while it waits. Collective."""
-    comm, node = MPI.Intracomm(world.comm.Dup()), MPI.Intracomm(world.node.comm.Dup())
+    comm = MPI.Intracomm(world.comm.Dup())
+    node = MPI.Intracomm(world.node.comm.Dup()) if world.nodes > 1 else comm
     return _world_of(comm, node, world.nodes, True, world.job)
 
 
 def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
+    """Make a world that owns `node`, which is given back at once where all ranks are on one node."""
     leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
-    if not polite:
-        return World(SpinningRanks(comm), SpinningRanks(node), leaders, nodes, polite, job)
-    ranks = SleepingRanks(comm, node, leaders, nodes)
-    own = ranks if nodes == 1 else SleepingRanks(node, node, leaders, 1)
-    return World(ranks, own, leaders, nodes, polite, job)
+    ranks: Ranks = SleepingRanks(comm, node if nodes > 1 else comm, leaders, nodes) if polite else SpinningRanks(comm)
+    if nodes > 1:
+        own: Ranks = SleepingRanks(node, node, leaders, 1) if polite else SpinningRanks(node)
+        return World(ranks, own, leaders, nodes, polite, job)
+    if node != comm:
+        node.Free()
+    return World(ranks, ranks, leaders, nodes, polite, job)
 
 
 @contextmanager

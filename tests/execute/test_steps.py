@@ -16,7 +16,7 @@ from dliosim.measure.records import CAUSES, EpochRecord, unpacked_arrivals
 from dliosim.measure.series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
-from tests.execute.test_syncing import Meeting, Threads
+from tests.execute.test_syncing import Meeting, world_of_threads
 
 MS = 1_000_000
 
@@ -89,7 +89,7 @@ def run(
     clock = Clock()
     monkeypatch.setattr(steps, "perf_counter_ns", clock)
     monkeypatch.setattr(steps, "sleep_until", clock.sleep_until)
-    syncer = Syncer(Threads(Meeting(1), 0), Sync(sync, 0, 1), False)
+    syncer = Syncer(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
     between = np.array(beside, np.int64).reshape(-1, 2)
 
     def save(step: int) -> int:

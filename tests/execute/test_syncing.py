@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.syncing import Syncer
@@ -38,23 +39,30 @@ class Ended(Exception):
     """The job was ended by one rank."""
 
 
-class Threads(World):
-    """A world whose ranks are threads."""
+class ThreadRanks:
+    """Ranks that are threads; only what a sync needs of them."""
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
-        object.__setattr__(self, "comm", type("Comm", (), {"rank": rank, "size": meeting.size})())
-        object.__setattr__(self, "node", meeting)
+        self.rank, self.size = rank, meeting.size
+        self._meeting = meeting
 
-    def allreduce(self, values: Any, operation: str) -> Any:
-        found = np.stack(self.node.exchange(self.rank, values.copy()))
+    def allreduce(self, values: Any, operation: str) -> None:
+        found = np.stack(self._meeting.exchange(self.rank, values.copy()))
         values[:] = found.sum(axis=0) if operation == "sum" else found.max(axis=0)
-        return values
 
     def share(self, value: Any, source: int = 0) -> Any:
-        return self.node.exchange(self.rank, value)[source]
+        return self._meeting.exchange(self.rank, value)[source]
 
+
+class _Threads(World):
     def abort(self, error: DliosimError) -> Any:
         raise Ended(f"{self.rank}: {error.message}")
+
+
+def world_of_threads(meeting: Meeting, rank: int) -> World:
+    """A world whose ranks are threads."""
+    ranks: Any = ThreadRanks(meeting, rank)
+    return _Threads(ranks, ranks, MPI.COMM_NULL, 1, False, "job")
 
 
 def meet(size: int, action: Callable[[World], Any]) -> list[Any]:
@@ -64,7 +72,7 @@ def meet(size: int, action: Callable[[World], Any]) -> list[Any]:
 
     def one(rank: int) -> None:
         try:
-            results[rank] = action(Threads(meeting, rank))
+            results[rank] = action(world_of_threads(meeting, rank))
         except Exception as error:
             results[rank] = error
             if not isinstance(error, (DliosimError, Ended)):
@@ -149,7 +157,7 @@ def test_two_ranks_that_fail_give_the_message_of_the_lower() -> None:
 
 @pytest.mark.parametrize(("sync", "collective"), [(Sync("off", 0, 1), False), (Sync("barrier", 0, 1), True)])
 def test_where_nobody_can_be_told_the_job_is_ended(sync: Sync, collective: bool) -> None:
-    syncer = Syncer(Threads(Meeting(2), 1), sync, collective)
+    syncer = Syncer(world_of_threads(Meeting(2), 1), sync, collective)
     with pytest.raises(Ended, match="1: broken"):
         syncer.fail(ExecutionError("broken"), 0, 1, frozenset())
 
@@ -158,24 +166,25 @@ def test_what_all_know_is_raised_without_meeting() -> None:
     error = ExecutionError("known")
     error.shared = True
     with pytest.raises(ExecutionError, match="known"):
-        Syncer(Threads(Meeting(2), 1), Sync("off", 0, 1), False).fail(error, 0, 1, frozenset())
+        Syncer(world_of_threads(Meeting(2), 1), Sync("off", 0, 1), False).fail(error, 0, 1, frozenset())
 
 
 @pytest.mark.parametrize(("sync", "every"), [(Sync("off", 0, 1), 0), (Sync("barrier", 0, 4), 4)])
 def test_how_often_ranks_meet(sync: Sync, every: int) -> None:
-    assert Syncer(Threads(Meeting(1), 0), sync, False).every == every
+    assert Syncer(world_of_threads(Meeting(1), 0), sync, False).every == every
 
 
 def test_the_first_allreduce_does_not_make_the_pages_of_its_buffer() -> None:
-    class Alone(Threads):
-        def allreduce(self, values: Any, operation: str) -> Any:
+    class Alone(ThreadRanks):
+        def allreduce(self, values: Any, operation: str) -> None:
             values *= 1
-            return values
 
     def faults() -> int:
         return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
-    syncer = Syncer(Alone(Meeting(1), 0), Sync("allreduce", 128 << 20, 1), False)
+    ranks: Any = Alone(Meeting(1), 0)
+    world = World(ranks, ranks, MPI.COMM_NULL, 1, False, "job")
+    syncer = Syncer(world, Sync("allreduce", 128 << 20, 1), False)
     before = faults()
     assert not syncer.exchange(False)
     assert faults() - before < 32  # it has 64 pages of the largest kind
