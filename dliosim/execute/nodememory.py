@@ -51,12 +51,14 @@ class NodeMemory:
     before the next but one: whoever comes to that one has seen all others leave the first.
     """
 
-    def __init__(self, comm: MPI.Intracomm, first_ends_meetings: bool) -> None:
-        """`first_ends_meetings` is whether the first rank has to do something in each meeting when all have arrived."""
+    def __init__(self, comm: MPI.Intracomm, most_ranks: int, first_ends_meetings: bool) -> None:
+        """`most_ranks` is how many the largest node of the job has, since pieces are of one size on all of them.
+
+        `first_ends_meetings` is whether the first rank has to do something in each meeting when all have arrived.
+        """
         self.rank, self.size = comm.rank, comm.size
-        least = -(-8 * self.size // _SMALLEST_PIECE) * _SMALLEST_PIECE
-        fair = _PIECES // (_OWN_PIECES * self.size) // _SMALLEST_PIECE * _SMALLEST_PIECE
-        self.piece = max(least, min(fair, _LARGEST_PIECE))
+        fair = _PIECES // (_OWN_PIECES * most_ranks) // _SMALLEST_PIECE * _SMALLEST_PIECE
+        self.piece = max(_SMALLEST_PIECE, min(fair, _LARGEST_PIECE))
         head = -(-_LINE * (2 * self.size + 2) // _SMALLEST_PIECE) * _SMALLEST_PIECE
         length = head + (_OWN_PIECES * self.size + 2) * self.piece
         self._window = MPI.Win.Allocate_shared(length if self.rank == 0 else 0, 1, comm=comm)

@@ -174,7 +174,6 @@ class SleepingRanks:
     def __init__(self, comm: MPI.Intracomm, node: MPI.Intracomm, leaders: MPI.Intracomm, nodes: int) -> None:
         """`leaders` has the first rank of each node of `comm` (COMM_NULL elsewhere). Collective."""
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
-        self._memory = NodeMemory(node, first_ends_meetings=nodes > 1)
         self._leaders = leaders
         self._nodes = nodes
         self._members = [list(range(self.size))] if nodes == 1 else self._find_nodes(node)
@@ -183,6 +182,7 @@ class SleepingRanks:
             for place, rank in enumerate(members):
                 self._leader_of[rank], self._node_of[rank], self._number_on_node[rank] = members[0], number, place
         self._own_node = self._members[self._node_of[self.rank]]
+        self._memory = NodeMemory(node, max(map(len, self._members)), first_ends_meetings=nodes > 1)
 
     def _find_nodes(self, node: MPI.Intracomm) -> list[list[int]]:
         """The ranks of each node, in the order of their first ranks, which lead them. Collective."""
