@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
+from dliosim.execute.polling import wait
 from dliosim.measure.figures import MEMORY_KINDS
 
 # The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
@@ -94,8 +95,17 @@ def node_cores(node: MPI.Intracomm) -> int:
     """The cores that the ranks of a node may run on, all taken together: each may be bound to its own. Collective."""
     cores = np.zeros(_MOST_CORES, np.bool_)
     cores[[core for core in own_cores() if core < _MOST_CORES]] = True
-    node.Allreduce(MPI.IN_PLACE, cores, MPI.LOR)
+    wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
     return int(cores.sum())
+
+
+def node_name() -> str:
+    """What all processes of this node have in common that see each other: the host, and the numbering of processes."""
+    try:
+        numbering = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        numbering = ""
+    return f"{MPI.Get_processor_name()} {numbering}"
 
 
 def available_memory() -> int | None:
