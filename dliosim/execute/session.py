@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
@@ -58,7 +57,7 @@ class Session:
 
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
     found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
-    reading the indexes of a data set's files took, and `windows` has the memory of those indexes. `locks` has, on
+    reading the indexes of a data set's files took. `locks` has, on
     rank 0, the directories of checkpoints that the run holds; who made them releases them. `finished` is what the run
     has come to so far.
     """
@@ -72,7 +71,6 @@ class Session:
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
     index_notes: dict[str, str] = field(default_factory=dict)
-    windows: dict[str, tuple[MPI.Win, ...]] = field(default_factory=dict)
     locks: Locks = field(default_factory=Locks)
     finished: Finished = field(default_factory=lambda: Finished())
 
