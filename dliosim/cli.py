@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
+from dliosim.commands.garbage import lasting
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import kept
 from dliosim.errors import DliosimError, ExecutionError, UsageError
@@ -80,16 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(reason)
     try:
         if parsed.command in ("run", "compare"):
-            # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
-            warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
-            world = _world()
-            if parsed.command == "compare":
-                from dliosim.commands.compare import compare_command
-
-                return compare_command(world, parsed, given)
-            from dliosim.commands.run import run_command
-
-            return run_command(world, parsed, given)
+            return _on_all_ranks(parsed, given)
         return _printed(parsed)
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
@@ -101,6 +93,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough.
         _discard_output()
         return 0
+
+
+def _on_all_ranks(parsed: argparse.Namespace, given: Sequence[str]) -> int:
+    """Do what needs MPI, as a rank of a job."""
+    # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
+    warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
+    with lasting():
+        world = _world()
+        command: Callable[[MPI.Intracomm, argparse.Namespace, Sequence[str]], int]
+        if parsed.command == "compare":
+            from dliosim.commands.compare import compare_command as command
+        else:
+            from dliosim.commands.run import run_command as command
+    return command(world, parsed, given)
 
 
 def _printed(parsed: argparse.Namespace) -> int:
