@@ -61,24 +61,25 @@ def _run(
         return workload
 
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser. They do not spin meanwhile, either:
-    # nothing is measured yet, and where cores share their power rank 0 has more of it.
-    workload = replace(world, polite=True).on_rank_0("read the pattern", read_pattern)
+    # before and after the verbs nothing is measured, and what the others do not use may make rank 0's core faster.
+    aside = replace(world, polite=True)
+    workload = aside.on_rank_0("read the pattern", read_pattern)
     options = Options(parsed.null, parsed.verify)
-    world.on_rank_0("look at the options", lambda: _check_options(workload, options))
+    aside.on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0("find the directories", lambda: roots(parsed, [workload]))
+    places = aside.on_rank_0("find the directories", lambda: roots(parsed, [workload]))
     session = Session(workload, world, places, options, progress, sources=sources, locks=locks)
-    world.on_rank_0("find the directories", session.check_directories)
-    world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
+    aside.on_rank_0("find the directories", session.check_directories)
+    aside.on_rank_0("make the results directory", lambda: check_output(parsed.output))
     if not options.null:
-        world.on_rank_0("make the data directory", session.make_roots)
+        aside.on_rank_0("make the data directory", session.make_roots)
     node = fullest_node(world, load)
     with (
         results.results_of(session, parsed, arguments, begun, node, unfinished) if world.rank == 0 else nullcontext()
     ) as finish:
         phases = run_with_null(session) if parsed.with_null else run_workload(session)
         status = finish(phases) if finish is not None else 0
-    return world.share(status)
+    return aside.share(status)
 
 
 def _check_options(workload: Workload, options: Options) -> None:
