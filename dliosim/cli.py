@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
 from dliosim.commands.garbage import lasting
-from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.launcher import launcher_cores, launcher_rank, library_settings
 from dliosim.commands.signals import kept
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and given[:1] in (["run"], ["compare"]):
         kept()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
+    os.environ.update(library_settings(os.environ, launcher_cores()))
     with _usage_from_rank_0_alone():
         parser = _parser()
         parsed = parser.parse_args(given)
