@@ -25,6 +25,7 @@ read -r -a defines <<<"${DEFINES:--D files=$files}"
 job=''
 watcher=''
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+"$python" -m compileall -q dliosim # or each rank compiles every module, where Python is told to keep no bytecode
 
 cleanup() {
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true

@@ -7,13 +7,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
 from dliosim.execute.polling import wait
-from dliosim.measure.figures import MEMORY_KINDS
+from dliosim.measure.machine import MEMORY_KINDS
+
+if TYPE_CHECKING:
+    from dliosim.execute.world import World
 
 # The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
@@ -37,6 +41,14 @@ class FileSystem:
     def in_memory(self) -> bool:
         """Whether what is written there takes memory."""
         return self.kind in MEMORY_KINDS
+
+
+class Node(NamedTuple):
+    """Cores that ranks may use, ranks, and the load average."""
+
+    cores: int
+    ranks: int
+    load: float
 
 
 def launcher_size(environ: Mapping[str, str]) -> int | None:
@@ -106,6 +118,19 @@ def node_name() -> str:
     except OSError:
         numbering = ""
     return f"{MPI.Get_processor_name()} {numbering}"
+
+
+def fullest_node(world: World, load: float) -> Node:
+    """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
+
+    `load` is the load average of this rank's node.
+    """
+    cores, ranks = node_cores(world.node.comm), world.node.size
+    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
+    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
+    world.allreduce(here, "max")
+    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
+    return Node(int(here[0]), int(here[1]), int(loads[0]) / 100)
 
 
 def available_memory() -> int | None:

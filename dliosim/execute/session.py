@@ -6,21 +6,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
-from dliosim.execute.finding import Source
 from dliosim.execute.locking import Locks
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
-from dliosim.measure.figures import LoopProgress, Partial, PhaseSummary
+from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.plan.places import Places
 from dliosim.plan.saves import flat
+
+if TYPE_CHECKING:
+    from dliosim.execute.finding import Source
 
 
 class Progress(Protocol):

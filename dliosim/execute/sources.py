@@ -6,15 +6,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.finding import Source
 from dliosim.execute.opening import follow_to_file
 from dliosim.execute.resolving import joined_by, shared_memory
 from dliosim.execute.world import World
 from dliosim.plan.places import DataIndex
+
+if TYPE_CHECKING:
+    from dliosim.execute.finding import Source
 
 
 @dataclass(frozen=True, slots=True)
