@@ -140,8 +140,7 @@ class SpinningRanks:
         """See `Ranks`."""
         data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
         length = np.array([len(data)], _LENGTH)
-        # Others wait while one rank reads a pattern or commits a checkpoint. What they do not use meanwhile may make that
-        # one's core faster: it took 0.5 s of processor less to start (docs/benchmarks.md).
+        # The others wait while one rank reads a pattern or commits a checkpoint: to spin could only slow it down.
         wait(self.comm.Ibcast(length, source), self.size)
         if self.rank != source:
             data = np.empty(int(length[0]), np.uint8)
