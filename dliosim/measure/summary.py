@@ -31,8 +31,9 @@ _COUNTS = (
     "clear_steps_ns",
     "clear_data_wait_ns",
 )
-# What a rank may not know, and then is -1.
+# What a rank may not know, and then is -1: of an epoch and of a verb, and of an epoch alone.
 _UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
+_CORE_WAITS = ("core_wait_ns", "reader_core_wait_ns")
 _TIMES = (
     "wall_ns",
     "loop_ns",
@@ -104,6 +105,7 @@ RANK_COLUMNS = (
     "call_ns",
     "rchar",
     "read_bytes",
+    *_CORE_WAITS,
     "batch_latency_max_ns",
     "call_latency_max_ns",
     "request_latency_max_ns",
@@ -134,9 +136,9 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "aus": au is not None,
         "rate": round((rate or 0.0) / _RATE_UNIT),
         "rates": rate is not None,
-        **_uncertain(record),
+        **_uncertain(record, (*_UNCERTAIN, *_CORE_WAITS)),
     }
-    maxima = _extremes(record, _TIMES) | {
+    maxima = _extremes(record, (*_TIMES, *_CORE_WAITS)) | {
         "steps": record.steps,
         "-steps": -record.steps,
         "ratio": _NOTHING if ratio is None else round(ratio / _RATIO_UNIT),
@@ -200,6 +202,8 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         null=record.null,
         unchecked_bytes=total["unchecked_bytes"],
         content_seconds=_spread("content_ns", total, most),
+        core_wait_seconds=_known_spread("core_wait_ns", total, most),
+        reader_core_wait_seconds=_known_spread("reader_core_wait_ns", total, most),
         flush_steps=total["flush_steps"],
         flush_step_seconds=_mean("flush_steps_ns", "flush_steps", total),
         flush_data_wait_seconds=_mean("flush_data_wait_ns", "flush_steps", total),
@@ -212,7 +216,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """The figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
-    sums |= {"ranks": 1, **_uncertain(record)}
+    sums |= {"ranks": 1, **_uncertain(record, _UNCERTAIN)}
     nobody = np.empty(0, np.int64)
     reduced = _reduced(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
     if reduced is None:
@@ -313,9 +317,9 @@ def _reduced(
     return total, most, whole, greatest[len(maxima) + 2 * len(histograms) :]
 
 
-def _uncertain(record: EpochRecord | VerbRecord) -> dict[str, int]:
+def _uncertain(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
     """What to add up of what a rank may not know, and of how many ranks do."""
-    values = {name: getattr(record, name) for name in _UNCERTAIN}
+    values = {name: getattr(record, name) for name in names}
     known = {f"{name} known": value >= 0 for name, value in values.items()}
     return {name: max(value, 0) for name, value in values.items()} | known
 
@@ -327,6 +331,10 @@ def _known(name: str, total: dict[str, int]) -> int | None:
 
 def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:
     return Spread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
+
+
+def _known_spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread | None:
+    return None if _known(name, total) is None else _spread(name, total, most)
 
 
 def _mean(times: str, count: str, total: dict[str, int]) -> float | None:

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary, PhaseSummary, Spread
 from dliosim.measure.histogram import Histogram, merged
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
@@ -81,7 +82,9 @@ def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     if not said:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
-    return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
+    waited = over_epochs.core_wait_share(epochs[1:] or epochs)
+    within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
+    return textwrap.fill(f"{name}: where the time went{later}: {said}{within}", WIDTH)
 
 
 def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
@@ -132,6 +135,10 @@ def _rates(doubtful: bool) -> list[_Column]:
     ]
 
 
+def _mean(time: Spread | None) -> float | None:
+    return None if time is None else time.mean
+
+
 def _time(value: float | None) -> str:
     return seconds(value, 3)
 
@@ -166,6 +173,8 @@ _TIMES = [
     _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
     _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
     _Column("tool", lambda one: one.tool_seconds.mean, _time),
+    _Column("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
+    _Column("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
 ]
 
 _CAUSES = [
