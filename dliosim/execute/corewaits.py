@@ -10,19 +10,25 @@ def core_wait(threads: Sequence[int]) -> int | None:
     """The time (ns) that threads of this process, by their native ids, have waited for a core in their lives: the sum.
 
     From when a thread could run to when it ran, be it after a sleep or because another took the core from it. None
-    where the kernel does not count it: it has no such file, or says that a thread that asks has never run. A look takes
-    some 10 us a thread.
+    where the kernel does not count it: it has no such file, or says of threads that work that they have never run. A
+    look takes some 10 us a thread.
     """
     waited = 0
     for thread in threads:
         try:
-            ran, ready, _ = map(int, Path(f"/proc/self/task/{thread}/schedstat").read_text().split())
-        except (OSError, ValueError):
+            ready = ready_ns(Path(f"/proc/self/task/{thread}/schedstat").read_text())
+        except OSError:
             return None
-        if not ran:
+        if ready is None:
             return None
         waited += ready
     return waited
+
+
+def ready_ns(schedstat: str) -> int | None:
+    """The second number of a thread's schedstat; None where the first (how long it ran) is 0, or text is another."""
+    numbers = schedstat.split()
+    return int(numbers[1]) if len(numbers) == 3 and all(map(str.isdecimal, numbers)) and int(numbers[0]) else None
 
 
 def waited_since(before: int | None, threads: Sequence[int]) -> int:

@@ -56,7 +56,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         headline(name, runs, epochs, doubtful, counted),
-        _figures(title, [_rates(doubtful), _TIMES], epochs),
+        _figures(title, [_rates(doubtful), _TIMES, _CORE_WAITS], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
         _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
@@ -173,6 +173,9 @@ _TIMES = [
     _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
     _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
     _Column("tool", lambda one: one.tool_seconds.mean, _time),
+]
+
+_CORE_WAITS = [
     _Column("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
     _Column("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
 ]
