@@ -15,8 +15,8 @@ import pytest
 from dliosim.execute.corewaits import core_wait
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
-#: Of a rank on a core beside two programs that want it, too, two thirds of the time are waiting for it.
-SPINNING = 2
+#: A rank that works on a core beside one program that wants it, too, waits for it half of the time.
+SPINNING = 1
 
 LOOP = """
 train {
