@@ -23,7 +23,7 @@ from dliosim.errors import UsageError
 from dliosim.measure.figures import RunSummary
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.trust import doubt_of_run, oversleep
+from dliosim.measure.trust import doubt_of_times, oversleep
 from dliosim.readable import ABSENT, count
 from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.results import run_of
@@ -53,7 +53,7 @@ def rate(phases: Sequence[PhaseSummary]) -> float | None:
 
 def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
     """Why the efficiency of these runs of a loop is not to be trusted, or an empty text."""
-    return doubt_of_run(run) or oversleep(phases)
+    return doubt_of_times(run, phases) or oversleep(phases)
 
 
 def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dliosim.compare.outcome import Measured, Outcome, P
 from dliosim.compare.statistics import FEWEST
 from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.trust import CORE_WAIT_LIMIT
 from dliosim.readable import count, number, percent
 
 #: Shares of the bytes in the page cache that differ by more are not alike.
@@ -72,8 +73,13 @@ def residency(outcome: Outcome[P]) -> Iterator[str]:
 def of_machine(outcome: Outcome[P]) -> Iterator[str]:
     """Ranks without cores of their own, a machine that was busy, and data that lie in memory."""
     environment = outcome.environment
-    if environment.oversubscribed:
-        ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
+    ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
+    shares = [one.median(lambda each: each.core_wait_share) for one in outcome.measured]
+    waited = [share for share in shares if share is not None and share >= CORE_WAIT_LIMIT]
+    if waited:
+        span = f"{percent(max(waited), 2)} of the time of a variant was waiting for a core"
+        yield f"No finding about storage: {span} ({ranks} on {cores})."
+    elif environment.oversubscribed and None in shares:
         yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
     if not environment.oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
         load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")

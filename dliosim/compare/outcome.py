@@ -42,6 +42,11 @@ class Counted(Protocol):
         """How much of what it read was in the page cache when it began; None if unknown, or if nothing was read."""
         ...
 
+    @property
+    def core_wait_share(self) -> float | None:
+        """What of its time a rank waited for a core; None where nobody counts that."""
+        ...
+
 
 P = TypeVar("P", bound=Counted)
 

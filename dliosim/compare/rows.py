@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary
 from dliosim.measure.histogram import Histogram, merged
 from dliosim.measure.phase import PhaseSummary
@@ -21,6 +22,7 @@ _READ_BY_OTHERS = 0.5
 class Pass:
     """A whole pass of the loop compared. Block 0 is the warm-up; `position` counts all passes in the order they ran.
 
+    `core_wait_share` is what of the time of its steps a rank waited for a core, None where no kernel counts that.
     Times are seconds: `seconds` the wall time of the slowest rank over all epochs, blocking checkpoints included; the
     parts are means over ranks, added up over epochs; `decode` and `preprocess` are whoever read's, `processing` what of
     both lay in the steps themselves. Latencies are what steps waited for a batch. `amplification` is
@@ -60,6 +62,7 @@ class Pass:
     order_hash: int
     extent_hash: int
     latency: Histogram
+    core_wait_share: float | None = None
 
     @property
     def compared(self) -> float:
@@ -121,6 +124,7 @@ def pass_of(
         order_hash=sum(epoch.order_hash for epoch in epochs) % 2**64,
         extent_hash=sum(epoch.extent_hash for epoch in epochs) % 2**64,
         latency=merged(epoch.batch_latency for epoch in epochs),
+        core_wait_share=over_epochs.core_wait_share(epochs),
     )
 
 

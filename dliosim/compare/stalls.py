@@ -57,6 +57,10 @@ class StallPass:
         return max(self.stall, 1e-9)
 
     @property
+    def core_wait_share(self) -> None:
+        """Counted of loops alone."""
+
+    @property
     def until_complete(self) -> float:
         """Seconds until all of it is written, or read."""
         return self.stall + self.flush

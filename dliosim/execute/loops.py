@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import get_native_id
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from dliosim.execute.buffers import allocate
 from dliosim.execute.building import resolve_prepared
 from dliosim.execute.caches import process_io, read_since
 from dliosim.execute.cadences import Timers
+from dliosim.execute.corewaits import core_wait, waited_since
 from dliosim.execute.counts import Counts, account
 from dliosim.execute.distinct import distinct_bytes
 from dliosim.execute.epochcalls import EpochCalls
@@ -75,6 +77,7 @@ class _Running:
     deadline: int | None = None
     batches: Batches | None = None
     buffer_size: int = 0
+    save_core_wait_ns: int = 0
     saved: list[Save] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
     epochs: list[EpochSummary] = field(default_factory=list)
@@ -229,7 +232,13 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     if running.deadline is None and loop.seconds is not None:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
     running.timers.start(perf_counter_ns())
-    stop = run_steps(_course(session, saves, running, work), source, lengths, record, series, session.progress)
+    this, running.save_core_wait_ns = [get_native_id()], 0
+    course, waited, read_waited = _course(session, saves, running, work), core_wait(this), core_wait(batches.threads)
+    stop = run_steps(course, source, lengths, record, series, session.progress)
+    record.core_wait_ns = waited_since(waited, this)
+    if record.core_wait_ns >= 0:
+        record.core_wait_ns -= running.save_core_wait_ns
+    record.reader_core_wait_ns = waited_since(read_waited, batches.threads)
     # A rank that failed after the last sync is heard of here, and what follows may be collective.
     # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
@@ -322,9 +331,13 @@ def _course(session: Session, saves: Saves, running: _Running, work: EpochWork) 
     steps = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
 
     def save_after(step: int) -> int:
+        this = [get_native_id()]
+        waited = core_wait(this)
         running.syncer.meet_to_save()
         now = (cadence for cadence in by_steps if (step + 1) % cadence.every == 0)
-        return sum(_save(session, saves, running, cadence) for cadence in (*now, *_due(running)))
+        content = sum(_save(session, saves, running, cadence) for cadence in (*now, *_due(running)))
+        running.save_core_wait_ns += max(waited_since(waited, this), 0)
+        return content
 
     arrival = np.cumsum(work.gap_ns).tolist() if work.gap_ns else []
     return Course(

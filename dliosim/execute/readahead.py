@@ -24,6 +24,8 @@ PATIENCE = 5.0
 class Batches(Protocol):
     """The batches of one loop on one rank, epoch by epoch and in the order of steps.
 
+    `threads` are the native ids of the threads that read, where these are others than the one who waits.
+
     Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
     two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it. Of the last
     step waited for, `called` is how long (ns) its readers were inside calls, and decoded and preprocessed where that is
@@ -32,6 +34,7 @@ class Batches(Protocol):
     """
 
     readers: Sequence[Reader]
+    threads: Sequence[int]
     reading: list[int]
     called: int
     processed: int
@@ -82,6 +85,7 @@ class InlineBatches:
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
+        self.threads: Sequence[int] = ()
         self.reading: list[int] = []
         self.called = 0
         self.processed = 0
@@ -152,6 +156,7 @@ class ReadAhead:
         ]
         for thread in self._threads:
             thread.start()
+        self.threads: Sequence[int] = [thread.native_id for thread in self._threads if thread.native_id is not None]
 
     def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`."""

@@ -44,6 +44,7 @@ class ScatteredBatches:
 
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
         self.readers: Sequence[Reader] = [reader]
+        self.threads: Sequence[int] = ()
         self.reading: list[int] = []
         self.called = 0
         self.processed = 0

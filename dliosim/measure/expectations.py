@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, ExpectationResult, RunSummary
-from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.measure.trust import doubt_of_times, doubt_of_utilization
 from dliosim.model import Expectation
 
 
@@ -17,7 +17,7 @@ def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[Expe
 
 def _evaluate(expectation: Expectation, run: RunSummary) -> ExpectationResult:
     phases = [phase for phase in run.phases if phase.name == expectation.loop]
-    doubt = doubt_of_run(run)
+    doubt = doubt_of_times(run, phases)
     if expectation.figure == "utilization" and not doubt:
         doubt = doubt_of_utilization(phases)
     epochs = [epoch for phase in phases for epoch in phase.epochs]

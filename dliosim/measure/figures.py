@@ -55,6 +55,10 @@ class EpochSummary:
     that need what was not there (compute, a sync, /proc/self/io) are None. `distinct_bytes` are those that calls asked
     for, each counted once a node, however many of its ranks did.
 
+    `core_wait_seconds` is how long ranks in their steps were ready and waited for a core, which is in the other times,
+    nobody knows in which; `reader_core_wait_seconds` is that of a rank's readers, added up. None where a kernel does
+    not count it.
+
     `content_seconds` is making the contents of checkpoints, which no other time has in it. Of the steps of all ranks
     after their first, `flush_steps` had a save in the background beside them and `clear_steps` none;
     `..._step_seconds` is how long one took on the mean, from its beginning to the end of its sync, and
@@ -109,6 +113,8 @@ class EpochSummary:
     unchecked_bytes: int = 0
     distinct_bytes: int | None = None
     content_seconds: Spread = NO_TIME
+    core_wait_seconds: Spread | None = None
+    reader_core_wait_seconds: Spread | None = None
     flush_steps: int = 0
     flush_step_seconds: float | None = None
     flush_data_wait_seconds: float | None = None

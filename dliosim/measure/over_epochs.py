@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.figures import EpochSummary
+from dliosim.measure.figures import EpochSummary, Spread
 from dliosim.measure.histogram import Quantiles, merged
 
 
@@ -51,6 +51,22 @@ def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
     """`request` where there are requests, else `batch` (what steps waited for data), and those latencies together."""
     found = latencies(epochs)
     return ("request", found.request) if found.request is not None else ("batch", found.batch)
+
+
+def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:
+    """What of the time of these steps a rank waited for a core on average; None where a kernel does not count it."""
+    return _share_of_loop([epoch.core_wait_seconds for epoch in epochs], epochs)
+
+
+def reader_core_wait_share(epochs: Sequence[EpochSummary], readers: int) -> float | None:
+    """As `core_wait_share`, of each of a rank's `readers`; None without any."""
+    share = _share_of_loop([epoch.reader_core_wait_seconds for epoch in epochs], epochs)
+    return None if share is None or not readers else share / readers
+
+
+def _share_of_loop(times: Sequence[Spread | None], epochs: Sequence[EpochSummary]) -> float | None:
+    known, seconds = [time.mean for time in times if time is not None], sum(epoch.loop_seconds for epoch in epochs)
+    return sum(known) / seconds if seconds > 0 and len(known) == len(times) else None
 
 
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:

@@ -66,6 +66,8 @@ def epoch_summary(record: EpochRecord, reduced: Reduced) -> EpochSummary:
         null=record.null,
         unchecked_bytes=total["unchecked_bytes"],
         content_seconds=_spread("content_ns", total, most),
+        core_wait_seconds=_known_spread("core_wait_ns", total, most),
+        reader_core_wait_seconds=_known_spread("reader_core_wait_ns", total, most),
         flush_steps=total["flush_steps"],
         flush_step_seconds=_mean("flush_steps_ns", "flush_steps", total),
         flush_data_wait_seconds=_mean("flush_data_wait_ns", "flush_steps", total),
@@ -127,6 +129,10 @@ def _known(name: str, total: dict[str, int]) -> int | None:
 
 def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:
     return Spread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
+
+
+def _known_spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread | None:
+    return None if _known(name, total) is None else _spread(name, total, most)
 
 
 def _mean(times: str, count: str, total: dict[str, int]) -> float | None:

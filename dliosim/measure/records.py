@@ -15,6 +15,9 @@ CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 #: Fields of both records that a rank may not know, and which then are -1.
 UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
 
+#: What an epoch alone has, and a rank may not know either.
+CORE_WAITS = ("core_wait_ns", "reader_core_wait_ns")
+
 _CAUSE_BITS = 3
 _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
@@ -63,7 +66,10 @@ class EpochRecord:
     `bytes`). `decode_ns` and `preprocess_ns` are added up over whoever read the batches; `processing_ns` is what of
     both lies in the steps themselves, 0 beside readers. `batch` is the samples of a full step of this rank. `open_ns`
     holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
-    `distinct_bytes` is this rank's share of what its node asked of storage, where each byte counts once; -1 is unknown.
+    `core_wait_ns` is how long the thread that runs the steps could run and waited for a core, from the beginning of the
+    first step to the end of the last, checkpoints taken out, and `reader_core_wait_ns` that of all reader threads added
+    up; -1 where the kernel does not count it. `distinct_bytes` is this rank's share of what its node asked of storage,
+    where each byte counts once; -1 is unknown.
     `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `packed_arrival` a step
     that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
 
@@ -111,6 +117,8 @@ class EpochRecord:
     rchar: int = -1
     read_bytes: int = -1
     distinct_bytes: int = -1
+    core_wait_ns: int = -1
+    reader_core_wait_ns: int = -1
     batch_latency: Histogram = field(default_factory=Histogram)
     call_latency: Histogram = field(default_factory=Histogram)
     request_latency: Histogram = field(default_factory=Histogram)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure import dlio
 from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import UNCERTAIN, EpochRecord, VerbRecord
+from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
 from dliosim.measure.reductions import RATE_UNIT, RATIO_UNIT, Reduced, Reducer
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ RANK_COLUMNS = (
     "call_ns",
     "rchar",
     "read_bytes",
+    *CORE_WAITS,
     "batch_latency_max_ns",
     "call_latency_max_ns",
     "request_latency_max_ns",
@@ -135,9 +136,9 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "aus": au is not None,
         "rate": round((rate or 0.0) / RATE_UNIT),
         "rates": rate is not None,
-        **_uncertain(record),
+        **_uncertain(record, (*UNCERTAIN, *CORE_WAITS)),
     }
-    maxima = _extremes(record, _TIMES) | {
+    maxima = _extremes(record, (*_TIMES, *CORE_WAITS)) | {
         "steps": record.steps,
         "-steps": -record.steps,
         "ratio": _NOTHING if ratio is None else round(ratio / RATIO_UNIT),
@@ -156,7 +157,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """The figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
-    sums |= {"ranks": 1, **_uncertain(record)}
+    sums |= {"ranks": 1, **_uncertain(record, UNCERTAIN)}
     nobody = np.empty(0, np.int64)
     reduced = _reduced(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
     if reduced is None:
@@ -219,8 +220,8 @@ def _reduced(
     return Reduced(total, most, whole, greatest[len(maxima) + 2 * len(histograms) :])
 
 
-def _uncertain(record: EpochRecord | VerbRecord) -> dict[str, int]:
+def _uncertain(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
     """What to add up of what a rank may not know, and of how many ranks do."""
-    values = {name: getattr(record, name) for name in UNCERTAIN}
+    values = {name: getattr(record, name) for name in names}
     known = {f"{name} known": value >= 0 for name, value in values.items()}
     return {name: max(value, 0) for name, value in values.items()} | known

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dliosim.measure import over_epochs
 from dliosim.measure.figures import RunSummary
+from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, percent
 
 #: With more oversleep than this utilization says more about the machine's scheduler than about storage.
 OVERSLEEP_LIMIT = 0.01
 
+#: As much of a loop's time waiting for cores (see docs/metrics.md for what runs have that are not in want of any).
+CORE_WAIT_LIMIT = 0.05
 
-def doubt_of_run(run: RunSummary) -> str:
-    """Why no time of a run says what storage can do, or an empty text."""
+
+def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
+    """Why no time of these runs of a loop says what storage can do, or an empty text."""
     if run.null:
         return "nothing was read (--null)"
-    if run.environment.oversubscribed:
-        return "there are more ranks than cores"
-    return "what was read was checked within the steps (--verify)" if run.verify else ""
+    verified = "what was read was checked within the steps (--verify)" if run.verify else ""
+    return core_waits(run.environment, phases) or verified
+
+
+def core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
+    """How much of the time of a loop its ranks or their readers waited for cores, if that matters.
+
+    Over the epochs after the first. Where no kernel counts it, that there are more ranks than cores.
+    """
+    epochs = [epoch for phase in phases for epoch in phase.epochs]
+    later = epochs[1:] or epochs
+    own = over_epochs.core_wait_share(later)
+    if own is None:
+        return "there are more ranks than cores" if environment.oversubscribed else ""
+    read = over_epochs.reader_core_wait_share(later, max(phase.readers for phase in phases)) or 0.0
+    if max(own, read) < CORE_WAIT_LIMIT:
+        return ""
+    if own >= read:
+        return f"{percent(own, 2)} of the time was waiting for a core"
+    return f"readers waited for a core {percent(read, 2)} of the time"
 
 
 def doubt_of_utilization(phases: Sequence[PhaseSummary]) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary
-from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.measure.trust import core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps, studies
 from dliosim.pictures.epochs import bins_said
 from dliosim.pictures.style import drawing
@@ -116,7 +116,7 @@ def drawn(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
 
 def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
     if shares.has_utilization(loop.epochs):
-        doubtful = bool(doubt_of_run(saved.run) or doubt_of_utilization(loop.phases))
+        doubtful = bool(doubt_of_times(saved.run, loop.phases) or doubt_of_utilization(loop.phases))
         draw = partial(shares.utilization_by_epoch, loop.epochs, doubtful)
         yield Picture("utilization-by-epoch", "Utilization by epoch", shares.BUSY_CAPTION, draw)
     elif len(loop.epochs) > 1:
@@ -183,5 +183,5 @@ def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> results.R
         rate=rate,
         epochs=tuple(one for one in of_epochs if one is not None),
         shares=time_shares(loop.epochs),
-        is_doubtful=saved.run.environment.oversubscribed,
+        is_doubtful=bool(core_waits(saved.run.environment, loop.phases)),
     )

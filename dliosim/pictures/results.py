@@ -25,7 +25,7 @@ from dliosim.readable import number, percent, size
 
 SIDE_CAPTION = (
     "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
-    "spans its slowest and fastest epoch (hollow: there were more ranks than cores); right, where the time of all its "
+    "spans its slowest and fastest epoch (hollow: ranks waited for cores); right, where the time of all its "
     "ranks went. What differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats "
     "and judges. "
     "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
@@ -35,7 +35,7 @@ SIDE_CAPTION = (
 SCALING_CAPTION = (
     "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Beside each dot is "
     "its share of that; of several results with as many ranks the line takes the median. Hollow dots, and figures "
-    "marked ?, had more ranks than cores, and say nothing about storage. "
+    "marked ?, waited for cores, and say nothing about storage. "
     "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
 )
 

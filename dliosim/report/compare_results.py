@@ -54,6 +54,7 @@ ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
     "decode_seconds": lambda one: one.decode,
     "preprocess_seconds": lambda one: one.preprocess,
     "processing_seconds": lambda one: one.processing,
+    "core_wait_share": lambda one: one.core_wait_share,
 }
 
 

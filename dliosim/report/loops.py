@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dliosim.measure.figures import EpochSummary
+from dliosim.measure import over_epochs
+from dliosim.measure.figures import EpochSummary, Spread
 from dliosim.measure.histogram import Histogram, merged
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS
@@ -56,7 +57,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         headline(name, runs, epochs, doubtful, counted),
-        _figures(title, [_rates(doubtful), _TIMES], epochs),
+        _figures(title, [_rates(doubtful), _TIMES, _CORE_WAITS], epochs),
         _shares(name, epochs),
         _latencies(f"{name}: latencies", epochs),
         _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
@@ -82,7 +83,9 @@ def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     if not said:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
-    return textwrap.fill(f"{name}: where the time went{later}: {said}", WIDTH)
+    waited = over_epochs.core_wait_share(epochs[1:] or epochs)
+    within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
+    return textwrap.fill(f"{name}: where the time went{later}: {said}{within}", WIDTH)
 
 
 def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
@@ -133,6 +136,10 @@ def _rates(doubtful: bool) -> list[_Column]:
     ]
 
 
+def _mean(time: Spread | None) -> float | None:
+    return None if time is None else time.mean
+
+
 def _time(value: float | None) -> str:
     return seconds(value, 3)
 
@@ -167,6 +174,11 @@ _TIMES = [
     _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
     _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
     _Column("tool", lambda one: one.tool_seconds.mean, _time),
+]
+
+_CORE_WAITS = [
+    _Column("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
+    _Column("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
 ]
 
 _CAUSES = [

@@ -51,6 +51,8 @@ _EPOCH_SPREADS = (
     "preprocess_seconds",
     "content_seconds",
 )
+#: None where the kernel does not count them.
+_CORE_WAITS = ("core_wait_seconds", "reader_core_wait_seconds")
 _EPOCH_FIGURES = (
     "steps",
     "fewest_steps",
@@ -292,6 +294,7 @@ def _epoch(epoch: EpochSummary) -> dict[str, Any]:
         "epoch": epoch.epoch,
         **{name: getattr(epoch, name) for name in _EPOCH_FIGURES},
         **{name: asdict(getattr(epoch, name)) for name in _EPOCH_SPREADS},
+        **{name: (found := getattr(epoch, name)) and asdict(found) for name in _CORE_WAITS},
         **_latencies([epoch]),
         "bound_by": epoch.bound_by and asdict(epoch.bound_by),
         "order_hash": f"{epoch.order_hash:016x}",

@@ -11,7 +11,7 @@ from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, RunSummary
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.overhead import loop_overheads, save_times
-from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.measure.trust import core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.differences import line_rows, override_rows, pattern_names
 from dliosim.report.grid import LINE, WIDTH, grid
@@ -211,7 +211,7 @@ def _later(loop: Loop) -> tuple[EpochSummary, ...]:
 
 def _utilization(loop: Loop, run: RunSummary) -> str:
     share = over_epochs.utilization(_later(loop))
-    doubtful = doubt_of_run(run) or doubt_of_utilization(loop.phases)
+    doubtful = doubt_of_times(run, loop.phases) or doubt_of_utilization(loop.phases)
     return ABSENT if share is None else f"{number(100 * share)}{'?' if doubtful else ''}"
 
 
@@ -239,20 +239,25 @@ def _reader_share(loop: Loop, run: RunSummary) -> str:
 
 
 def _samples(loop: Loop, run: RunSummary) -> str:
-    return _marked(over_epochs.samples_per_second(_later(loop)), run)
+    return _marked(over_epochs.samples_per_second(_later(loop)), loop, run)
 
 
 def _rate(unit: float) -> Callable[[Loop, RunSummary], str]:
     def show(loop: Loop, run: RunSummary) -> str:
         rate = over_epochs.bytes_per_second(_later(loop))
-        return _marked(None if rate is None else rate / unit, run)
+        return _marked(None if rate is None else rate / unit, loop, run)
 
     return show
 
 
-def _marked(rate: float | None, run: RunSummary) -> str:
-    """A rate, with `?` where ranks took turns on the cores."""
-    return ABSENT if rate is None else f"{number(rate)}{'?' if run.environment.oversubscribed else ''}"
+def _core_waits(loop: Loop, run: RunSummary) -> str:
+    share = over_epochs.core_wait_share(_later(loop))
+    return percent(share, 3) if share else ABSENT
+
+
+def _marked(rate: float | None, loop: Loop, run: RunSummary) -> str:
+    """A rate, with `?` where ranks waited for cores."""
+    return ABSENT if rate is None else f"{number(rate)}{'?' if core_waits(run.environment, loop.phases) else ''}"
 
 
 def _checkpoints(loop: Loop, run: RunSummary) -> str:
@@ -308,6 +313,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
         ("time in sync wait", _share("sync wait")),
         ("time in processing", _share("processing")),
         ("time in tool", _share("tool")),
+        ("of these waiting for a core", _core_waits),
         ("checkpoints beside", _checkpoints),
         ("readers' time decoding", _reader_share),
     ],

@@ -9,7 +9,7 @@ from dliosim.measure.figures import ExpectationResult, RunSummary
 from dliosim.measure.histogram import merged
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
+from dliosim.measure.trust import doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.grid import grid
@@ -45,7 +45,9 @@ _COMPLETING_TIMES = (
 def run_report(run: RunSummary) -> str:
     """Everything that a run prints at its end, at most 120 columns wide."""
     loops = [
-        loop_tables(group, bool(doubt_of_run(run) or doubt_of_utilization(group)), run.lies_on(group[0], DISK_KINDS))
+        loop_tables(
+            group, bool(doubt_of_times(run, group) or doubt_of_utilization(group)), run.lies_on(group[0], DISK_KINDS)
+        )
         for group in alike([phase for phase in run.phases if phase.epochs])
     ]
     sections = [header(run), warnings(run), _files(run.phases), checkpoint_tables(run), *loops, _closing(run)]

@@ -6,10 +6,11 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
-from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS
+from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
 from dliosim.measure.phase import Partial, PhaseSummary
-from dliosim.measure.trust import oversleep, read_before
+from dliosim.measure.trust import core_waits, oversleep, read_before
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
 from dliosim.report.grid import WIDTH
@@ -40,7 +41,7 @@ def warnings_of(run: RunSummary) -> list[str]:
     groups = alike(run.phases)
     found = [*_of_the_end(run), *_of_the_machine(run), *_of_options(run)]
     for group in groups:
-        found += [f"{title_of(group[0])}: {text}" for text in _of_loop(group)]
+        found += [f"{title_of(group[0])}: {text}" for text in _of_loop(run.environment, group)]
         if not run.null:
             found += _of_each(group, lambda phase: _of_reading(run, phase))
             found += _of_each(group, lambda phase: _of_checkpoint(run, phase))
@@ -67,13 +68,43 @@ def _of_all(done: int, planned: int | None, what: str) -> str:
 def _of_the_machine(run: RunSummary) -> Iterator[str]:
     environment = run.environment
     if environment.oversubscribed:
-        ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
-        doubtful = f"{_DOUBTFUL}, and " if any(phase.epochs for phase in run.phases) else ""
-        yield f"{ranks} on {cores}: {doubtful}every time holds the others' turns on the cores"
+        yield from _of_turns(run, _ranks_on_cores(environment))
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
         lie = "lies" if len(memories) == 1 else "lie"
         yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
+
+
+def _of_turns(run: RunSummary, crowd: str) -> Iterator[str]:
+    """What more ranks than cores (`crowd`) may have done to times of which nobody has counted it."""
+    loops = [phase for phase in run.phases if phase.epochs]
+    if any(over_epochs.core_wait_share(loop.epochs) is None for loop in loops):
+        turns = "every time holds the others' turns on the cores, of which this kernel keeps no count"
+        yield f"{crowd}: {_DOUBTFUL}, and {turns}"
+    elif any(phase.kind in ("save", "restore") for phase in run.phases):
+        yield f"{crowd}: saves and restores hold waits for a core, which are counted of loops alone"
+
+
+def _ranks_on_cores(environment: Environment) -> str:
+    return f"{count(environment.ranks_per_node, 'rank')} on {count(environment.cores_per_node, 'core')}"
+
+
+def _of_cores(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
+    """That ranks of a loop waited for cores, as a kernel has counted it, and what to do about it."""
+    waited = core_waits(environment, runs)
+    if not waited or any(epoch.core_wait_seconds is None for phase in runs for epoch in phase.epochs):
+        return
+    busy = any(epoch.utilization is not None for phase in runs for epoch in phase.epochs)
+    threads = environment.ranks_per_node * (1 + max(phase.readers for phase in runs))
+    todo = "other work had the cores: repeat this when the machine is quiet"
+    if threads > environment.cores_per_node:
+        crowd, readers = _ranks_on_cores(environment), max(phase.readers for phase in runs)
+        crowd += f", {count(readers, 'reader')} each" if readers else ""
+        todo = f"{crowd}: use fewer{' of either' if readers else ' ranks'}, or give each a core of its own"
+    yield (
+        f"{waited}, which lies in data wait, sync wait, compute and tool, nobody knows how much in which: "
+        f"{f'{_DOUBTFUL}, and ' if busy else ''}rates and latencies hold that ({todo})"
+    )
 
 
 def _of_options(run: RunSummary) -> Iterator[str]:
@@ -86,11 +117,12 @@ def _of_options(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _of_loop(runs: Sequence[PhaseSummary]) -> Iterator[str]:
+def _of_loop(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
     """Of all runs of a loop taken together."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
+    yield from _of_cores(environment, runs)
     slept = oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs)

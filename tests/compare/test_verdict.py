@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from dliosim.compare.statistics import compare, shown_different
@@ -87,7 +88,21 @@ def test_the_striping_that_was_read_back_is_told() -> None:
 def test_more_ranks_than_cores_are_no_finding() -> None:
     found = outcome(measured((1.0, 2.0)))
     crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
-    assert any(sentence.startswith("No finding about storage") for sentence in verdict(crowded))
+    assert any(sentence.startswith("No finding about storage: 32 ranks") for sentence in verdict(crowded))
+
+
+@pytest.mark.parametrize(("share", "is_finding"), [(0.049, True), (0.051, False)])
+def test_passes_that_waited_for_cores_are_no_finding_and_more_ranks_that_did_not_are(
+    share: float, is_finding: bool
+) -> None:
+    first, last = measured((1.0, 2.0), core_wait_share=share)
+    quiet = replace(first, passes=tuple(replace(one, core_wait_share=0.0) for one in first.passes))
+    found = outcome((quiet, last))
+    crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
+    for one in (found, crowded):
+        said = [sentence for sentence in verdict(one) if sentence.startswith("No finding about storage")]
+        assert (not said) == is_finding
+        assert all("5.1 % of the time of a variant was waiting for a core" in sentence for sentence in said)
 
 
 def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:

@@ -6,7 +6,7 @@ from dliosim.measure.expectations import evaluate
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import Expectation
-from tests.report.sample import epoch, run
+from tests.report.sample import epoch, run, spread
 
 MS = 1_000_000
 
@@ -79,6 +79,29 @@ def reason(figure, phase, **changed):
     return result.reported_only
 
 
+CROWDED = replace(run().environment, cores_per_node=3)
+
+
+@pytest.mark.parametrize("figure", ["utilization", "p99"])
+@pytest.mark.parametrize("environment", [run().environment, CROWDED])
+@pytest.mark.parametrize(
+    ("own", "of_readers", "said"),
+    [
+        (0.049, 0.19, None),
+        (0.051, 0.19, "5.1 % of the time was waiting for a core"),
+        (0.049, 0.212, "readers waited for a core 5.3 % of the time"),
+    ],
+)
+def test_a_loop_counts_where_its_ranks_waited_little_for_cores_however_many_there_are(
+    figure, environment, own, of_readers, said
+):
+    waits = {"core_wait_seconds": spread(2 * own), "reader_core_wait_seconds": spread(2 * of_readers)}
+    later = epoch(1, loop_seconds=2.0, **waits)
+    first = replace(later, epoch=0, core_wait_seconds=spread(1.0))
+    phase = PhaseSummary("train", "train", 1.0, epochs=(first, later), readers=4)
+    assert reason(figure, (phase,), environment=environment) == said
+
+
 @pytest.mark.parametrize("figure", ["utilization", "p99"])
 @pytest.mark.parametrize(
     ("changed", "said"),
@@ -86,11 +109,13 @@ def reason(figure, phase, **changed):
         ({}, None),
         ({"null": True}, "nothing was read"),
         ({"verify": True}, "what was read was checked"),
-        ({"environment": replace(run().environment, cores_per_node=3)}, "more ranks than cores"),
+        ({"environment": CROWDED}, "more ranks than cores"),
     ],
 )
 def test_a_run_that_says_nothing_about_storage_misses_nothing(figure, changed, said):
-    found = reason(figure, (PhaseSummary("train", "train", 1.0, epochs=(epoch(0),)),), **changed)
+    found = reason(
+        figure, (PhaseSummary("train", "train", 1.0, epochs=(epoch(0, core_wait_seconds=None),)),), **changed
+    )
     assert found == said if said is None else said in found
 
 

@@ -240,6 +240,15 @@ def test_oversleep_is_a_share_of_the_compute_asked():
     assert summary_of(record()).oversleep_share is None
 
 
+def test_waits_for_cores_are_known_only_if_every_rank_knows_its_own():
+    quiet, crowded = record(core_wait_ns=0, reader_core_wait_ns=7 * MS), record(core_wait_ns=30 * MS)
+    summary = summary_of(quiet, crowded)
+    found = summary.core_wait_seconds
+    assert (found.mean, found.min, found.max) == pytest.approx((0.015, 0.0, 0.03))
+    assert summary.reader_core_wait_seconds is None
+    assert summary_of(quiet, record()).core_wait_seconds is None
+
+
 def test_dlio_s_figures_follow_its_formulas():
     # Two blocks of a rank with batch 4. Of 5 steps in 1.2 s the first took 0.2 s: 4 x 0.2 s of compute in 1.0 s; of 3
     # steps in 0.7 s the first took 0.2 s: 2 x 0.2 s in 0.5 s. Weighted by steps: 80 %. Samples: 3 and 1 steps of 4.

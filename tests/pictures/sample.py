@@ -99,9 +99,13 @@ def write_run(
     ranks: int = 4,
     steps: int = 32,
     epochs: int = 5,
+    core_wait: float = 0.0013,
     **changed: object,
 ) -> RunSummary:
-    """A whole directory of results: one loop `train`, of whose epochs the first 3 and the last are recorded."""
+    """A whole directory of results: one loop `train`, of whose epochs the first 3 and the last are recorded.
+
+    Ranks waited for cores for so many seconds of each epoch.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     happened = [events(ranks, steps, index == 0, seed=index) for index in range(epochs)]
     rows = np.stack([_rank_rows(index, found) for index, found in enumerate(happened)], axis=1)
@@ -109,7 +113,10 @@ def write_run(
         name="train",
         kind="train",
         seconds=float(sum(found.marks.max() for found in happened)) * 1e-9,
-        epochs=tuple(_summary(index, ranks, found, rows[:, index]) for index, found in enumerate(happened)),
+        epochs=tuple(
+            replace(_summary(index, ranks, found, rows[:, index]), core_wait_seconds=spread(core_wait))
+            for index, found in enumerate(happened)
+        ),
         resident_share=0.0,
         api="posix",
         cache="page",

@@ -62,6 +62,7 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         dlio_samples_per_second=4 * 14 / wall,
         order_hash=0x1111_2222_3333_4444 * (index + 1) % 2**64,
         extent_hash=0xAAAA_BBBB_CCCC_DDDD * (index + 1) % 2**64,
+        core_wait_seconds=spread(0.0013),
     )
     return replace(summary, **changed)  # type: ignore[arg-type]
 

@@ -64,12 +64,14 @@ def test_decoding_has_columns_only_where_a_variant_did_any() -> None:
     assert [one["processing_share"] for one in variants] == [0.0, pytest.approx(share)]
 
 
-def test_rows_have_what_decoding_took_at_their_end() -> None:
+def test_rows_have_what_decoding_took_and_waits_for_cores_at_their_end() -> None:
     rows = rows_of(
         outcome(measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.125)).passes, ROW_FIGURES
     ).splitlines()
-    assert rows[0].split(",")[-3:] == ["decode_seconds", "preprocess_seconds", "processing_seconds"]
-    assert {tuple(row.split(",")[-3:]) for row in rows[1:]} == {("0.0", "0.0", "0.0"), ("0.25", "0.125", "0.5")}
+    last = ["decode_seconds", "preprocess_seconds", "processing_seconds", "core_wait_share"]
+    assert rows[0].split(",")[-4:] == last
+    found = {tuple(row.split(",")[-4:]) for row in rows[1:]}
+    assert found == {("0.0", "0.0", "0.0", ""), ("0.25", "0.125", "0.5", "")}
 
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:

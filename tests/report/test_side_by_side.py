@@ -33,7 +33,7 @@ GOLDEN = Path(__file__).with_name("side_by_side.txt")
 def written(place: Path) -> list[str]:
     write_run(place / "one-rank", ranks=1, steps=8, epochs=3)
     crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
-    write_run(place / "crowded", ranks=4, steps=8, epochs=3, environment=crowded)
+    write_run(place / "crowded", ranks=4, steps=8, epochs=3, environment=crowded, core_wait=0.02)
     write_comparison(place / "methods")
     return [str(place / name) for name in ("one-rank", "crowded", "methods")]
 
@@ -167,7 +167,7 @@ def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: P
     assert row_of(text, "workload") == ["cosmoflow", "cosmoflow"]
 
 
-def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_took_turns(tmp_path: Path) -> None:
+def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_waited_for_cores(tmp_path: Path) -> None:
     text = shown(Path(written(tmp_path)[0]).parent, "one-rank", "crowded")
     (found,) = load([str(tmp_path / "one-rank")], with_arrays=False)
     assert isinstance(found, SavedRun)

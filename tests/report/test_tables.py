@@ -57,7 +57,7 @@ def huge(index):
         utilization=0.98765,
         **{f"{name}_seconds": long for name in ("data_wait", "io_busy", "open", "view", "compute", "sync_wait")},
         **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "processing", "tool")},
-        **{f"{name}_seconds": long for name in ("decode", "preprocess")},
+        **{f"{name}_seconds": long for name in ("decode", "preprocess", "core_wait", "reader_core_wait")},
         **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
         bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
         slowest_rank=1023,
@@ -102,13 +102,46 @@ def test_latencies_of_requests_have_a_table_of_their_own_where_the_others_leave_
     assert "123.5 ms" in block
 
 
-def test_utilization_is_marked_and_warned_about_with_more_ranks_than_cores():
+def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts_their_waits():
     assert "?" not in report_of(epoch(0))
     crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
-    text = report_of(epoch(0), environment=crowded)
+    untold = {"core_wait_seconds": None}
+    text = report_of(epoch(0, **untold), environment=crowded)
     assert "warning: 4 ranks on 2 cores: utilization (marked ?) is not to be trusted" in text
-    assert "48.9 %? busy" in report_of(epoch(0, 2.5), environment=crowded)
-    assert "48.90?" in report_of(epoch(0, 2.5), environment=crowded)
+    assert "48.9 %? busy" in report_of(epoch(0, 2.5, **untold), environment=crowded)
+    assert "48.90?" in report_of(epoch(0, 2.5, **untold), environment=crowded)
+
+
+def waiting(share, **changed):
+    """Two epochs whose ranks waited for a core for such a share of the second."""
+    return [epoch(0), epoch(1, loop_seconds=0.5, core_wait_seconds=spread(share * 0.5), **changed)]
+
+
+def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_ranks_than_cores():
+    crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
+    text = report_of(*waiting(0.049), environment=crowded)
+    assert "?" not in text
+    assert "; in these 4.90 % waiting for a core" in " ".join(text.split())
+    text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
+    assert "warning: train: 12 % of the time was waiting for a core, which lies in data wait," in text
+    assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
+    assert "%? busy" in text
+    quiet = " ".join(report_of(*waiting(0.123)).split())
+    assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
+
+
+def test_readers_that_wait_for_cores_are_told_apart():
+    beside = waiting(0.01, reader_core_wait_seconds=spread(0.3))
+    phase = PhaseSummary("train", "train", 1.0, epochs=tuple(beside), readers=4)
+    text = " ".join(run_report(run(phases=(phase,))).split())
+    assert "warning: train: readers waited for a core 15 % of the time" in text
+    assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
+
+
+def test_more_ranks_than_cores_are_named_beside_saves_whose_waits_nobody_counts():
+    crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
+    text = run_report(run(environment=crowded, phases=run().phases[:3]))
+    assert "warning: 16 ranks on 2 cores: saves and restores hold waits for a core, which are counted of loops" in text
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.0099, False), (0.0101, True)])

@@ -19,7 +19,7 @@ from dliosim.measure.figures import RunSummary
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
 from tests.mpi.launch import Job, mpiexec, running
-from tests.report.sample import epoch, verb
+from tests.report.sample import epoch, spread, verb
 from tests.report.sample import run as sample
 from tests.scripts.stubs import RUNS, SCRIPTS, calls, environment, run, stub
 
@@ -215,7 +215,8 @@ def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scal
 @pytest.mark.parametrize(
     ("doubtful", "why"),
     [
-        (run_of(8, 0.5, cores=4), "there are more ranks than cores"),
+        (run_of(8, 0.5, cores=4, core_wait_seconds=None), "there are more ranks than cores"),
+        (run_of(8, 0.5, core_wait_seconds=spread(0.05)), "10 % of the time was waiting for a core"),
         (replace(run_of(8, 0.5), verify=True), "what was read was checked within the steps (--verify)"),
         (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
     ],

@@ -165,6 +165,8 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         unchecked_bytes=_later_whole(found, "unchecked_bytes"),
         distinct_bytes=_later_count(found, "distinct_bytes"),
         content_seconds=_later_spread(found, "content_seconds"),
+        core_wait_seconds=_known_spread(found, "core_wait_seconds"),
+        reader_core_wait_seconds=_known_spread(found, "reader_core_wait_seconds"),
         flush_steps=_later_whole(found, "flush_steps"),
         flush_step_seconds=_later_number(found, "flush_step_seconds"),
         flush_data_wait_seconds=_later_number(found, "flush_data_wait_seconds"),
@@ -239,6 +241,12 @@ def _spread(found: Fields) -> Spread:
 def _later_spread(found: Fields, key: str) -> Spread:
     """A time that results of earlier versions do not have, when nothing took it."""
     return _spread(found.one(key)) if found.has(key) else Spread(0.0, 0.0, 0.0)
+
+
+def _known_spread(found: Fields, key: str) -> Spread | None:
+    """A time that a kernel may not count, and that results of earlier versions do not have."""
+    one = found.one_or_none(key) if found.has(key) else None
+    return None if one is None else _spread(one)
 
 
 def _later_whole(found: Fields, key: str) -> int:
