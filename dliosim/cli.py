@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
-from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.garbage import lasting
+from dliosim.commands.launcher import launcher_cores, launcher_rank, library_settings
 from dliosim.commands.signals import kept
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and given[:1] in (["run"], ["compare"]):
         kept()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
+    os.environ.update(library_settings(os.environ, launcher_cores()))
     with _usage_from_rank_0_alone():
         parser = _parser()
         parsed = parser.parse_args(given)
@@ -80,16 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(reason)
     try:
         if parsed.command in ("run", "compare"):
-            # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
-            warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
-            world = _world()
-            if parsed.command == "compare":
-                from dliosim.commands.compare import compare_command
-
-                return compare_command(world, parsed, given)
-            from dliosim.commands.run import run_command
-
-            return run_command(world, parsed, given)
+            return _on_all_ranks(parsed, given)
         return _printed(parsed)
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
@@ -101,6 +94,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough.
         _discard_output()
         return 0
+
+
+def _on_all_ranks(parsed: argparse.Namespace, given: Sequence[str]) -> int:
+    """Do what needs MPI, as a rank of a job."""
+    # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
+    warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
+    with lasting():
+        world = _world()
+        command: Callable[[MPI.Intracomm, argparse.Namespace, Sequence[str]], int]
+        if parsed.command == "compare":
+            from dliosim.commands.compare import compare_command as command
+        else:
+            from dliosim.commands.run import run_command as command
+    return command(world, parsed, given)
 
 
 def _printed(parsed: argparse.Namespace) -> int:

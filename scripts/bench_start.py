@@ -1,6 +1,6 @@
-"""From launch to the first read of a data file, and the memory of a rank, as markdown rows.
+"""From launch to the first read of a data file, and the processor time and memory of a rank, as markdown rows.
 
-    python scripts/bench_start.py [--repetitions 7] [--place /dev/shm]
+    python scripts/bench_start.py [--repetitions 7] [--ranks 32] [--place /dev/shm]
 
 The pattern prepares 64 files of 64 KiB, which are there already, and reads them. Launch is the moment before the
 command starts, the first read that of the first os.preadv: the interpreter is started on a few lines that wrap
@@ -8,6 +8,10 @@ os.preadv and then run the command line as the installed script does; both times
 more by strace, which stops the process at execve and preadv alone (--seccomp-bpf) and needs nothing in the process.
 Beside it stands what an interpreter takes that only imports mpi4py and numpy, starts MPI and reads: below that no tool
 of this kind can come. By turns, so that a busy machine slows all of them.
+
+Processor time is user and system of a whole process as the kernel counts it when it ends, of 2 ranks and of `--ranks`;
+beside it stands that of as many interpreters which only import mpi4py and numpy and start MPI. MPICH spins while ranks
+wait for each other, which is in it.
 
 Memory is VmHWM and VmRSS of /proc/self/status at the end of the command, and VmHWM at the first read: of rank 0, which
 compiles the pattern and writes the results, and of rank 1, which is like all the others. PSS of that rank at the first
@@ -41,7 +45,7 @@ prepare d
 train {
     read    d
     epochs  1
-    batch   4 per rank
+    batch   2 per rank
     shuffle samples globally each epoch
 }
 """
@@ -74,6 +78,19 @@ with open(target + rank, "w") as file:
 sys.exit(code)
 """
 
+#: Runs the command that comes after the file named first; writes its processor time there, with the rank appended.
+COUNTED = """\
+import os, sys
+pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, used = os.wait4(pid, 0)
+with open(sys.argv[1] + os.environ["PMI_RANK"], "w") as file:
+    file.write(str(used.ru_utime + used.ru_stime))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+BARE = "import numpy; from mpi4py import MPI"
+COMMAND = "import sys; from dliosim.cli import main; sys.exit(main())"
+
 FLOOR = """\
 import json, os, sys, time
 import numpy
@@ -96,6 +113,15 @@ def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool
     return [{**seen, "first": seen["first"] - started} for seen in found]
 
 
+def processor_times(ranks: int, place: Path, code: str, *arguments: str) -> list[float]:
+    """Seconds of processor that each rank of a job takes from its start to its end."""
+    target = place / "used-"
+    shutil.rmtree(place / "out", ignore_errors=True)
+    counted = [mpiexec(), "-n", str(ranks), sys.executable, "-Ic", COUNTED, str(target)]
+    run([*counted, sys.executable, "-c", code, *arguments], 300)
+    return [float(Path(f"{target}{rank}").read_text()) for rank in range(ranks)]
+
+
 def traced(place: Path, arguments: list[str]) -> float:
     """Seconds from the execve of the interpreter to the first preadv of a data file, as strace sees them."""
     out = place / "trace"
@@ -111,10 +137,12 @@ def traced(place: Path, arguments: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--ranks", type=int, default=32, help="of the large job, 32 at most (default 32)")
     parser.add_argument("--place", default="/dev/shm")
     options = parser.parse_args()
     times: dict[str, list[float]] = {name: [] for name in ("mpiexec", "alone", "strace", "floor")}
     memory: dict[str, list[float]] = {}
+    used: dict[str, list[float]] = {}
     with scratch(options.place) as place:
         pattern = place / "start.dlio"
         pattern.write_text(PATTERN)
@@ -128,6 +156,12 @@ def main() -> None:
             times["floor"].append(launched(1, place, FLOOR, str(data))[0]["first"])
             if shutil.which("strace"):
                 times["strace"].append(traced(place, command))
+            for what, code, given in (("bare", BARE, []), ("run", COMMAND, command)):
+                pair = processor_times(2, place, code, *given)
+                used.setdefault(f"rank 0 of 2, {what}", []).append(pair[0])
+                used.setdefault(f"rank 1 of 2, {what}", []).append(pair[1])
+                many = processor_times(options.ranks, place, code, *given)
+                used.setdefault(f"all of {options.ranks} ranks together, {what}", []).append(sum(many))
             second = launched(2, place, RANK, *command)[1]
             for rank, seen in (("the only rank", alone), ("rank 1 of 2", second)):
                 for name in ("VmHWM at the first read", "VmHWM", "VmRSS", "PSS at the first read"):
@@ -138,6 +172,8 @@ def main() -> None:
     if times["strace"]:
         row("the same without mpiexec, by strace, s", 0.6, middle(times["strace"], 3))
     row("mpi4py and numpy imported, MPI started, one read, under mpiexec, s", "", middle(times["floor"], 3))
+    for name, values in sorted(used.items()):
+        row(f"processor time of {name}, s", "", middle(values, 3))
     for name, values in memory.items():
         limit = 80 if name.endswith(("VmHWM", "VmRSS")) else ""
         row(f"{name}, MiB", limit, middle(values, 1))

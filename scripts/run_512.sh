@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # One pattern on 512 ranks of one machine, from the first byte prepared to the results; what is checked is printed.
 #
-#   scripts/run_512.sh [RANKS [FILES [PLACE]]]        512 ranks, 2 files a rank, below the current directory
+#   scripts/run_512.sh [RANKS [FILES [PLACE]]]        512 ranks, as many files as the pattern says, below the current directory
 #
-# With FILES of 2 a rank CosmoFlow needs 5.7 MB of disk for each rank (3 GB in all). PYTHON names the interpreter of the
+# Without FILES this is `mpiexec -n RANKS dliosim run patterns/cosmoflow.dlio`: 16 files a rank, 45 MB of disk for each
+# rank (23 GB in all). PYTHON names the interpreter of the
 # environment to run in (default: env/bin/python), LIMIT the seconds after which the job is killed (default: 1800).
 # PATTERN names another pattern of this checkout, DEFINES what to give it: PATTERN=patterns/llama3_405b.dlio DEFINES='-D
 # rounds=2' saves and restores a checkpoint of 1,544 files.
@@ -13,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ranks=${1:-512}
-files=${2:-$((2 * ranks))}
+files=${2:-$((16 * ranks))}
 place=$(mktemp -d "${3:-.}/dliosim-512-XXXXXX")
 place=$(cd "$place" && pwd)
 python=${PYTHON:-env/bin/python}
@@ -21,10 +22,11 @@ mpiexec=$(dirname "$python")/mpiexec
 [ -x "$mpiexec" ] || mpiexec=mpiexec
 limit=${LIMIT:-1800}
 pattern=${PATTERN:-patterns/cosmoflow.dlio}
-read -r -a defines <<<"${DEFINES:--D files=$files}"
+read -r -a defines <<<"${DEFINES:-${2:+-D files=$2}}"
 job=''
 watcher=''
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+"$python" -m compileall -q dliosim # or each rank compiles every module, where Python is told to keep no bytecode
 
 cleanup() {
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true

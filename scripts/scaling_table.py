@@ -20,7 +20,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from dliosim.errors import UsageError
-from dliosim.measure.figures import MEMORY_KINDS, PhaseSummary, RunSummary
+from dliosim.measure.figures import RunSummary
+from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.trust import doubt_of_run, oversleep
 from dliosim.readable import ABSENT, count
 from dliosim.report.saved.fields import read_json

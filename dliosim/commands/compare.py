@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 from dliosim.commands.blocks import Running, run_blocks
 from dliosim.commands.describe import describe
+from dliosim.commands.garbage import lasting
 from dliosim.commands.job import as_job, rendered, write_and_print
 from dliosim.commands.kinds import Kind, of_loops, of_stalls
 from dliosim.commands.options import given_roots, overrides, roots
@@ -28,6 +29,7 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.apart import apart, own_directories
 from dliosim.execute.backends import require_backends
 from dliosim.execute.compute import wake_on_time
+from dliosim.execute.environment import fullest_node
 from dliosim.execute.finding import FileFinder, Source
 from dliosim.execute.locking import Locks
 from dliosim.execute.passes import prepare_data
@@ -117,7 +119,7 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
                     write_rows(directory(), [(one.variant.label, one.passes) for one in running], kind.figures)
 
         run_blocks(running, parsed.repeat, parsed.seed, kind.run_pass, progress, keep)
-        environment = describe(running[0].session, [one.last for one in running if one.last is not None], begin.load)
+        node = fullest_node(world, begin.load)
         if world.rank == 0:
             outcome = Outcome(
                 name=first.name,
@@ -129,7 +131,7 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
                 varied=found.varied,
                 ranks=world.size,
                 nodes=world.nodes,
-                environment=environment,
+                environment=describe(running[0].session, node, [one.last for one in running if one.last is not None]),
                 started=started.isoformat(timespec="seconds"),
                 total_seconds=(perf_counter_ns() - begin.begun_ns) * 1e-9,
                 repetitions=parsed.repeat,
@@ -144,6 +146,7 @@ def _judged(begin: _Begin, kind: Kind[P]) -> int:
     return world.share(status)
 
 
+@lasting()
 def _comparables(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> Comparables:
     """On rank 0, which alone loads the language."""
     from dliosim.compare.variants import comparables

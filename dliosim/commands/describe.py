@@ -11,33 +11,24 @@ from mpi4py import MPI
 from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
-from dliosim.execute.environment import available_memory, file_system, mpi_io, mpi_library, node_cores
+from dliosim.execute.environment import Node, available_memory, file_system, mpi_io, mpi_library
 from dliosim.execute.session import Session
 from dliosim.execute.striping import NO_STRIPING, read_striping
-from dliosim.measure.figures import Environment, FileSystem, PhaseSummary
+from dliosim.measure.machine import Environment, FileSystem
+from dliosim.measure.phase import PhaseSummary
 
 
-def describe(session: Session, phases: Sequence[PhaseSummary], load: float) -> Environment:
-    """The environment of a run, the same on every rank but for rank 0's file systems. Collective.
-
-    `load` is the load average of this rank's node when the run began.
-    """
-    world = session.world
-    # The node with the most ranks for its cores is the one that makes figures doubtful.
-    cores, ranks = node_cores(world.node.comm), world.node.size
-    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
-    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
-    world.allreduce(here, "max")
-    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
+def describe(session: Session, node: Node, phases: Sequence[PhaseSummary]) -> Environment:
+    """The environment of a run, for rank 0; `node` is what `fullest_node` gave."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
-    places = tuple(_place(name, session) for name in sorted(session.roots)) if world.rank == 0 else ()
+    places = tuple(_place(name, session) for name in sorted(session.roots))
     versions = f"dliosim {__version__}, mpi4py {mpi4py_version}, numpy {np.__version__}"
     return Environment(
         mpi_library(),
-        int(here[0]),
-        int(here[1]),
+        node.cores,
+        node.ranks,
         available_memory() or 0,
-        int(loads[0]) / 100,
+        node.load,
         mpi_io(granted, os.environ),
         places,
         (

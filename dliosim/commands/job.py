@@ -13,6 +13,7 @@ from time import sleep
 
 from mpi4py import MPI
 
+from dliosim.commands.garbage import lasting
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import act_on, ignore_requests
 from dliosim.errors import DliosimError, UsageError
@@ -71,6 +72,7 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[
     return status
 
 
+@lasting()
 def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:
     """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text.
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from dliosim.commands.signals import OVER
 from dliosim.execute.ending import RESULTS_DUE
 from dliosim.execute.faults import failed_on
-from dliosim.measure.figures import RunSummary
-from dliosim.report.results import write_partial
+
+if TYPE_CHECKING:
+    from dliosim.measure.figures import RunSummary
 
 
 class Unfinished:
@@ -20,12 +22,12 @@ class Unfinished:
     def __init__(self) -> None:
         self._lock = Lock()
         self._so_far: Callable[[str], RunSummary] | None = None
-        self._directory: Callable[[], Path] | None = None
+        self._write: Callable[[RunSummary], Path] | None = None
         self._otherwise = "no results were written"
 
-    def begin(self, so_far: Callable[[str], RunSummary], directory: Callable[[], Path]) -> None:
-        """From now on `so_far` makes the run as it stands, given the name of the signal, and `directory` is for it."""
-        self._so_far, self._directory = so_far, directory
+    def begin(self, so_far: Callable[[str], RunSummary], write: Callable[[RunSummary], Path]) -> None:
+        """From now on `so_far` makes the run as it stands, given the name of the signal, and `write` writes that."""
+        self._so_far, self._write = so_far, write
 
     @contextmanager
     def over(self) -> Iterator[None]:
@@ -39,12 +41,12 @@ class Unfinished:
         if not self._lock.acquire(timeout=RESULTS_DUE):
             return f"{OVER}, and its results were still being written"
         try:
-            if self._so_far is None or self._directory is None:
+            if self._so_far is None or self._write is None:
                 return self._otherwise
             run = self._so_far(signal)
             if not run.phases:
                 return f"{self._otherwise}, as nothing was finished"
-            return f"what was finished is in {write_partial(self._directory(), run)}"
+            return f"what was finished is in {self._write(run)}"
         except OSError as error:
             return str(failed_on("write the partial results", error))
         finally:

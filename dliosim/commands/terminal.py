@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from dliosim.commands.launcher import name_and_parent
+
 _LAUNCHERS = frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "prte", "prted", "prterun"})
 
 
@@ -19,21 +21,12 @@ def user_terminal() -> TextIO | None:
     if sys.stderr.isatty():
         return sys.stderr
     process = os.getppid()
-    while (found := _name_and_parent(process)) and found[0] in _LAUNCHERS:
+    while (found := name_and_parent(process)) and found[0] in _LAUNCHERS:
         terminal = _opened(Path(f"/proc/{process}/fd/2"))
         if terminal is not None:
             return terminal
         process = found[1]
     return None
-
-
-def _name_and_parent(process: int) -> tuple[str, int] | None:
-    try:
-        text = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :]
-    return name, int(rest.split()[1])
 
 
 def _opened(path: Path) -> TextIO | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dliosim.compare.outcome import Measured, Outcome, P
 from dliosim.compare.statistics import FEWEST
-from dliosim.measure.figures import MEMORY_KINDS
+from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.readable import count, number, percent
 
 #: Shares of the bytes in the page cache that differ by more are not alike.

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dliosim.compare.design import NotRun, Varied
 from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import Comparison, compare
-from dliosim.measure.figures import Environment, PhaseSummary
 from dliosim.measure.histogram import Quantiles, merged
+from dliosim.measure.machine import Environment
+from dliosim.measure.phase import PhaseSummary
 
 
 class Counted(Protocol):

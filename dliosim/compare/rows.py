@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.figures import EpochSummary
 from dliosim.measure.histogram import Histogram, merged
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 
 #: Of a rank that reads less than this share of what it asked for, somebody else has read the rest.

@@ -10,7 +10,7 @@ from dliosim.compare.conditions import hints_refused, no_difference, of_machine,
 from dliosim.compare.outcome import Measured, Outcome
 from dliosim.compare.stalls import StallPass
 from dliosim.compare.statistics import FEWEST, compare, shortest, shown_different
-from dliosim.measure.figures import MEMORY_KINDS
+from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.readable import number, percent, seconds, size
 
 # Shares of a stall that are worth a word.

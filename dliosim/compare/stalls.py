@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.phase import PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dliosim.compare.conditions import hints_refused, no_difference, of_machine,
 from dliosim.compare.outcome import Measured, Outcome, by_block
 from dliosim.compare.rows import Pass
 from dliosim.compare.statistics import FEWEST, LEVEL, compare, judge, shortest, shown_different
-from dliosim.measure.figures import DISK_KINDS
+from dliosim.measure.machine import DISK_KINDS
 from dliosim.readable import number, percent, seconds
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from dliosim.execute.opening import create_file, remove_file
 from dliosim.execute.posix import PosixReader, PosixWriter
 from dliosim.execute.queued import QueuedReader
 from dliosim.execute.world import first_alone
+from dliosim.formats.registry import points_of
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.plan.saves import flat
 
@@ -104,7 +104,7 @@ _RESERVED: Final = {"null", "library"}
 
 def known_backends() -> tuple[str, ...]:
     """Names of all apis, those of other packages last."""
-    others = {point.name for point in entry_points(group=GROUP)} - _RESERVED - set(_BUILT_IN)
+    others = {point.name for point in points_of(GROUP)} - _RESERVED - set(_BUILT_IN)
     return (*_BUILT_IN, *sorted(others))
 
 
@@ -116,7 +116,7 @@ def backend_of(name: str) -> Backend:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+    point = next((point for point in points_of(GROUP) if point.name == name), None)
     if point is None or name in _RESERVED:
         raise KeyError(name)
     try:

@@ -118,15 +118,11 @@ def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> Dat
 
 def _resolved(session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]) -> DataIndex:
     files = dataset.layout.files
-    # What was known before is of other files now: each lot of windows takes memory, and of the few that MPI has.
-    session.places[dataset.name] = None
-    for window in session.windows.pop(dataset.name, ()):
-        window.Free()
+    session.places[dataset.name] = None  # what was known before is of other files now, and takes memory
     found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
     touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
     session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
-    session.windows[dataset.name] = found.windows
     planned = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
     wrong = np.flatnonzero(np.diff(index.first_sample) != planned)
     if len(wrong):

@@ -14,7 +14,10 @@ from pathlib import Path
 from time import sleep
 from typing import NoReturn
 
+import numpy as np
 from mpi4py import MPI
+
+from dliosim.execute.polling import wait
 
 #: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
 _PATIENCE = 10.0
@@ -54,8 +57,9 @@ def follow_launcher() -> None:
 
 def job_name(comm: MPI.Intracomm) -> str:
     """A name that the ranks of this job share with nobody else. Collective."""
-    name = os.urandom(12).hex() if comm.rank == 0 else ""
-    return str(comm.bcast(name))
+    name = np.frombuffer(os.urandom(12), np.uint8).copy()
+    wait(comm.Ibcast(name), comm.size)
+    return bytes(name).hex()
 
 
 def end_job(job: str, text: str, status: int = 1) -> NoReturn:

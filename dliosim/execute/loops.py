@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -36,7 +37,7 @@ from dliosim.execute.steps import Course, run_steps
 from dliosim.execute.syncing import Syncer
 from dliosim.execute.verbs import asked_and_granted
 from dliosim.formats.registry import format_for, import_libraries
-from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.series import EpochSeries, thinned
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
@@ -52,6 +53,9 @@ from dliosim.plan.reading import plan_bytes
 from dliosim.plan.sizes import sample_sizes
 from dliosim.plan.stored import buffer_bytes
 from dliosim.plan.streams import key
+
+if TYPE_CHECKING:
+    from dliosim.measure.figures import EpochSummary
 
 _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 

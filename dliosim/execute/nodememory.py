@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from time import time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.execute.ending import abort, forget_end, hear_of_end
 from dliosim.execute.polling import wait
+from dliosim.execute.sharedmemory import SharedMemory
 
 #: Bytes for each semaphore and each rank's row: a cache line of its own. A sem_t has 32 bytes on 64-bit Linux.
 _LINE = 64
@@ -44,8 +45,7 @@ class NodeMemory:
     """Memory of all ranks of `comm`, who must be on one node. Making and closing it is collective.
 
     A rank that waits sleeps in a semaphore of its own, and looks again at what it waits for each time that it is woken:
-    to be woken once too often does no harm. Semaphores of POSIX need no constants of one machine, and leave nothing
-    behind: the kernel frees the memory with the last process.
+    to be woken once too often does no harm. Semaphores of POSIX need no constants of one machine.
 
     Meetings are counted from 1. What is written before one (`own`, `box`) is read after it, and may be written over
     before the next but one: whoever comes to that one has seen all others leave the first.
@@ -61,11 +61,13 @@ class NodeMemory:
         self.piece = max(_SMALLEST_PIECE, min(fair, _LARGEST_PIECE))
         head = -(-_LINE * (2 * self.size + 2) // _SMALLEST_PIECE) * _SMALLEST_PIECE
         length = head + (_OWN_PIECES * self.size + 2) * self.piece
-        self._window = MPI.Win.Allocate_shared(length if self.rank == 0 else 0, 1, comm=comm)
-        shared, _ = self._window.Shared_query(0)
-        memory = memoryview(cast(bytes, shared))
-        semaphores = [ctypes.c_void_p(shared.address + _LINE * number) for number in range(self.size + 1)]
+        self._shared = SharedMemory(comm, length)
+        memory = self._shared.view
+        address = np.frombuffer(memory, np.uint8).ctypes.data
+        semaphores = [ctypes.c_void_p(address + _LINE * number) for number in range(self.size + 1)]
         self._semaphores, self._missing = semaphores[: self.size], semaphores[self.size]
+        self._fence_semaphore = ctypes.create_string_buffer(_LINE)
+        _libc.sem_init(self._fence_semaphore, 0, 0)
         self._others = [one for rank, one in enumerate(self._semaphores) if rank != self.rank]
         words = memory[_LINE * (self.size + 1) : head].cast("q")
         self._words = words[:8]
@@ -79,19 +81,16 @@ class NodeMemory:
         self._until = ctypes.byref(self._deadline)
         self._meetings = 0
         if self.rank == 0:
-            memory[:head] = bytes(head)
             for semaphore in self._semaphores:
                 _libc.sem_init(semaphore, 1, 0)
             _libc.sem_init(self._missing, 1, self.size - 1)
-        self._window.Lock_all()  # as MPI demands of `Sync`, which makes what is written seen
         wait(comm.Ibarrier(), self.size)
         hear_of_end(self._hear)
 
     def close(self) -> None:
         """Give the memory back. Collective."""
         forget_end(self._hear)
-        self._window.Unlock_all()
-        self._window.Free()
+        self._shared.close()
 
     def own(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Room for `count` elements of this rank, at most a piece, that others read after the next meeting."""
@@ -118,7 +117,7 @@ class NodeMemory:
         """
         self._meetings += 1
         number, words = self._meetings, self._words
-        self._window.Sync()
+        self._fence()
         is_last = _try_wait(self._missing) != 0
         if is_last:
             # Nobody else comes near it before this meeting is over.
@@ -137,7 +136,7 @@ class NodeMemory:
             return
         if finish is not None:
             finish()
-        self._window.Sync()
+        self._fence()
         words[_OVER] = number
         for semaphore in self._others:
             _post(semaphore)
@@ -152,7 +151,7 @@ class NodeMemory:
             part = data[begin : begin + piece]
             self._piece_sent(self.rank, put)[: len(part)] = part
             put += 1
-            self._window.Sync()
+            self._fence()
             row[_PUT] = put
             self._wake(target)
         self.sleep_until(lambda: row[_GOT] == put)
@@ -164,7 +163,7 @@ class NodeMemory:
             self.sleep_until(lambda: row[_PUT] > row[_GOT] and row[_TARGET] == rank)
             part = data[begin : begin + piece]
             part[:] = self._piece_sent(source, row[_GOT])[: len(part)]
-            self._window.Sync()
+            self._fence()
             row[_GOT] += 1
             self._wake(source)
 
@@ -182,7 +181,12 @@ class NodeMemory:
             deadline.seconds = int(time() + _NAP)
             if _timed_wait(own, until) and self._words[_ENDED]:
                 abort(self._words[_ENDED] - 1)
-        self._window.Sync()
+        self._fence()
+
+    def _fence(self) -> None:
+        """Let others see what was written before it before what is written after it, as POSIX says of these calls."""
+        _post(self._fence_semaphore)
+        _try_wait(self._fence_semaphore)
 
     def _hear(self, status: int) -> None:
         self._words[_ENDED] = status + 1

@@ -21,7 +21,7 @@ from dliosim.execute.saves import Saves, save_phase, saved_checkpoints
 from dliosim.execute.session import Finished, Phase, Session
 from dliosim.execute.totals import share_totals
 from dliosim.execute.verbs import verb_phase
-from dliosim.measure.figures import PhaseSummary, with_null
+from dliosim.measure.phase import PhaseSummary, with_null
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.plan.streams import draw, key
 

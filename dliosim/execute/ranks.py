@@ -140,7 +140,8 @@ class SpinningRanks:
         """See `Ranks`."""
         data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
         length = np.array([len(data)], _LENGTH)
-        self.comm.Bcast(length, source)
+        # The others wait while one rank reads a pattern or commits a checkpoint: to spin could only slow it down.
+        wait(self.comm.Ibcast(length, source), self.size)
         if self.rank != source:
             data = np.empty(int(length[0]), np.uint8)
         self.comm.Bcast(data, source)
@@ -204,28 +205,41 @@ class SleepingRanks:
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
         """See `Ranks`."""
         flat = values.reshape(-1)
-        most = self._memory.piece // values.itemsize
-        for begin in range(0, max(len(flat), 1), most):
-            self._allreduce_piece(flat[begin : begin + most], operation)
+        if flat.nbytes <= _REDUCED_BY_ONE:
+            self._allreduce_by_one(flat, operation)
+        else:
+            self._allreduce_in_shares(flat, operation)
 
-    def _allreduce_piece(self, values: NDArray[Any], operation: Operation) -> None:
-        memory, count, kind, add = self._memory, len(values), values.dtype, _BY_NUMPY[operation]
+    def _allreduce_by_one(self, values: NDArray[Any], operation: Operation) -> None:
+        memory, count, kind = self._memory, len(values), values.dtype
         memory.own(count, kind)[:] = values
-        by_one = values.nbytes <= _REDUCED_BY_ONE
-        if not by_one:
-            memory.meet()
-            begin, end = (count * number // memory.size for number in (memory.rank, memory.rank + 1))
-            brought = memory.all_own(count, kind)[:, begin:end]
-            add.reduce(brought, axis=0, out=np.frombuffer(memory.box(before=True), kind, count)[begin:end])
 
         def finish() -> None:
             whole = np.frombuffer(memory.box(before=False), kind, count)
-            if by_one:
-                add.reduce(memory.all_own(count, kind), axis=0, out=whole)
+            _BY_NUMPY[operation].reduce(memory.all_own(count, kind), axis=0, out=whole)
             self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, whole, _BY_MPI[operation]))
 
         memory.meet(finish)
         values[:] = np.frombuffer(memory.box(before=False), kind, count)
+
+    def _allreduce_in_shares(self, values: NDArray[Any], operation: Operation) -> None:
+        """Reduce piece by piece: each rank its share of one, while the next one is brought to the same meeting."""
+        memory, kind, most = self._memory, values.dtype, self._memory.piece // values.itemsize
+        pieces = [values[begin : begin + most] for begin in range(0, len(values), most)]
+        before: NDArray[Any] = values[:0]
+        for piece in (*pieces, values[:0]):
+            memory.own(len(piece), kind)[:] = piece
+            begin, end = (len(before) * number // memory.size for number in (memory.rank, memory.rank + 1))
+            brought = memory.all_own(len(before), kind)[:, begin:end]
+            whole = np.frombuffer(memory.box(before=True), kind, len(before))
+            _BY_NUMPY[operation].reduce(brought, axis=0, out=whole[begin:end])
+            memory.meet(partial(self._reduce_over_nodes, whole, operation))
+            before[:] = whole
+            before = piece
+
+    def _reduce_over_nodes(self, values: NDArray[Any], operation: Operation) -> None:
+        if len(values):
+            self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, values, _BY_MPI[operation]))
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
         """See `Ranks`."""

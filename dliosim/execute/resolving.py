@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import cast
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.faults import failed
 from dliosim.execute.opening import require_file
 from dliosim.execute.session import Session
+from dliosim.execute.sharedmemory import SharedMemory
 from dliosim.execute.world import World
 from dliosim.formats.contract import Column, FileIndex, Filter
 from dliosim.model import Dataset
@@ -29,15 +28,11 @@ _COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, w
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds.
-
-    `windows` is the memory of the index; whoever frees them (collective on each node) must have let go of it.
-    """
+    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
 
     index: DataIndex
     touched: int
     wall_ns: int
-    windows: tuple[MPI.Win, ...]
 
 
 def resolve(
@@ -64,10 +59,9 @@ def resolve(
         return found
 
     found = world.together(read)
-    windows: list[MPI.Win] = []
-    index = joined_by(world, files, own, found, windows)
+    index = joined_by(world, files, own, found)
     touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    return Resolved(index, int(touched[0]), perf_counter_ns() - begun, tuple(windows))
+    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
 
 
 def joined_by(
@@ -75,12 +69,11 @@ def joined_by(
     files: int,
     own: range,
     found: list[FileIndex],
-    windows: list[MPI.Win],
     others: tuple[NDArray[np.int64], ...] = (),
 ) -> DataIndex:
     """The indexes of `files` files as one, in memory that a node shares; this rank has those of files `own`.
 
-    `windows` gets that memory, and `others` are arrays of `shared_memory` that are completed with it. Collective.
+    `others` are arrays of `shared_memory` that are completed with it. Collective.
     Raises ExecutionError on every rank where files differ in their number of columns.
     """
     wide = [len(one.columns) for one in found]
@@ -93,7 +86,7 @@ def joined_by(
         raise failure
     for other in others:
         _complete(world, other)
-    fields = _fields(world, files, own, found, columns, windows)
+    fields = _fields(world, files, own, found, columns)
     pipelines = _pipelines(world, fields, found, columns)
     first_sample = _starts(fields[:, 0])
     known = {_number(filters): row for row, filters in enumerate(pipelines)}
@@ -101,7 +94,7 @@ def joined_by(
     for number in range(columns):
         field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
         first_unit = _starts(field[:, 5])
-        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found], windows)
+        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
         first = units[2] if field[:, 6].any() else None
         pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
         samples, pieces, row_bytes, unit_bytes = field.T[:4]
@@ -121,12 +114,10 @@ def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
         raise failed("open", str(path), error, reading=True) from error
 
 
-def _fields(
-    world: World, files: int, own: range, found: list[FileIndex], columns: int, windows: list[MPI.Win]
-) -> NDArray[np.int64]:
+def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
     """One row a file: its samples, its bytes, and the fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
-    table = shared_memory(world, files * width, windows).reshape(files, width)
+    table = shared_memory(world, files * width).reshape(files, width)
     for file, one in zip(own, found, strict=True):
         table[file, :_FILE_FIELDS] = one.samples, one.size, one.sample_bytes
         for number, column in enumerate(one.columns):
@@ -150,11 +141,10 @@ def _units(
     first_unit: NDArray[np.int64],
     first_sample: NDArray[np.int64],
     found: list[Column],
-    windows: list[MPI.Win],
 ) -> NDArray[np.int64]:
     """Offset, length and first sample of every unit of one column, a row each."""
     units = int(first_unit[-1])
-    table = shared_memory(world, 3 * units, windows).reshape(3, units)
+    table = shared_memory(world, 3 * units).reshape(3, units)
     for file, column in zip(own, found, strict=True):
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
@@ -184,17 +174,9 @@ def _number(filters: tuple[Filter, ...]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
 
 
-def shared_memory(world: World, count: int, windows: list[MPI.Win]) -> NDArray[np.int64]:
-    """Zeros in memory that the ranks of a node share, until its window, added to `windows`, is freed. Collective."""
-    local = max(count, 1) * 8 if world.node.rank == 0 else 0
-    window = MPI.Win.Allocate_shared(local, 8, comm=world.node.comm)
-    windows.append(window)
-    memory, _ = window.Shared_query(0)
-    values: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, count)
-    if world.node.rank == 0:
-        values[:] = 0
-    world.barrier()
-    return values
+def shared_memory(world: World, count: int) -> NDArray[np.int64]:
+    """Make `count` zeros in memory that the ranks of a node share. Collective."""
+    return np.frombuffer(SharedMemory(world.node.comm, max(count, 1) * 8).view, np.int64, count)
 
 
 def _complete(world: World, table: NDArray[np.int64]) -> None:

@@ -6,22 +6,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
-from dliosim.execute.finding import Source
 from dliosim.execute.locking import Locks
 from dliosim.execute.manifest import inside
 from dliosim.execute.world import World
-from dliosim.measure.figures import LoopProgress, Partial, PhaseSummary
+from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.plan.places import Places
 from dliosim.plan.saves import flat
+
+if TYPE_CHECKING:
+    from dliosim.execute.finding import Source
 
 
 class Progress(Protocol):
@@ -58,7 +59,7 @@ class Session:
 
     `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
     found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
-    reading the indexes of a data set's files took, and `windows` has the memory of those indexes. `locks` has, on
+    reading the indexes of a data set's files took. `locks` has, on
     rank 0, the directories of checkpoints that the run holds; who made them releases them. `finished` is what the run
     has come to so far.
     """
@@ -72,7 +73,6 @@ class Session:
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
     index_notes: dict[str, str] = field(default_factory=dict)
-    windows: dict[str, tuple[MPI.Win, ...]] = field(default_factory=dict)
     locks: Locks = field(default_factory=Locks)
     finished: Finished = field(default_factory=lambda: Finished())
 

@@ -6,16 +6,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.execute.finding import Source
 from dliosim.execute.opening import follow_to_file
 from dliosim.execute.resolving import joined_by, shared_memory
 from dliosim.execute.world import World
 from dliosim.plan.places import DataIndex
+
+if TYPE_CHECKING:
+    from dliosim.execute.finding import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,15 @@ def share_source(world: World, root: Path, source: Source | None) -> tuple[Names
     links = sum(source.linked) if source is not None else 0
     counts = world.share([len(encoded), sum(map(len, encoded)), links] if world.rank == 0 else None)
     files, size, links = counts
-    windows: list[MPI.Win] = []  # of all this, which is needed until the process ends
-    start = shared_memory(world, files + 1, windows)
-    words = shared_memory(world, -(-size // 8), windows)
+    start = shared_memory(world, files + 1)
+    words = shared_memory(world, -(-size // 8))
     if source is not None:
         start[1:] = np.cumsum([len(name) for name in encoded])
         words.view(np.uint8)[:size] = np.frombuffer(b"".join(encoded), np.uint8)
-    linked = shared_memory(world, files if links else 0, windows)
+    linked = shared_memory(world, files if links else 0)
     if source is not None and links:
         linked[:] = source.linked
     indexes = source.indexes if source is not None else []
-    index = joined_by(world, files, range(len(indexes)), indexes, windows, (start, words, linked))
+    index = joined_by(world, files, range(len(indexes)), indexes, (start, words, linked))
     names = Names(words.view(np.uint8), start)
     return (LinkedNames(names, linked, os.path.realpath(root)) if links else names), index

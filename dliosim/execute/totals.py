@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
+from dliosim.execute.resolving import shared_memory
 from dliosim.execute.session import Session
 from dliosim.execute.sources import LinkedNames, Names, share_source
 from dliosim.execute.space import require_memory
@@ -56,13 +55,7 @@ def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     needed = -(-(blocks + 1) * 8 // world.node.size)
     what = f"sums of the sizes of the samples of `{dataset.name}`"
     world.together(lambda: require_memory(needed, world.node.size, what))
-    local = (blocks + 1) * 8 if world.node.rank == 0 else 0
-    window = MPI.Win.Allocate_shared(local, 8, comm=world.node.comm)
-    memory, _ = window.Shared_query(0)
-    prefix: NDArray[np.int64] = np.frombuffer(cast(bytes, memory), np.int64, blocks + 1)
-    if world.node.rank == 0:
-        prefix[:] = 0
-    world.barrier()
+    prefix = shared_memory(world, blocks + 1)
     first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
     prefix[first + 1 : last + 1] = block_totals(dataset, first, last)
     world.barrier()

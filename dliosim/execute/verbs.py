@@ -6,7 +6,7 @@ import numpy as np
 
 from dliosim.execute.session import Phase, Session
 from dliosim.execute.world import World
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.summary import summarise_verb
 from dliosim.model import Access

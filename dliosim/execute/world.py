@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,15 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.ending import end_job
+from dliosim.execute.environment import node_name
 from dliosim.execute.faults import failed_on
 from dliosim.execute.polling import wait
 from dliosim.execute.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
 
 T = TypeVar("T")
+
+#: Bytes by which ranks tell nodes from each other.
+_KEY = 16
 
 #: Bytes of an error, or of a path, of which Linux takes 4095.
 _LONGEST_NOTE = 8192
@@ -90,7 +95,7 @@ class World:
         if self.node is not self.ranks:
             self.node.close()
             self.node.comm.Free()
-        if self.leaders != MPI.COMM_NULL:
+        if self.nodes > 1 and self.leaders != MPI.COMM_NULL:
             self.leaders.Free()
 
     def agree(self, error: DliosimError | None) -> None:
@@ -157,16 +162,19 @@ def make_world(
     comm: MPI.Intracomm,
     cores_of: Callable[[MPI.Intracomm], int],
     job: str,
-    node_of: Callable[[MPI.Intracomm], MPI.Intracomm] | None = None,
+    node_of: Callable[[], str] = node_name,
 ) -> World:
     """Make the world of a communicator. Collective.
 
-    `cores_of` tells how many cores the ranks of a node have, and `node_of` splits off a node's ranks where it is not
-    what shares memory.
+    `cores_of` tells how many cores the ranks of a node have, and `node_of` what ranks of one node have in common.
     """
-    node = node_of(comm) if node_of is not None else MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
+    nodes = np.empty((comm.size, _KEY), np.uint8)
+    own = np.frombuffer(hashlib.blake2b(node_of().encode(), digest_size=_KEY).digest(), np.uint8)
+    wait(comm.Iallgather(own, nodes), comm.size)
+    members = np.flatnonzero((nodes == own).all(axis=1))
+    node = MPI.Intracomm(comm.Split(int(members[0]), comm.rank)) if len(members) < comm.size else comm
     counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
-    comm.Allreduce(MPI.IN_PLACE, counts, MPI.SUM)
+    wait(comm.Iallreduce(MPI.IN_PLACE, counts, MPI.SUM), comm.size)
     return _world_of(comm, node, int(counts[0]), bool(counts[1]), job)
 
 
@@ -179,7 +187,10 @@ def sleeping_copy(world: World) -> World:
 
 def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
     """Make a world that owns `node`, which is given back at once where all ranks are on one node."""
-    leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
+    if nodes > 1:
+        leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
+    else:
+        leaders = MPI.Intracomm(MPI.COMM_SELF if comm.rank == 0 else MPI.COMM_NULL)
     ranks: Ranks = SleepingRanks(comm, node if nodes > 1 else comm, leaders, nodes) if polite else SpinningRanks(comm)
     if nodes > 1:
         own: Ranks = SleepingRanks(node, node, leaders, 1) if polite else SpinningRanks(node)
@@ -193,7 +204,7 @@ def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool
 def ranks_of_colour(world: World, colour: int, key: int) -> Iterator[Ranks]:
     """The ranks that name the same colour, in the order of their keys. Collective, as leaving the block is."""
     comm = MPI.Intracomm(world.comm.Split(colour, key))
-    node = MPI.Intracomm(comm.Split_type(MPI.COMM_TYPE_SHARED))
+    node = MPI.Intracomm(world.node.comm.Split(colour, key)) if world.nodes > 1 else comm
     nodes = np.array([node.rank == 0], np.int64)
     wait(comm.Iallreduce(MPI.IN_PLACE, nodes, MPI.SUM), world.size)
     part = _world_of(comm, node, int(nodes[0]), world.polite, world.job)

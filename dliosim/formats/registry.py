@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import UsageError
 from dliosim.formats.contract import Format, Imports
 from dliosim.model import Dataset
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP: Final = "dliosim.formats"
 
@@ -30,9 +32,16 @@ _BUILT_IN: Final = {
 }
 
 
+def points_of(group: str) -> EntryPoints:
+    """The entry points by which packages bring something of their own."""
+    from importlib.metadata import entry_points  # takes longer than all formats, and few runs ask for others
+
+    return entry_points(group=group)
+
+
 def known_formats() -> tuple[str, ...]:
     """Names of all formats, those of other packages last."""
-    others = sorted({point.name for point in entry_points(group=GROUP)} - set(_BUILT_IN))
+    others = sorted({point.name for point in points_of(GROUP)} - set(_BUILT_IN))
     return (*_BUILT_IN, *others)
 
 
@@ -46,7 +55,7 @@ def format_of(name: str) -> Format:
         module, attribute = _BUILT_IN[name].split(":")
         found = getattr(import_module(f"dliosim.formats.{module}"), attribute)
     else:
-        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        point = next((point for point in points_of(GROUP) if point.name == name), None)
         if point is None:
             raise KeyError(name)
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.machine import Environment
+from dliosim.measure.phase import Partial, PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,51 +233,6 @@ class VerbSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseSummary:
-    """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
-
-    A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
-    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
-    is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
-    keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
-    `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
-    knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
-    and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
-    the same checkpoint. `root` names the place of what was read or written, None if unknown. `part_of` is what a save
-    has less than its checkpoint is named for (`scale`, `subset`).
-    """
-
-    name: str
-    kind: str
-    seconds: float
-    epochs: tuple[EpochSummary, ...] = ()
-    verb: VerbSummary | None = None
-    resident_share: float | None = None
-    null_seconds: float | None = None
-    api: str | None = None
-    cache: str | None = None
-    prefetch: int = 0
-    readers: int = 0
-    through: str = "direct"
-    hints_asked: tuple[tuple[str, str], ...] = ()
-    hints_granted: tuple[tuple[str, str], ...] = ()
-    hint_set: str = "library"
-    notes: tuple[str, ...] = ()
-    within: str | None = None
-    fsync: bool | None = None
-    commit: str | None = None
-    how: str = ""
-    root: str | None = None
-    part_of: str = ""
-
-    @property
-    def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
-        """Hints that were not granted as asked: key, value asked, value granted (None: the library dropped it)."""
-        granted = dict(self.hints_granted)
-        return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
-
-
-@dataclass(frozen=True, slots=True)
 class ExpectationResult:
     """An `expect` line, what was measured over the epochs named, and whether it held (None: nothing to measure).
 
@@ -293,72 +250,6 @@ class ExpectationResult:
     def missed(self) -> bool:
         """Whether the run fails for it."""
         return not self.held and self.reported_only is None
-
-
-#: File systems on block devices, of which the kernel counts what is read.
-DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
-
-#: File systems on which what is written takes memory.
-MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
-
-
-@dataclass(frozen=True, slots=True)
-class FileSystem:
-    """Where data lie: the root's name, its directory, the type of file system, its mount options and striping."""
-
-    root: str
-    directory: str
-    kind: str
-    options: str = ""
-    striping: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The machine and the libraries: what must be known to compare two results.
-
-    `cores_per_node` are the cores that the fullest node's ranks may use, `memory_per_node` bytes. `load_average` is how
-    many processes wanted a core in the minute before the run, on the busiest node. `details` are further names and
-    values, such as versions, kernel and host.
-    """
-
-    mpi_library: str
-    cores_per_node: int
-    ranks_per_node: int
-    memory_per_node: int
-    load_average: float
-    mpi_io: str = ""
-    file_systems: tuple[FileSystem, ...] = ()
-    details: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def oversubscribed(self) -> bool:
-        """Whether the fullest node has more ranks than cores."""
-        return self.ranks_per_node > self.cores_per_node
-
-    def lies_on(self, root: str | None, kinds: frozenset[str]) -> bool:
-        """Whether a root is on a file system of some kinds; whether all roots are, where it is unknown which."""
-        own = [place for place in self.file_systems if place.root == root] or self.file_systems
-        return bool(own) and all(place.kind in kinds for place in own)
-
-
-@dataclass(frozen=True, slots=True)
-class LoopProgress:
-    """How many of its epochs a loop has done; `epochs` is None where a limit of time decides."""
-
-    name: str
-    epochs_done: int
-    epochs: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """How far a run was when a signal asked for its figures: verbs, and the loop that ran with those inside it."""
-
-    signal: str
-    verbs_done: int
-    verbs: int
-    loops: tuple[LoopProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,14 +317,3 @@ class RunSummary:
     @property
     def _restored_bytes(self) -> int:
         return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
-
-
-def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
-    """The phase beside the same one without I/O: gives both its epochs and itself their slowdown.
-
-    Epochs of other lengths (`for D` ends them where time is up) cannot be compared, and get none.
-    """
-    seconds = {(epoch.epoch, epoch.steps): epoch.seconds for epoch in null.epochs}
-    epochs = tuple(replace(epoch, null_seconds=seconds.get((epoch.epoch, epoch.steps))) for epoch in phase.epochs)
-    alike = all(epoch.null_seconds is not None for epoch in epochs)
-    return replace(phase, epochs=epochs, null_seconds=null.seconds if alike else None)

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
+from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.phase import PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)

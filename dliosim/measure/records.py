@@ -12,6 +12,9 @@ from dliosim.measure.histogram import Histogram
 #: What the last rank of a step had spent its time on, in the order of `EpochRecord.last_arrival`'s lowest three bits.
 CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 
+#: Fields of both records that a rank may not know, and which then are -1.
+UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
+
 _CAUSE_BITS = 3
 _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1

@@ -1,12 +1,18 @@
-"""What measuring needs of a communicator: a reduction and a gathering, given by whoever knows MPI."""
+"""What measuring needs of a communicator, given by whoever knows MPI, and what a phase's reductions come to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from dliosim.measure.histogram import Histogram
+
+#: Ratios and rates are added up over ranks as whole multiples of these, in the same reduction as the counts.
+RATIO_UNIT, RATE_UNIT = 2.0**-40, 2.0**-20
 
 Op = Literal["sum", "min", "max"]
 
@@ -28,3 +34,12 @@ class Reducer(Protocol):
         `lengths` has those of all of them, the same on every rank; ranks with 0 take no part.
         """
         ...
+
+
+class Reduced(NamedTuple):
+    """Over all ranks: sums and maxima by name, histograms, and the maxima of a vector, int64."""
+
+    total: dict[str, int]
+    most: dict[str, int]
+    histograms: list[Histogram]
+    vector: NDArray[np.int64]

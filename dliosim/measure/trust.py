@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.figures import RunSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, percent
 
 #: With more oversleep than this utilization says more about the machine's scheduler than about storage.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from dliosim.measure.figures import Environment, PhaseSummary, RunSummary
+from dliosim.measure.figures import RunSummary
+from dliosim.measure.machine import Environment
+from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, number, percent
 from dliosim.report.grid import WIDTH
 from dliosim.report.naming import title_of

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.figures import EpochSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.plan.figures import UTILIZATION, time_to_read
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.grid import WIDTH

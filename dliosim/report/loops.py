@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary
+from dliosim.measure.figures import EpochSummary
 from dliosim.measure.histogram import Histogram, merged
+from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.grid import LINE, WIDTH, grid

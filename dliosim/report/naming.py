@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 
 # Longer names are cut in tables; the conditions above them have them whole.
 _LONGEST = 32

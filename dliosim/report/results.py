@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 import dliosim
 from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary, VerbSummary
+from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.overhead import loop_overheads, whole_overhead
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
 from dliosim.plan.interval import Costs, best, daly, lost, young

@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from dliosim.measure.figures import DISK_KINDS, ExpectationResult, PhaseSummary, RunSummary
+from dliosim.measure.figures import ExpectationResult, RunSummary
 from dliosim.measure.histogram import merged
+from dliosim.measure.machine import DISK_KINDS
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.trust import doubt_of_run, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables

@@ -6,15 +6,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure.figures import (
-    DISK_KINDS,
-    MEMORY_KINDS,
-    EpochSummary,
-    Partial,
-    PhaseSummary,
-    RunSummary,
-    VerbSummary,
-)
+from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS
+from dliosim.measure.phase import Partial, PhaseSummary
 from dliosim.measure.trust import oversleep, read_before
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dliosim.compare.rows import pass_of, two_phase
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from tests.report.sample import epoch, spread
 

@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.compare.stall_verdict import stall_verdict
 from dliosim.compare.stalls import stall_of
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 from tests.compare.stall_sample import one_pass, saves, stalled
 from tests.report.sample import saved, spread
 

@@ -54,7 +54,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     names = ("theirs", "gone", "posix", "null", "library")
     points = [EntryPoint(name, f"their_package:{name}", backends.GROUP) for name in names]
     points.append(EntryPoint("absent", "no_such_package:ABSENT", backends.GROUP))
-    monkeypatch.setattr(backends, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    monkeypatch.setattr(backends, "points_of", lambda group: EntryPoints(points).select(group=group))
     module.theirs = READS_ONLY  # type: ignore[attr-defined]
     backend_of.cache_clear()
     yield module

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from dliosim.measure.expectations import evaluate
-from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.phase import PhaseSummary
 from dliosim.model import Expectation
 from tests.report.sample import epoch, run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.overhead import Beside, beside_flushes, loop_overheads, whole_overhead
+from dliosim.measure.phase import PhaseSummary
 from tests.report.sample import epoch, run, saved, spread
 
 STEPS = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=1.5), epoch(1, loop_seconds=2.5)))

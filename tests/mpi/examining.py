@@ -20,7 +20,8 @@ from dliosim.execute.finding import FileFinder
 from dliosim.execute.savedfiles import check_sums, saved_in
 from dliosim.execute.session import Phase
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.figures import PhaseSummary, RunSummary
+from dliosim.measure.figures import RunSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.model.counting import steps_of_epoch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.figures import DISK_KINDS
+from dliosim.measure.machine import DISK_KINDS
 from dliosim.model import Job
 from tests.mpi.jobs import Place, phases
 from tests.mpi.launch import running, start_ranks

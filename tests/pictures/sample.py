@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.measure.figures import EpochSummary, RunSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.series import WINDOW_STEPS
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import EpochTimeline, Timeline

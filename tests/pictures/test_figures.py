@@ -12,7 +12,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.figures import FileSystem, Spread
+from dliosim.measure.figures import Spread
+from dliosim.measure.machine import FileSystem
 from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
 from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.measure.figures import (
-    BoundBy,
-    Environment,
-    EpochSummary,
-    ExpectationResult,
-    FileSystem,
-    PhaseSummary,
-    RunSummary,
-    Spread,
-    VerbSummary,
-)
+from dliosim.measure.figures import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.machine import Environment, FileSystem
+from dliosim.measure.phase import PhaseSummary
 
 
 def spread(mean: float) -> Spread:

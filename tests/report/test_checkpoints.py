@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.figures import PhaseSummary, RunSummary, VerbSummary
+from dliosim.measure.figures import RunSummary, VerbSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.plan.interval import Costs, best, lost
 from dliosim.report.checkpoints import checkpoint_tables, measured
 from dliosim.report.results import results_of

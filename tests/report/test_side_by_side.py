@@ -15,8 +15,8 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
-from dliosim.measure.figures import PhaseSummary
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import number
 from dliosim.report.grid import WIDTH
 from dliosim.report.results import results_of

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.figures import BoundBy, ExpectationResult, PhaseSummary, Spread
+from dliosim.measure.figures import BoundBy, ExpectationResult, Spread
 from dliosim.measure.histogram import LIMIT_NS, Histogram
+from dliosim.measure.phase import PhaseSummary
 from dliosim.report.tables import expectation_line, run_report
 from tests.report.sample import epoch, run, spread, verb
 

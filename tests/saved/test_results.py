@@ -14,7 +14,8 @@ import pytest
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import over_epochs
-from dliosim.measure.figures import LoopProgress, Partial, Spread
+from dliosim.measure.figures import Spread
+from dliosim.measure.phase import LoopProgress, Partial
 from dliosim.report.naming import title_of
 from dliosim.report.results import results_of, write_partial
 from dliosim.report.saved.comparison import comparison_of

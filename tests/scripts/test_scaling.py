@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.figures import Environment, FileSystem, PhaseSummary, RunSummary
+from dliosim.measure.figures import RunSummary
+from dliosim.measure.machine import Environment, FileSystem
+from dliosim.measure.phase import PhaseSummary
 from tests.mpi.launch import Job, mpiexec, running
 from tests.report.sample import epoch, verb
 from tests.report.sample import run as sample

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dliosim.measure.figures import Environment
 from dliosim.measure.histogram import Quantiles
+from dliosim.measure.machine import Environment
 from dliosim.report.saved.fields import Fields
 from dliosim.report.saved.results import environment_of, quantiles_of
 

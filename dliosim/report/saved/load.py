@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import UsageError
-from dliosim.measure.figures import EpochSummary, PhaseSummary, RunSummary
+from dliosim.measure.figures import EpochSummary, RunSummary
 from dliosim.measure.over_epochs import Latencies
+from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, printable
 from dliosim.report.naming import title_of
 from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import UsageError
-from dliosim.measure.figures import PhaseSummary
+from dliosim.measure.phase import PhaseSummary
 from dliosim.report.saved.arrays import Group, Ints, opened
 from dliosim.report.timeline import SCHEMA_VERSION
 

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dliosim.measure.figures import (
-    BoundBy,
-    Environment,
-    EpochSummary,
-    ExpectationResult,
-    FileSystem,
-    LoopProgress,
-    Partial,
-    PhaseSummary,
-    RunSummary,
-    Spread,
-    VerbSummary,
-)
+from dliosim.measure.figures import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
 from dliosim.measure.histogram import Histogram, Quantiles
+from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.over_epochs import Latencies
+from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.results import SCHEMA_VERSION
 from dliosim.report.saved.fields import Fields

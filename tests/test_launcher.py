@@ -1,0 +1,58 @@
+"""What libraries are told before they are imported, by what the launcher says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dliosim.commands.launcher import launcher_cores, library_settings
+
+THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
+
+
+@pytest.mark.parametrize(
+    ("here", "ranks", "told"),
+    [
+        ("2", "2", {THREADS, PROVIDER}),
+        ("3", "3", {THREADS, PROVIDER, YIELD}),
+        ("2", "4", {THREADS}),  # another node has the others
+        ("3", "6", {THREADS, YIELD}),
+        ("", "3", {THREADS}),  # another launcher
+        ("many", "many", {THREADS}),
+    ],
+)
+def test_a_network_is_left_alone_on_one_node_and_waits_sleep_where_ranks_outnumber_cores(
+    here: str, ranks: str, told: set[str]
+) -> None:
+    assert set(library_settings({"MPI_LOCALNRANKS": here, "PMI_SIZE": ranks}, 2)) == told
+
+
+def test_what_somebody_has_set_stays() -> None:
+    environ = {"MPI_LOCALNRANKS": "4", "PMI_SIZE": "4", THREADS: "8", PROVIDER: "tcp", YIELD: "0"}
+    assert library_settings(environ, 2) == {}
+
+
+def test_without_a_launcher_the_cores_are_all_of_the_node() -> None:
+    assert launcher_cores() == os.cpu_count()
+
+
+def test_cores_are_those_of_the_launcher_not_of_the_rank_that_it_binds() -> None:
+    """A process called as MPICH's proxy on one core, which starts a shell and this a program on all of them."""
+    everywhere = os.sched_getaffinity(0)
+    program = (
+        "import os, sys\n"
+        "from dliosim.commands.launcher import launcher_cores\n"
+        f"os.sched_setaffinity(0, {everywhere!r})\n"
+        "print(launcher_cores())\n"
+    )
+    proxy = (
+        "import os, subprocess, sys\n"
+        "open('/proc/self/comm', 'w').write('hydra_pmi_proxy')\n"
+        f"os.sched_setaffinity(0, {{{min(everywhere)}}})\n"
+        f"subprocess.run(['sh', '-c', '\"$0\" -c \"$1\"; true', sys.executable, {program!r}], check=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", proxy], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
