@@ -1,4 +1,4 @@
-"""Jobs killed while they save: what they leave is complete or does not count, and is gone after the next save."""
+"""Jobs that are killed: they end and leave nothing, and what they saved is complete or does not count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute import versions
+from tests.mpi import killed_jobs
 from tests.mpi.jobs import only_error
+from tests.mpi.killed_jobs import Whom
 from tests.mpi.killing import SETTINGS, Kill, Place, draws
 
 
@@ -38,3 +40,12 @@ def test_a_disk_that_is_full_ends_the_job_and_leaves_what_was_complete(tmp_path:
     assert place.newest == 1
     place.run(saves=1)
     place.expect_no_litter()
+
+
+@pytest.mark.parametrize(("work", "ranks"), [("barrier", 2), ("allreduce", 5), ("save, a file a rank", 5)])
+@pytest.mark.parametrize("whom", ["rank", "mpiexec"])
+def test_a_job_that_is_killed_while_ranks_wait_leaves_nothing(
+    tmp_path: Path, work: str, ranks: int, whom: Whom
+) -> None:
+    kill = killed_jobs.Kill(work, ranks, whom, rank=ranks - 1)
+    assert list(killed_jobs.wrong(kill, killed_jobs.end(kill, tmp_path))) == []
