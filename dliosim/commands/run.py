@@ -18,6 +18,7 @@ from dliosim.commands.job import as_job, compile_for, write_and_print
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
 from dliosim.commands.partial import Unfinished
+from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, ExpectationMissed, UsageError
 from dliosim.execute.finding import FileFinder
@@ -25,6 +26,7 @@ from dliosim.execute.locking import Locks
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.world import World
+from dliosim.measure.board import own
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
 from dliosim.model import Job, Workload
@@ -44,7 +46,7 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
         with Locks() as locks:
             return _run(world, parsed, arguments, locks, unfinished)
 
-    return as_job(comm, run, unfinished.save)
+    return as_job(comm, run, unfinished.save, watch_of(parsed))
 
 
 def _run(
@@ -53,7 +55,7 @@ def _run(
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
     job = Job(world.size, world.nodes)
-    progress = Progress(user_terminal() if world.rank == 0 else None)
+    progress = Progress(user_terminal() if world.rank == 0 else None, row=own())
     finder = FileFinder(given_roots(parsed), progress)
     workload = world.on_rank_0("read the pattern", lambda: compile_for(parsed.pattern, overrides(parsed), job, finder))
     options = Options(parsed.null, parsed.verify)
