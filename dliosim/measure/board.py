@@ -15,8 +15,8 @@ from pathlib import Path
 from dliosim.readable import printable
 
 #: Meetings of all ranks, as `Row.arrive` takes them, and what they are called.
-BARRIER, REDUCTION, EXCHANGE = range(3)
-MEETINGS = ("a barrier", "a reduction over all ranks", "an exchange of all ranks")
+BARRIER, EXCHANGE = range(2)
+MEETINGS = ("a barrier", "an exchange of all ranks")
 
 WORDS = 64
 ROW_BYTES = 8 * WORDS
