@@ -11,14 +11,16 @@ from pathlib import Path
 
 from dliosim.readable import printable
 
-# What arguments mean: the descriptor, bytes and offset of reads and writes; a descriptor alone; which one is a path.
-_AT, _ON, _PATH_1, _PATH_2, _NONE = "at", "on", "path 1", "path 2", ""
+# What arguments mean: the descriptor, bytes and offset of reads and writes, or without the bytes, which are in several
+# pieces; the descriptor of a file alone; which one is a path.
+_AT, _PIECES, _ON, _PATH_1, _PATH_2, _NONE = "at", "pieces", "on", "path 1", "path 2", ""
 
 # Name, number on x86-64, number on aarch64, and what its arguments are.
 _CALLS = (
     ("read", 0, 63, _ON), ("write", 1, 64, _ON), ("pread64", 17, 67, _AT), ("pwrite64", 18, 68, _AT),
-    ("readv", 19, 65, _ON), ("writev", 20, 66, _ON), ("preadv", 295, 69, _ON), ("pwritev", 296, 70, _ON),
-    ("preadv2", 327, 286, _ON), ("pwritev2", 328, 287, _ON), ("open", 2, -1, _PATH_1), ("openat", 257, 56, _PATH_2),
+    ("readv", 19, 65, _ON), ("writev", 20, 66, _ON), ("preadv", 295, 69, _PIECES), ("pwritev", 296, 70, _PIECES),
+    ("preadv2", 327, 286, _PIECES), ("pwritev2", 328, 287, _PIECES),
+    ("open", 2, -1, _PATH_1), ("openat", 257, 56, _PATH_2),
     ("openat2", 437, 437, _PATH_2), ("close", 3, 57, _ON), ("stat", 4, -1, _PATH_1), ("fstat", 5, 80, _ON),
     ("lstat", 6, -1, _PATH_1), ("newfstatat", 262, 79, _PATH_2), ("statx", 332, 291, _PATH_2),
     ("statfs", 137, 43, _PATH_1), ("fstatfs", 138, 44, _ON), ("access", 21, -1, _PATH_1),
@@ -110,6 +112,8 @@ def said(pid: int, line: str) -> str:
     arguments = [int(word, 16) for word in words[1:7]]
     if what == _AT:
         return f"{name}({file_of(pid, arguments[0])}, {arguments[2]} bytes at {arguments[3]})"
+    if what == _PIECES:
+        return f"{name}({file_of(pid, arguments[0])} at {arguments[3]})"
     if what == _ON:
         return f"{name}({file_of(pid, arguments[0])})"
     if what in (_PATH_1, _PATH_2):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from dliosim.execute.nodefiles import NodeFiles
-from dliosim.execute.threadcalls import look, transfers
+from dliosim.execute.threadcalls import Found, look, transfers
 from dliosim.measure.board import Board, Row, start_time, stat_fields
 from dliosim.measure.stalled import Seen, Stall
 
@@ -108,8 +108,9 @@ class Watcher(threading.Thread):
         self._last = moving
         if not moved:
             self._ask_kernel(row)
-        if self._leads(now):
-            self._judge(now)
+        leads = self._leads(now)
+        if leads or self._said:
+            self._judge(now, leads)
 
     def _ask_kernel(self, row: Row) -> None:
         pid = os.getpid()
@@ -128,7 +129,8 @@ class Watcher(threading.Thread):
         late = (now - row.looked) * 1e-9
         return late < self._patience or (late < 3 * self._patience and _state(row.process[0]) not in _STILL)
 
-    def _judge(self, now: int) -> None:
+    def _judge(self, now: int, leads: bool) -> None:
+        """Say what is due: of a stall if this rank leads, and of the end of one by whoever has said that it is."""
         quiet = (now - self._moved(now)) * 1e-9
         stalls = quiet >= self._first
         others = self._others(now, quiet, stalls)
@@ -141,6 +143,8 @@ class Watcher(threading.Thread):
             self._said, self._next = 0.0, self._limits.report
             return
         ends = self._limits.end is not None and quiet >= self._limits.end
+        if not leads:
+            return
         if not ends and (self._next is None or quiet < self._next):
             return
         first = min([self._board.node, *others])
@@ -197,9 +201,10 @@ class Watcher(threading.Thread):
         state, call = row.call
         own_state = _state(pid) if start_time(pid) == started else ("" if not stat_fields(pid) else "?")
         if not awake:
-            found = look(pid, own_state) if own_state not in ("", "?") else None
-            call = found.call if found is not None and found.call else call
-            state = found.state if found is not None else own_state
+            found = look(pid, own_state) if own_state not in ("", "?") else Found(own_state, "")
+            # Of a process that is stopped, or that keeps others out, it may be what its own watcher has said last.
+            call = found.call or (call if state == "c" else "")
+            state = found.state
         elif state != "c":
             state = own_state
         since = max(row.quiet_since, self._seen.get(place, ((), 0))[1])
