@@ -13,7 +13,7 @@ _MOST = 8
 _STATES = {
     "T": "stopped by a signal",
     "t": "stopped by a debugger",
-    "D": "in the kernel, which no signal ends",
+    "D": "in a sleep of the kernel that no signal ends",
     "Z": "ended, and its launcher has not taken notice",
     "X": "ended",
     "": "gone: its process has ended",
@@ -37,12 +37,12 @@ def stall_text(stall: Stall) -> str:
             f" and {len(stall.silent) - _MOST} more" * (len(stall.silent) > _MOST)
         )
         lines.append(
-            f"  not heard of: ranks {ranges(stall.unknown)} on {hosts}: all of them are stopped, or the node is down, "
-            "or it cannot write to the results' directory"
+            f"  not heard of: {_named(stall.unknown)} on {hosts}: all of them are stopped, or the node is down, or it "
+            "cannot write where results go"
         )
     for place in sorted({_place(one) for one in waiting}):
         there = [one.rank for one in waiting if _place(one) == place]
-        lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')}: {ranges(there)}")
+        lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({ranges(there)})")
     return "\n".join([*lines, *(f"  next: {text}" for text in _next(stall))])
 
 
@@ -63,7 +63,7 @@ def _alike(late: Sequence[Seen]) -> list[list[Seen]]:
 def _late(group: Sequence[Seen]) -> str:
     one = group[0]
     pids = ", ".join(str(each.pid) for each in group[:4]) + ", ..." * (len(group) > 4)
-    who = f"rank{'s' * (len(group) > 1)} {ranges([each.rank for each in group])} on {one.host} (pid {pids})"
+    who = f"{_named([each.rank for each in group])} on {one.host} (pid {pids})"
     where = [one.phase or "start"]
     if one.epoch:
         where.append(f"epoch {one.epoch}")
@@ -81,17 +81,21 @@ def _late(group: Sequence[Seen]) -> str:
     return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
 
 
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
+
+
 def _place(one: Seen) -> str:
     if one.meeting:
-        return f"wait at {one.meeting}"
-    return f"wait inside {one.action}" if one.action else "neither arrived nor in a call"
+        return f"arrived at {one.meeting}, and waiting"
+    return f"waiting inside {one.action}" if one.action else "neither arrived nor in a call"
 
 
 def _next(stall: Stall) -> list[str]:
     """What to type, for the first of those that are late."""
-    late = stall.late
+    late = stall.late or ([] if stall.silent else list(stall.seen[:1]))
     if not late:
-        return ["look whether these hosts are up, and at their kernels' logs (dmesg)"] if stall.silent else []
+        return ["look whether these hosts are up, and at their kernels' logs (dmesg)"]
     one = late[0]
     if one.state == "T":
         return [f"on {one.host}: kill -CONT {one.pid}"]

@@ -92,7 +92,7 @@ def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_goes_on() -> 
         job.wait_for(lambda: "next:" in job.said(1))
         assert quiet(job.said(1)) < LIMIT + 3
         assert "not arrived: rank 0 on host0" in job.said(1) and "stopped by a signal" in job.said(1)
-        assert "wait at a barrier: 2 of 3 ranks: 1-2" in job.said(1)
+        assert "arrived at a barrier, and waiting: 2 of 3 ranks (1-2)" in job.said(1)
         assert f"next: on host0: kill -CONT {job.processes[0].pid}" in job.said(1)
         # Whoever has reported is stopped as well: the next one takes over.
         job.tell(signal.SIGSTOP, 1)
@@ -107,7 +107,7 @@ def test_a_node_whose_ranks_are_all_stopped_is_named_by_another_one() -> None:
     with ranks("0,1/2") as first, ranks("0,1/2") as last:
         first.tell(signal.SIGSTOP, 0, 1)
         last.tell(signal.SIGSTOP, 2)
-        for job, speaker, expected in ((first, 2, "ranks 0-1 on host0"), (last, 0, "ranks 2 on host1")):
+        for job, speaker, expected in ((first, 2, "ranks 0-1 on host0"), (last, 0, "rank 2 on host1")):
             job.all_wait()
             job.wait_for(lambda job=job, speaker=speaker: "next:" in job.said(speaker))
             assert quiet(job.said(speaker)) < LIMIT + 3
