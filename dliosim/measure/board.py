@@ -18,18 +18,20 @@ from dliosim.readable import printable
 BARRIER, EXCHANGE = range(2)
 MEETINGS = ("a barrier", "an exchange of all ranks")
 
-WORDS = 64
-ROW_BYTES = 8 * WORDS
+#: A meeting is stored as this number times how many there were, plus its kind: one store.
+_KINDS = 8
+
+ROW_BYTES = 512
 
 # Written once, before others look.
 _PID, _STARTED, _RANK = 0, 1, 2
 # Written by the main thread.
 STEP, DONE = 3, 4
-_EPOCH, _PHASES, _MEETING, _ARRIVED, _LEFT, _UNTIL, _INSIDE, _OVER = range(5, 13)
+_EPOCH, _PHASES, _ARRIVED, _LEFT, _UNTIL, _INSIDE, _OVER = range(5, 12)
 # Written by the watcher: when anything last moved, when it last looked, calls seen to end, state of the process.
-_MOVED, _LOOKED, _ENDED, _STATE = range(13, 17)
+_MOVED, _LOOKED, _ENDED, _STATE = range(12, 16)
 # UTF-8 texts, ended by a zero: from which byte to which. The last is the watcher's.
-_PHASE, _ACTION, _CALL = (160, 224), (224, 320), (320, 512)
+_PHASE, _ACTION, _CALL = (128, 192), (192, 320), (320, 512)
 
 #: What the main thread writes, and calls that ended: a row whose words have changed has moved.
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
@@ -38,10 +40,11 @@ _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
 class Row:
     """What one rank does. `words` are its int64; `step` and bytes `done` of a phase are stored there directly."""
 
-    __slots__ = ("_bytes", "words")
+    __slots__ = ("_bytes", "_met", "words")
 
     def __init__(self, memory: memoryview) -> None:
         self._bytes = memory
+        self._met = 0
         self.words = memory.cast("q")
 
     def release(self) -> None:
@@ -61,14 +64,13 @@ class Row:
         self.words[_PHASES] += 1
 
     def arrive(self, meeting: int) -> None:
-        """This rank has come to a meeting of all ranks, one of `MEETINGS`."""
-        words = self.words
-        words[_MEETING] = meeting
-        words[_ARRIVED] += 1
+        """This rank has come to a meeting of all ranks, one of `MEETINGS`: for the process whose row it is."""
+        self._met = met = self._met + _KINDS
+        self.words[_ARRIVED] = met + meeting
 
     def leave(self) -> None:
         """All have met, as far as this rank is concerned."""
-        self.words[_LEFT] = self.words[_ARRIVED]
+        self.words[_LEFT] = self._met
 
     @contextmanager
     def inside(self, action: str) -> Iterator[None]:
@@ -126,13 +128,13 @@ class Row:
     @property
     def meeting(self) -> str:
         """Where it waits for all other ranks, or an empty text."""
-        here = self.words[_ARRIVED] != self.words[_LEFT]
-        return MEETINGS[self.words[_MEETING] % len(MEETINGS)] if here else ""
+        arrived, kind = divmod(self.words[_ARRIVED], _KINDS)
+        return MEETINGS[kind % len(MEETINGS)] if arrived * _KINDS != self.words[_LEFT] else ""
 
     @property
     def arrived(self) -> int:
         """How many meetings it has come to."""
-        return self.words[_ARRIVED]
+        return self.words[_ARRIVED] // _KINDS
 
     @property
     def action(self) -> str:

@@ -53,27 +53,25 @@ def by_rank(job: Job, place: Place) -> list[int]:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no cc")
-@pytest.mark.parametrize("readers", [0, 1])
-def test_a_read_that_hangs_is_named_whichever_thread_reads(tmp_path: Path, readers: int) -> None:
+def test_a_read_that_hangs_in_a_reader_thread_is_named(tmp_path: Path) -> None:
     library = tmp_path / "hanging_read.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True, timeout=60)
     place = Place(tmp_path)
-    place.write(DATASET, PREPARE, TRAIN.replace("epochs   2", f"readers {readers}"))
+    place.write(DATASET, PREPARE, TRAIN.replace("epochs   2", "readers 1"))
     environment = {"LD_PRELOAD": str(library), "HANG_RANK": "1", "HANG_CALL": "14"}
     environment["HANG_PIPE"] = str(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe")
     options = ["--stall-report", "off", "--stall-timeout", "1s"]
-    done = run_ranks(2, *place.arguments(*options), env=environment, seconds=30)
+    done = run_ranks(2, *place.arguments(*options), env=environment, seconds=60)
     assert done.returncode == 1, done.stderr
     late = next((line for line in done.stderr.splitlines() if "not arrived" in line), done.stderr)
     assert "rank 1 on" in late and "train, epoch 1" in late and f"in a call: read({tmp_path / 'pipe'})" in late
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_who_never_reaches_a_collective_open_is_named_with_what_it_does_instead(tmp_path: Path, nodes: int) -> None:
+def test_who_never_reaches_a_collective_open_is_named_by_another_node_with_what_it_does(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")
-    done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), str(nodes), seconds=30)
+    done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), seconds=60)
     assert done.returncode == 1, done.stderr
     first, *rest = [line for line in done.stderr.splitlines() if line.startswith("  ")][:3]
     assert first.startswith("  not arrived: rank 2 on") and f"in a call: openat({tmp_path / 'pipe'})" in first
