@@ -41,6 +41,11 @@ def test_a_stall_prints_exactly_this() -> None:
     assert text() == Path(__file__).with_name("stalls.txt").read_text()
 
 
+def test_the_page_on_stalls_shows_what_is_printed() -> None:
+    page = Path(__file__).parents[2] / "docs" / "stalls.md"
+    assert f"```\n{stall_text(STALLS['one that is stopped, and others that run'])}\n```" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("seen", "late"),
     [
