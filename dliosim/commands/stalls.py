@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,9 +12,8 @@ from pathlib import Path
 
 from dliosim.errors import DliosimError
 from dliosim.execute.board import close_board, open_board
-from dliosim.execute.ending import end_job
-from dliosim.execute.nodefiles import NodeFiles
-from dliosim.execute.watching import Limits, Mouth, Watcher, kill_stopped_later
+from dliosim.execute.ending import RESULTS_DUE, end_job
+from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped_later
 from dliosim.execute.world import World
 from dliosim.measure.board import own
 from dliosim.measure.stalled import Stall
@@ -45,20 +45,16 @@ def watching(world: World, watch: Watch, save: Callable[[str], str]) -> Iterator
     if watch.limits.first is None:
         yield
         return
-    board, window = open_board(world.comm, world.node, world.leaders)
-    files = None
-    if world.nodes > 1:
-        files = NodeFiles(Path(world.share(_folder(world, watch))), board.node)
+    board, window = open_board(world)
+    folder = Path(world.share(_folder(world, watch))) if world.nodes > 1 else None
 
     def end(stall: Stall) -> None:
-        text = f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says"
-        if world.rank == 0:
-            text += f": {save('a stall')}"
+        found = _kept(save) if world.rank == 0 else "rank 0, which has the results, does not run"
         kill_stopped_later(board)
-        end_job(world.job, text)
+        end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
 
-    mouth = Mouth(lambda stall: _say(stall_text(stall)), lambda quiet: _say(moving_text(quiet)), end)
-    watcher = Watcher(board, watch.limits, mouth, files)
+    reactions = Reactions(lambda stall: _say(stall_text(stall)), lambda quiet: _say(moving_text(quiet)), end)
+    watcher = Watcher(board, watch.limits, reactions, folder)
     watcher.start()
     together = False
     try:
@@ -76,6 +72,22 @@ def watching(world: World, watch: Watch, save: Callable[[str], str]) -> Iterator
 def _folder(world: World, watch: Watch) -> str:
     """Where rank 0 says that nodes tell each other."""
     return str(Path(watch.output or ".").absolute() / f"stall-{world.job[:8]}")
+
+
+def _kept(save: Callable[[str], str]) -> str:
+    """What becomes of the results by `save`, which may hang where they go."""
+    said: list[str] = []
+
+    def keep() -> None:
+        try:
+            said.append(save("a stall"))
+        except Exception as error:  # the job is to end whatever is wrong with its results
+            said.append(f"the partial results could not be made: {error!r}")
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    thread.join(RESULTS_DUE)
+    return said[0] if said else "the partial results could not be written in time"
 
 
 def _say(text: str) -> None:

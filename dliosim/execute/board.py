@@ -7,25 +7,24 @@ from typing import cast
 
 from mpi4py import MPI
 
+from dliosim.execute.world import World
 from dliosim.measure.board import ROW_BYTES, Board, private_row, rows_of, show
 from dliosim.readable import printable
 
 
-def open_board(comm: MPI.Intracomm, node: MPI.Intracomm, leaders: MPI.Intracomm) -> tuple[Board, MPI.Win]:
-    """The board of the ranks of `node`, on which this rank has introduced itself, and its memory. Collective.
-
-    `leaders` is the communicator of each node's first rank.
-    """
+def open_board(world: World) -> tuple[Board, MPI.Win]:
+    """The board of this node's ranks, on which this one has introduced itself, and its memory. Collective."""
+    node, leaders, name = world.node, world.leaders, socket.gethostname()
     window = MPI.Win.Allocate_shared(ROW_BYTES * node.size if node.rank == 0 else 0, 8, comm=node)
     memory = memoryview(cast(bytes, window.Shared_query(0)[0])).cast("B")
-    if node.rank == 0:
-        memory[:] = bytes(len(memory))
-    # Every row is blank before anybody writes, and every rank has written before anybody looks.
-    known = (leaders.rank, leaders.allgather(socket.gethostname())) if node.rank == 0 else None
-    number, hosts = node.bcast(known)
-    board = Board(rows_of(memory), node.rank, comm.size, number, tuple(map(printable, hosts)))
-    board.own.introduce(comm.rank)
-    node.Barrier()
+    known = 0, [name]
+    if world.nodes > 1:
+        known = node.bcast((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
+    board = Board(rows_of(memory), node.rank, world.size, known[0], tuple(map(printable, known[1])))
+    board.own.clear()
+    board.own.introduce(world.rank)
+    # Every rank has written before anybody looks.
+    world.barrier()
     show(board.own)
     return board, window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +63,8 @@ class Found:
     key: tuple[str, ...] = ()
 
 
-def look(pid: int, state: str, but: int = 0) -> Found:
-    """Look at the threads of a process whose main thread is in `state`, except thread `but`."""
+def look(pid: int, state: str, but: Collection[int] = ()) -> Found:
+    """Look at the threads of a process whose main thread is in `state`, except threads `but`."""
     calls = list(_calls(pid, but))
     busy = [(thread, line) for thread, line in calls if not _is_idle(pid, thread, line)]
     busy.sort(key=lambda each: each[0] != pid)
@@ -77,16 +77,17 @@ def look(pid: int, state: str, but: int = 0) -> Found:
     return Found(state, next((said(pid, line) for thread, line in calls if thread == pid), ""), key)
 
 
-def transfers(pid: int, but: int) -> tuple[int, int]:
-    """Reads and writes that a process has made until now, except on thread `but`, and their bytes; less constants.
+def transfers(pid: int, but: Collection[int]) -> tuple[int, int]:
+    """Reads and writes that a process has made until now, except on threads `but`, and their bytes; less constants.
 
     Zeros where the kernel does not say.
     """
     try:
-        everybody, one = _transfers(f"/proc/{pid}/io"), _transfers(f"/proc/{pid}/task/{but}/io")
+        calls, size = _transfers(f"/proc/{pid}/io")
+        others = [_transfers(f"/proc/{pid}/task/{thread}/io") for thread in but]
     except (OSError, ValueError, KeyError):
         return 0, 0
-    return everybody[0] - one[0], everybody[1] - one[1]
+    return calls - sum(each[0] for each in others), size - sum(each[1] for each in others)
 
 
 def _transfers(path: str) -> tuple[int, int]:
@@ -94,11 +95,11 @@ def _transfers(path: str) -> tuple[int, int]:
     return int(lines["syscr"]) + int(lines["syscw"]), int(lines["rchar"]) + int(lines["wchar"])
 
 
-def _calls(pid: int, but: int) -> Iterator[tuple[int, str]]:
+def _calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
     """Each thread, and what the kernel says of its call."""
     with suppress(OSError):
         for thread in sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())[:_MOST_THREADS]:
-            if thread != but:
+            if thread not in but:
                 with suppress(OSError):
                     yield thread, Path(f"/proc/{pid}/task/{thread}/syscall").read_text().strip()
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.execute.nodefiles import NodeFiles
+from dliosim.execute.nodefiles import NodeTalk, Word
 from dliosim.execute.threadcalls import Found, look, transfers
 from dliosim.measure.board import Board, Row, start_time, stat_fields
 from dliosim.measure.stalled import Seen, Stall
@@ -47,7 +48,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Mouth:
+class Reactions:
     """What is done with a stall: `say` prints it, `moves` that it is over after so many seconds, `end` ends the job.
 
     All are called on the watcher's thread, and `end` does not return.
@@ -61,7 +62,7 @@ class Mouth:
 class Watcher(threading.Thread):
     """Watches this rank's row of `board`; see `watching`."""
 
-    def __init__(self, board: Board, limits: Limits, mouth: Mouth, files: NodeFiles | None) -> None:
+    def __init__(self, board: Board, limits: Limits, reactions: Reactions, folder: Path | None) -> None:
         super().__init__(name="watcher", daemon=True)
         first = limits.first or 1.0
         #: Seconds between two looks. A thousand ranks that each look once a second would keep a core half busy.
@@ -69,7 +70,7 @@ class Watcher(threading.Thread):
         #: Who has not looked for so many seconds is taken for stopped; and after so many without its own thread this
         #: process was stopped, or the machine asleep.
         self._patience = 3 * self._every + 0.5
-        self._first, self._limits, self._board, self._mouth, self._files = first, limits, board, mouth, files
+        self._first, self._limits, self._board, self._reactions = first, limits, board, reactions
         self._over = threading.Event()
         self._last: tuple[int, ...] = ()
         self._calls: tuple[str, ...] = ()
@@ -77,20 +78,20 @@ class Watcher(threading.Thread):
         self._seen: dict[int, tuple[tuple[int, ...], int]] = {}
         self._next = limits.report
         self._said: float = 0.0
-        self._asked = 0
+        nodes, pause = len(board.hosts), max(self._every, first / 8)
+        self._talk = NodeTalk(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
 
     def stop(self) -> bool:
         """End the thread, and take away what it has told other nodes; False where it hangs in a call of its own."""
         self._over.set()
         self.join(self._patience)
-        if self._files is not None and not self.is_alive():
-            self._files.clear()
+        if self._talk is not None and self._talk.is_alive():
+            self._talk.stop()
         return not self.is_alive()
 
     def run(self) -> None:
         """Look until it is over."""
-        self._thread = threading.get_native_id()
-        resumed = True
+        resumed, self._thread = True, threading.get_native_id()
         while True:
             self._look(perf_counter_ns(), resumed)
             before = perf_counter_ns()
@@ -111,10 +112,13 @@ class Watcher(threading.Thread):
         leads = self._leads(now)
         if leads or self._said:
             self._judge(now, leads)
+        if not leads and self._talk is not None:
+            self._talk.word = None
 
     def _ask_kernel(self, row: Row) -> None:
         pid = os.getpid()
-        found, (calls, size) = look(pid, _state(pid), self._thread), transfers(pid, self._thread)
+        own = {self._thread, *([self._talk.native_id] if self._talk and self._talk.native_id else [])}
+        found, (calls, size) = look(pid, _state(pid), own), transfers(pid, own)
         ended = calls - self._transfers[0] > _CALLS or size - self._transfers[1] > _BYTES or found.key != self._calls
         # What moves while all are waited for is no work: a library that looks for messages.
         row.note_call(found.state, found.call, ended and not row.meeting)
@@ -139,7 +143,7 @@ class Watcher(threading.Thread):
         quiet = min(quiet, *(each for each, _ in others.values())) if others else quiet
         if quiet < self._first:
             if self._said:
-                self._mouth.moves(self._said)
+                self._reactions.moves(self._said)
             self._said, self._next = 0.0, self._limits.report
             return
         ends = self._limits.end is not None and quiet >= self._limits.end
@@ -147,14 +151,17 @@ class Watcher(threading.Thread):
             return
         if not ends and (self._next is None or quiet < self._next):
             return
+        stall = self._stall(now, quiet, others)
         first = min([self._board.node, *others])
+        if stall.alone:
+            # Where results go hangs as well: the first node speaks for itself, and those with somebody to name.
+            first = self._board.node if any(one.blame > 2 for one in stall.seen) else 0
         if first != self._board.node and not (ends and quiet >= (self._limits.end or 0) + _LATER):
             return
-        stall = self._stall(now, quiet, others)
         self._said = quiet
         if ends:
-            self._mouth.end(stall)
-        self._mouth.say(stall)
+            self._reactions.end(stall)
+        self._reactions.say(stall)
         # The same again is news at ever longer times only.
         self._next = 2 * quiet
 
@@ -171,26 +178,30 @@ class Watcher(threading.Thread):
             latest = max(latest, row.quiet_since, self._seen[place][1])
         return latest or now
 
-    def _others(self, now: int, quiet: float, stalls: bool) -> dict[int, tuple[float, tuple[Seen, ...]]] | None:
+    def _others(self, now: int, quiet: float, stalls: bool) -> Mapping[int, tuple[float, tuple[Seen, ...]]] | None:
         """What other nodes say; None where it is too early to say what that is."""
-        if self._files is None:
+        talk = self._talk
+        if talk is None:
             return {}
-        pause = max(self._every, self._first / 8)
-        if now - self._asked >= pause * 1e9:
-            self._asked = now
-            if stalls or self._files.is_asked():
-                self._files.tell(quiet, self._all_seen(now) if stalls else [], stalls)
-            else:
-                self._files.clear()
-        if stalls and quiet < self._first + 3 * pause:
-            return None
-        return self._files.others(len(self._board.hosts), 3 * pause) if stalls else {}
+        if not talk.is_alive():
+            talk.start()
+        talk.word = Word(quiet, self._all_seen(now) if stalls else (), stalls)
+        if not stalls:
+            return {}
+        if now - talk.answer.read > 3 * talk.pause * 1e9:
+            return {} if quiet > self._first + 6 * talk.pause else None
+        return talk.answer.words if quiet > self._first + 3 * talk.pause else None
 
-    def _stall(self, now: int, quiet: float, others: dict[int, tuple[float, tuple[Seen, ...]]]) -> Stall:
+    def _hears_nothing(self, now: int) -> bool:
+        """Whether this node cannot even look for what others say."""
+        return self._talk is not None and now - self._talk.answer.read > 3 * self._talk.pause * 1e9
+
+    def _stall(self, now: int, quiet: float, others: Mapping[int, tuple[float, tuple[Seen, ...]]]) -> Stall:
         board = self._board
         seen = [*self._all_seen(now), *(one for _, ranks in others.values() for one in ranks)]
-        silent = (host for node, host in enumerate(board.hosts) if node != board.node and node not in others)
-        return Stall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent))
+        alone = self._hears_nothing(now)
+        silent = () if alone else (name for node, name in enumerate(board.hosts) if node not in (board.node, *others))
+        return Stall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
 
     def _all_seen(self, now: int) -> list[Seen]:
         return [self._seen_row(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]

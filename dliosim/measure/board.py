@@ -52,6 +52,10 @@ class Row:
         self.words.release()
         self._bytes.release()
 
+    def clear(self) -> None:
+        """Blank it: for the process whose row it is."""
+        self._bytes[:] = bytes(ROW_BYTES)
+
     def introduce(self, rank: int) -> None:
         """Say who this is: for the process whose row it is."""
         self.words[_RANK], self.words[_PID], self.words[_STARTED] = rank, os.getpid(), start_time(os.getpid())

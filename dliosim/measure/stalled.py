@@ -55,12 +55,14 @@ class Stall:
     """A job of `ranks` ranks of which nothing has moved for `quiet` seconds.
 
     `seen` are those that are known, in the order of ranks, and `silent` the hosts of nodes from which nothing comes.
+    `alone` says that this node cannot hear of the others.
     """
 
     ranks: int
     quiet: float
     seen: tuple[Seen, ...]
     silent: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def late(self) -> list[Seen]:
@@ -84,7 +86,7 @@ class Stall:
     def unknown(self) -> list[int]:
         """Ranks of which nothing is known."""
         known = {one.rank for one in self.seen}
-        return [rank for rank in range(self.ranks) if rank not in known] if self.silent else []
+        return [rank for rank in range(self.ranks) if rank not in known] if self.silent or self.alone else []
 
 
 def to_json(quiet: float, seen: Iterable[Seen]) -> bytes:

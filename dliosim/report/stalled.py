@@ -33,13 +33,14 @@ def stall_text(stall: Stall) -> str:
         rest = [one.rank for group in late[_MOST:] for one in group]
         lines.append(f"  not arrived: {count(len(rest), 'rank')} more: {ranges(rest)}")
     if stall.silent:
-        hosts = ", ".join(stall.silent[:_MOST]) + (
-            f" and {len(stall.silent) - _MOST} more" * (len(stall.silent) > _MOST)
-        )
+        more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
+        hosts = ", ".join(stall.silent[:_MOST]) + more
         lines.append(
             f"  not heard of: {_named(stall.unknown)} on {hosts}: all of them are stopped, or the node is down, or it "
             "cannot write where results go"
         )
+    elif stall.unknown:
+        lines.append(f"  not heard of: {_named(stall.unknown)}: this node cannot write or read where results go")
     for place in sorted({_place(one) for one in waiting}):
         there = [one.rank for one in waiting if _place(one) == place]
         lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({ranges(there)})")

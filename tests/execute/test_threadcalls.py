@@ -63,15 +63,15 @@ def test_a_reader_that_hangs_is_found_and_threads_that_wait_are_not(tmp_path: Pa
     reader.start()
     waiter.start()
     end = monotonic() + 10
-    while (found := look(os.getpid(), "S", threading.get_native_id())).state != "c" and monotonic() < end:
+    while (found := look(os.getpid(), "S", {threading.get_native_id()})).state != "c" and monotonic() < end:
         sleep(0.01)
     assert (found.state, found.call) == ("c", f"openat({pipe})")
-    again = look(os.getpid(), "S", threading.get_native_id())
+    again = look(os.getpid(), "S", {threading.get_native_id()})
     assert again.key == found.key
     idle.set()
     with pipe.open("wb"):
         reader.join()
-    assert look(os.getpid(), "S", threading.get_native_id()).key == ()
+    assert look(os.getpid(), "S", {threading.get_native_id()}).key == ()
 
 
 def test_another_process_is_looked_at_where_that_is_allowed(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_another_process_is_looked_at_where_that_is_allowed(tmp_path: Path) -> N
 
 
 def test_calls_of_the_thread_that_looks_are_not_counted(tmp_path: Path) -> None:
-    counts = [transfers(os.getpid(), threading.get_native_id()) for _ in range(3)]
+    counts = [transfers(os.getpid(), {threading.get_native_id()}) for _ in range(3)]
     assert counts[0] == counts[1] == counts[2]
     reader = threading.Thread(target=(tmp_path / "file").write_bytes, args=(bytes(5000),))
     reader.start()
     reader.join()
-    more = transfers(os.getpid(), threading.get_native_id())
+    more = transfers(os.getpid(), {threading.get_native_id()})
     if counts[0] != (0, 0):
         assert more[0] > counts[0][0] and more[1] >= counts[0][1] + 5000

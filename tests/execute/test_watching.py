@@ -104,7 +104,10 @@ def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_goes_on() -> 
 
 
 def test_a_node_whose_ranks_are_all_stopped_is_named_by_another_one() -> None:
-    with ranks("0,1/2") as first, ranks("0,1/2") as last:
+    with ranks("0,1/2") as first, ranks("0,1/2") as last, ranks("0/1") as deaf:
+        (deaf.folder / "stall").write_text("no folder can be made here")
+        deaf.tell(signal.SIGSTOP, 1)
+        deaf.all_wait()
         first.tell(signal.SIGSTOP, 0, 1)
         last.tell(signal.SIGSTOP, 2)
         for job, speaker, expected in ((first, 2, "ranks 0-1 on host0"), (last, 0, "rank 2 on host1")):
@@ -112,6 +115,8 @@ def test_a_node_whose_ranks_are_all_stopped_is_named_by_another_one() -> None:
             job.wait_for(lambda job=job, speaker=speaker: "next:" in job.said(speaker))
             assert quiet(job.said(speaker)) < LIMIT + 3
             assert f"not heard of: {expected}" in job.said(speaker)
+        deaf.wait_for(lambda: "next:" in deaf.said(0))
+        assert "not heard of: rank 1: this node cannot write or read where results go" in deaf.said(0)
 
 
 def test_it_is_no_stall_to_rest_to_have_been_stopped_all_together_or_to_wait_for_a_node_that_moves() -> None:

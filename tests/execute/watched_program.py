@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
-from dliosim.execute.nodefiles import NodeFiles
-from dliosim.execute.watching import Limits, Mouth, Watcher, kill_stopped
+from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped
 from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, rows_of
 from dliosim.measure.stalled import Stall
 from dliosim.report.stalled import moving_text, stall_text
@@ -35,10 +34,10 @@ def main(folder: Path, rank: int, nodes: list[list[int]], limits: Limits, rests:
         print(f"{stall_text(stall)}\nended", flush=True)
         sleep(60)
 
-    mouth = Mouth(
+    reactions = Reactions(
         lambda stall: print(stall_text(stall), flush=True), lambda quiet: print(moving_text(quiet), flush=True), end
     )
-    Watcher(board, limits, mouth, NodeFiles(folder / "stall", number) if len(nodes) > 1 else None).start()
+    Watcher(board, limits, reactions, folder / "stall").start()
     print("begun", flush=True)
     if rests:
         board.own.rest(perf_counter_ns() + 30_000_000_000)

@@ -25,9 +25,10 @@ DEEP = replace(WAITS, rank=6, pid=4106, state="D", call="fsync(/data/y)", meetin
 STALLS = {
     "a read that hangs": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3))),
     "one that is stopped, and others that run": Stall(5, 30.4, (WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS)),
-    "inside a collective open": Stall(3, 31.2, (OPENS, replace(OPENS, rank=7), DEEP)),
-    "many alike": Stall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(2, 66)))),
+    "inside a collective open": Stall(3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))),
+    "many alike": Stall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
     "a node from which nothing comes": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),
+    "where results go hangs as well": Stall(4, 31.2, (WAITS, replace(DEEP, rank=1)), alone=True),
     "all have arrived": Stall(2, 31.2, (WAITS, replace(WAITS, rank=1))),
 }
 
