@@ -51,7 +51,7 @@ def step_time(tree: Path, place: Path, ranks: int, batch: int, options: list[str
     """The least time a step of the epochs of one run of a tree's dliosim, in us."""
     shutil.rmtree(place / "out", ignore_errors=True)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(place / "bench.dlio")]
-    steps = 4000 if batch == 1 else 200
+    steps = 200 if batch > 1 else 4000 if ranks == 1 else 1000
     settings = ["-D", f"train.batch={batch} per rank", "-D", f"train.steps={steps}"]
     places = ["--dir", str(place / "data"), "--output", str(place / "out")]
     run([*command, *places, *settings, *options], 120, {"PYTHONPATH": str(tree)})
@@ -65,13 +65,14 @@ def main() -> None:
     parser.add_argument("--old", type=Path, required=True, help="a directory with another version of dliosim/")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--place", default="/dev/shm")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose names contain this")
     arguments = parser.parse_args()
     trees = {"old": arguments.old.resolve(), "new": ROOT}
     header("what", "to reach", "new / old: median (min to max)", "us a step, old and new")
     with scratch(arguments.place) as place:
         os.chdir(place)  # `python -m` finds what lies where it is started before anything else
         (place / "bench.dlio").write_text(PATTERN)
-        for what, ranks, batch, options in CASES:
+        for what, ranks, batch, options in (case for case in CASES if arguments.only in case[0]):
             found: dict[str, list[float]] = {"old": [], "new": []}
             for pair in range(arguments.pairs):
                 for name in ("old", "new") if pair % 2 else ("new", "old"):
