@@ -25,6 +25,7 @@ def open_board(world: World) -> tuple[Board, MPI.Win]:
     board.own.introduce(world.rank)
     # Every rank has written before anybody looks.
     world.barrier()
+    board.own.meets = world.size > 1
     show(board.own)
     return board, window
 

@@ -38,13 +38,17 @@ _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
 
 
 class Row:
-    """What one rank does. `words` are its int64; `step` and bytes `done` of a phase are stored there directly."""
+    """What one rank does. `words` are its int64; `step` and bytes `done` of a phase are stored there directly.
 
-    __slots__ = ("_bytes", "_met", "words")
+    `meets` says that somebody looks, and that there are others to meet: else nobody needs to call `arrive`.
+    """
+
+    __slots__ = ("_bytes", "_met", "meets", "words")
 
     def __init__(self, memory: memoryview) -> None:
         self._bytes = memory
         self._met = 0
+        self.meets = False
         self.words = memory.cast("q")
 
     def release(self) -> None:
@@ -222,17 +226,18 @@ def private_row() -> Row:
     return Row(memoryview(bytearray(ROW_BYTES)))
 
 
-_shown = [private_row()]
+#: The row of this process alone: for those who cannot spare the call of `own`.
+current = [private_row()]
 
 
 def own() -> Row:
     """The row of this process, which nobody else sees before `show`."""
-    return _shown[0]
+    return current[0]
 
 
 def show(row: Row) -> None:
     """From now on this row is `own`."""
-    _shown[0] = row
+    current[0] = row
 
 
 def start_time(pid: int) -> int:
