@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.ending import end_job
 from dliosim.execute.faults import failed_on
+from dliosim.measure.board import BARRIER, EXCHANGE, current
 
 T = TypeVar("T")
 
@@ -68,10 +69,15 @@ class World:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
+        row = current[0]
+        if row.meets:
+            row.arrive(BARRIER)
         if self.polite:
             wait(self.comm.Ibarrier())
         else:
             self.comm.Barrier()
+        if row.meets:
+            row.leave()
 
     def send(self, data: memoryview, target: int, tag: int) -> None:
         """Send bytes to a rank that has given this one its turn; over when that one receives them."""
@@ -208,14 +214,21 @@ class World:
 
         `size` decides which, and so must be the same on every rank: the bytes that meet on the one with most.
         """
+        row = current[0]
+        meets = row.meets and comm is self.comm
+        if meets:
+            row.arrive(EXCHANGE)
         if self.polite and size <= LARGE:
             wait(begin())
-            return
-        if self.polite:
+        elif self.polite:
             # Data move only while MPI is called: with pauses in between, 100 MB take minutes. So the waiting for
             # whoever is late is polite, and then all of them move the data.
             wait(comm.Ibarrier())
-        at_once()
+            at_once()
+        else:
+            at_once()
+        if meets:
+            row.leave()
 
     def agree(self, error: DliosimError | None) -> None:
         """Wait for all ranks; raise on every one the error of the lowest rank that brings one."""
