@@ -61,6 +61,10 @@ offsets, where each rank's time went, utilization by epoch, and for comparisons 
 matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
+#: Seconds after which a stall is told of. A server that fails over, or a client that is evicted, is back within five
+#: minutes on Lustre and NFS alike: what takes longer is worth a look.
+_STALL = 300.0
+
 #: Seconds, and bytes a second, that no job has.
 _GREATEST = 1e18
 
@@ -190,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--with-null", action="store_true", help="run every loop again without I/O: gives the slowdown")
     run.add_argument("--verify", action="store_true", help="check every byte read, not only the ends of each sample")
     _add_failures(run, "as long as the restores of this run, else as its saves")
+    _add_stalls(run)
 
     _add_compare(commands)
 
@@ -295,6 +300,7 @@ for patterns without a loop)""",
     compare.add_argument(
         "--output", metavar="DIR", help="where results go, a directory without any (default: a new dliosim-compare-*)"
     )
+    _add_stalls(compare)
 
 
 def _contradiction(parsed: argparse.Namespace) -> str:
@@ -361,6 +367,28 @@ it is best to save (Young, Daly), and what failures and saves cost then""",
         metavar="D",
         help=f"with --mtbf: from a failure until the job goes on (default: {restart})",
     )
+
+
+def _add_stalls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stall-report",
+        type=_time_or_off,
+        default=_STALL,
+        metavar="D",
+        help=f"""when no step, chunk or call has ended for so long, say who keeps the others waiting (default
+{_STALL / 60:.0f} min; "off": never)""",
+    )
+    parser.add_argument(
+        "--stall-timeout",
+        type=_time_or_off,
+        default=None,
+        metavar="D",
+        help="when nothing has ended for so long, say so and end the job with 1 (default: off)",
+    )
+
+
+def _time_or_off(text: str) -> float | None:
+    return None if text == "off" else _time(text)
 
 
 def _time(text: str) -> float:

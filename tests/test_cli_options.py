@@ -52,6 +52,12 @@ def pattern(tmp_path: Path) -> Path:
         (["plan", "x.dlio", "--ranks", "4", "--bandwidth", "1 GB/s"], "--bandwidth goes with --mtbf"),
         (["run", "x.dlio", "--restart-time", "3 s"], "--restart-time goes with --mtbf"),
         (["plan", "x.dlio", "--ranks", "4", "--csv", "--mtbf", "4 h"], "--mtbf has a table of its own"),
+        (["run", "x.dlio", "--stall-report", "often"], "argument --stall-report: 'often' is not a time"),
+        (["run", "x.dlio", "--stall-timeout", "0 s"], "argument --stall-timeout: '0 s' is out of range: above 0"),
+        (
+            ["compare", "x.dlio", "--vary", "api=posix", "--stall-timeout", "3"],
+            "argument --stall-timeout: '3' is not a",
+        ),
         (["run", "x.dlio", "--mtbf", "4"], "argument --mtbf: '4' is not a time such as 10 ms"),
         (["run", "x.dlio", "--mtbf", "4 GB"], "argument --mtbf: '4 GB' is not a time such as 10 ms"),
         (["run", "x.dlio", "--mtbf", "0 s"], "argument --mtbf: '0 s' is out of range: above 0"),

@@ -22,6 +22,7 @@ from dliosim.commands.job import as_job, rendered, write_and_print
 from dliosim.commands.kinds import Kind, of_loops, of_stalls
 from dliosim.commands.options import given_roots, overrides, roots
 from dliosim.commands.output import check_output, results_directory
+from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
 from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome, P
@@ -38,6 +39,7 @@ from dliosim.execute.session import Options, Phase, Session
 from dliosim.execute.striping import NO_STRIPING, read_striping
 from dliosim.execute.totals import share_totals
 from dliosim.execute.world import World
+from dliosim.measure.board import own
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.plan.saves import flat
 from dliosim.readable import printable
@@ -57,12 +59,12 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
         with Locks() as locks:
             return _compare(world, parsed, arguments, locks)
 
-    return as_job(comm, compare, lambda signal: _UNFINISHED)
+    return as_job(comm, compare, lambda signal: _UNFINISHED, watch_of(parsed))
 
 
 def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-    progress = Progress(user_terminal() if world.rank == 0 else None)
+    progress = Progress(user_terminal() if world.rank == 0 else None, row=own())
     job, finder = Job(world.size, world.nodes), FileFinder(given_roots(parsed), progress)
     found = world.on_rank_0("read the pattern", lambda: _comparables(parsed, job, finder))
     caches = world.on_rank_0("look at the options", lambda: _caches(found, parsed.caches))

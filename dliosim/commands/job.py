@@ -16,6 +16,7 @@ from mpi4py import MPI
 from dliosim.commands.garbage import lasting
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import act_on, ignore_requests
+from dliosim.commands.stalls import NEVER, Watch, watching
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.ending import abort, end_job, end_late, follow_launcher, job_name
 from dliosim.execute.environment import check_launcher, mpi_library, node_cores
@@ -28,11 +29,13 @@ from dliosim.readable import printable
 _OTHERS_START = 1.0
 
 
-def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str]) -> int:
+def as_job(
+    comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: Watch = NEVER
+) -> int:
     """Do something on all ranks of `comm`; the exit status, the same on every rank.
 
     `save` is given the name of a signal and keeps what there is, on rank 0; see `act_on`. An error of one rank alone
-    ends the job, since others may wait for it anywhere.
+    ends the job, since others may wait for it anywhere. `watch` is what is done when nothing moves.
     """
     follow_launcher()
     try:
@@ -50,7 +53,8 @@ def as_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[
     act_on(comm.rank, save, abort, partial(end_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        status = action(world)
+        with watching(world, watch, save):
+            status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
             # Only this rank knows, and the others may wait for it anywhere.

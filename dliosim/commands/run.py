@@ -16,6 +16,7 @@ from dliosim.commands.garbage import lasting
 from dliosim.commands.job import as_job
 from dliosim.commands.options import roots
 from dliosim.commands.partial import Unfinished
+from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import UsageError
 from dliosim.execute.environment import fullest_node
@@ -23,6 +24,7 @@ from dliosim.execute.locking import Locks
 from dliosim.execute.phases import run_with_null, run_workload
 from dliosim.execute.session import Options, Session
 from dliosim.execute.world import World
+from dliosim.measure.board import own
 from dliosim.model import Job, Workload
 from dliosim.report.progress import Progress
 
@@ -39,7 +41,7 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
         with Locks() as locks:
             return _run(world, parsed, arguments, locks, unfinished)
 
-    return as_job(comm, run, unfinished.save)
+    return as_job(comm, run, unfinished.save, watch_of(parsed))
 
 
 def _run(
@@ -51,7 +53,7 @@ def _run(
             from dliosim.commands import results
             from dliosim.commands.output import check_output
     job = Job(world.size, world.nodes)
-    progress = Progress(user_terminal() if world.rank == 0 else None)
+    progress = Progress(user_terminal() if world.rank == 0 else None, row=own())
     sources: dict[str, Source] = {}
 
     def read_pattern() -> Workload:

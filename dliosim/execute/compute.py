@@ -8,8 +8,13 @@ from contextlib import suppress
 from functools import cache
 from time import perf_counter_ns, sleep
 
+from dliosim.measure.board import own
+
 #: A sleep ends this much early (ns) and the rest is spun: with `wake_on_time` nine of ten end later by less than that.
 _SPIN = 20_000
+
+#: A rest of so many ns is told to whoever looks for stalls.
+_LONG = 100_000_000
 
 _SLACK = 1000  # ns
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h
@@ -37,6 +42,8 @@ def sleep_until(deadline: int, may_spin: bool) -> int:
     """
     margin = _SPIN if may_spin else 0
     while (left := deadline - perf_counter_ns() - margin) > 0:
+        if left > _LONG:
+            own().rest(deadline)
         sleep(left * 1e-9)
     # sleep(0) lets go of the interpreter lock at each turn: the readers of this process go on meanwhile.
     while (late := perf_counter_ns() - deadline) < 0:
@@ -48,6 +55,8 @@ def busy(nanoseconds: int) -> int:
     """Keep a core busy for that long, the interpreter lock let go of; the result is how much longer it took, in ns."""
     deadline = perf_counter_ns() + nanoseconds
     speed = _rounds_a_ns()
+    if nanoseconds > _LONG:
+        own().rest(deadline)
     while (left := deadline - perf_counter_ns()) > 0:
         _hash(max(1, int((left if left < _SHORT else left * _AT_ONCE) * speed)))
     return -left

@@ -12,6 +12,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.faults import no_room
 from dliosim.execute.opening import refuse_link
 from dliosim.execute.world import first_alone, same_error
+from dliosim.measure.board import own
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 
@@ -109,8 +110,9 @@ def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str,
             # As ROMIO does where all ranks make a file together; but there they hang if the first one's close fails.
             close_file(_open(MPI.COMM_SELF, path, mode, hints), lambda: path)
 
-    first_alone(comm, look)
-    return _open(comm, path, mode & ~MPI.MODE_CREATE if makes else mode, hints)
+    with own().inside(f"MPI_File_open of {path}"):
+        first_alone(comm, look)
+        return _open(comm, path, mode & ~MPI.MODE_CREATE if makes else mode, hints)
 
 
 def _open(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str], ...]) -> MPI.File:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -19,8 +19,12 @@ from dliosim.execute.environment import node_name
 from dliosim.execute.faults import failed_on
 from dliosim.execute.polling import wait
 from dliosim.execute.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
+from dliosim.measure.board import BARRIER, EXCHANGE, Row, current, private_row
 
 T = TypeVar("T")
+
+#: Where meetings of other threads are noted: nobody looks.
+_UNSEEN = private_row()
 
 #: Bytes by which ranks tell nodes from each other.
 _KEY = 16
@@ -34,7 +38,8 @@ class World:
     """The ranks of a job (`ranks`), and those that share this rank's memory (`node`).
 
     `leaders` is the communicator of each node's first rank (COMM_NULL elsewhere). `polite` is whether waits must leave
-    the cores to others, because ranks outnumber them. `job` is a name that no other job has.
+    the cores to others, because ranks outnumber them. `job` is a name that no other job has. `is_main` is whether the
+    main threads of the ranks meet in it, which those who look for stalls are told of.
     """
 
     ranks: Ranks
@@ -43,6 +48,7 @@ class World:
     nodes: int
     polite: bool
     job: str
+    is_main: bool = True
 
     @property
     def comm(self) -> MPI.Intracomm:
@@ -61,20 +67,30 @@ class World:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
+        row = self._arrive(BARRIER)
         self.ranks.barrier()
+        row.leave()
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
         """Make the element-wise sum, min or max over ranks, in place."""
+        row = self._arrive(EXCHANGE)
         self.ranks.allreduce(values, operation)
+        row.leave()
         return values
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
         """Return the element-wise sum, min or max on rank 0; None elsewhere."""
-        return self.ranks.reduce(values, operation)
+        row = self._arrive(EXCHANGE)
+        found = self.ranks.reduce(values, operation)
+        row.leave()
+        return found
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
         """Return the arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
-        return self.ranks.gather(values)
+        row = self._arrive(EXCHANGE)
+        found = self.ranks.gather(values)
+        row.leave()
+        return found
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
         """Return the vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere."""
@@ -82,7 +98,17 @@ class World:
 
     def share(self, value: T | None, source: int = 0) -> T:
         """Return the object that rank `source` has, on every rank."""
-        return self.ranks.share(value, source)
+        row = self._arrive(EXCHANGE)
+        found = self.ranks.share(value, source)
+        row.leave()
+        return found
+
+    def _arrive(self, meeting: int) -> Row:
+        """Note on the board that this rank has come to a meeting of all; the row on which to note that it is over."""
+        row = current[0] if self.is_main else _UNSEEN
+        if row.meets:
+            row.arrive(meeting)
+        return row
 
     def sum_over_nodes(self, values: NDArray[Any]) -> None:
         """Make the element-wise sum over the first ranks of all nodes, in place. These alone call it."""
@@ -182,7 +208,7 @@ def sleeping_copy(world: World) -> World:
     """Make a world of the same ranks for another thread of each, which sleeps while it waits. Collective."""
     comm = MPI.Intracomm(world.comm.Dup())
     node = MPI.Intracomm(world.node.comm.Dup()) if world.nodes > 1 else comm
-    return _world_of(comm, node, world.nodes, True, world.job)
+    return replace(_world_of(comm, node, world.nodes, True, world.job), is_main=False)
 
 
 def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:

@@ -1,4 +1,4 @@
-"""One line on a terminal that says how far a long phase is."""
+"""How far a long phase is: one line on a terminal, and this rank's row of the board."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from threading import Event, Thread
 from time import perf_counter_ns
 from typing import TextIO
 
+from dliosim.measure.board import DONE, STEP, Row, private_row
 from dliosim.readable import seconds, size
 
 #: Nothing is shown before a phase has lasted this long, in ns.
@@ -20,16 +21,25 @@ _NEVER = 1 << 62
 
 
 class Progress:
-    """A line that is written over and over on one rank, and is gone when the phase ends.
+    """A line that is written over and over on one rank, and is gone when the phase ends; `row` is written on each.
 
-    Where `stream` is None or no terminal nothing is ever written. Not thread-safe.
+    Where `stream` is None or no terminal no line is ever written. Not thread-safe.
     """
 
     __slots__ = (
-        "_due", "_every", "_label", "_shown", "_silent", "_stage", "_started", "_steps", "_stream", "_total", "_unit",
+        "_due", "_every", "_label", "_phase", "_row", "_shown", "_silent", "_stage", "_started", "_steps", "_stream",
+        "_total", "_unit", "_words",
     )  # fmt: skip
 
-    def __init__(self, stream: TextIO | None, silent_ns: int = SILENT_NS, every_ns: int = EVERY_NS) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None,
+        silent_ns: int = SILENT_NS,
+        every_ns: int = EVERY_NS,
+        row: Row | None = None,
+    ) -> None:
+        self._row = row if row is not None else private_row()
+        self._words, self._phase = self._row.words, ("", 0)
         self._stream = stream if stream is not None and stream.isatty() else None
         self._silent, self._every = silent_ns, every_ns
         self._label, self._steps, self._started, self._shown = "", 0, 0, False
@@ -50,6 +60,7 @@ class Progress:
         """
         self._begin(f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase, steps, None)
         self._unit = unit
+        self._enter(phase, epoch)
 
     @contextmanager
     def during(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
@@ -57,12 +68,14 @@ class Progress:
 
         `total` gives the bytes of this rank, and is asked when the line is written; 0 if nobody knows.
         """
-        before = self._label, self._steps, self._total, self._started, self._due
+        before, outer = (self._label, self._steps, self._total, self._started, self._due), self._phase
         self._begin(phase, 0, total)
+        self._enter(phase, 0)
         try:
             yield
         finally:
             self.end()
+            self._enter(*outer)
             self._label, self._steps, self._total, self._started, self._due = before
 
     def _begin(self, label: str, steps: int, total: Callable[[], int] | None) -> None:
@@ -72,8 +85,14 @@ class Progress:
         self._label, self._steps, self._total, self._started = label, steps, total, perf_counter_ns()
         self._due = self._started + self._silent
 
+    def _enter(self, phase: str, epoch: int) -> None:
+        self._phase = phase, epoch
+        self._row.begin(phase, epoch)
+
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
         """`step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
+        words = self._words
+        words[STEP], words[DONE] = step, done_bytes
         if now_ns >= self._due:
             self._show(now_ns, step, done_bytes)
 

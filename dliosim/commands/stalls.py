@@ -1,0 +1,96 @@
+"""`--stall-report` and `--stall-timeout`: a job of which nothing moves says so, or ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dliosim.errors import DliosimError
+from dliosim.execute.board import close_board, open_board
+from dliosim.execute.ending import RESULTS_DUE, end_job
+from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped_later
+from dliosim.execute.world import World
+from dliosim.measure.board import own
+from dliosim.measure.stalled import Stall
+from dliosim.report.stalled import moving_text, stall_text
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """After how long a stall is told of and ends the job, and below which directory nodes tell each other."""
+
+    limits: Limits
+    output: str | None = None
+
+
+NEVER = Watch(Limits(None, None))
+
+
+def watch_of(parsed: argparse.Namespace) -> Watch:
+    """What the options say."""
+    return Watch(Limits(parsed.stall_report, parsed.stall_timeout), parsed.output)
+
+
+@contextmanager
+def watching(world: World, watch: Watch, save: Callable[[str], str]) -> Iterator[None]:
+    """A block in which stalls of this job are seen. Collective; so is its end, unless it ends by one rank's error.
+
+    `save` keeps what there is on rank 0, and says what became of that.
+    """
+    if watch.limits.first is None:
+        yield
+        return
+    board, memory = open_board(world)
+    folder = Path(world.share(_folder(world, watch))) if world.nodes > 1 else None
+
+    def end(stall: Stall) -> None:
+        found = _kept(save) if world.rank == 0 else "rank 0, which has the results, does not run"
+        kill_stopped_later(board)
+        end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
+
+    reactions = Reactions(lambda stall: _say(stall_text(stall)), lambda quiet: _say(moving_text(quiet)), end)
+    watcher = Watcher(board, watch.limits, reactions, folder)
+    watcher.start()
+    together = False
+    try:
+        yield
+        together = True
+    except DliosimError as error:
+        together = error.shared or world.size == 1
+        raise
+    finally:
+        own().finish()
+        if watcher.stop() and together:
+            close_board(board, memory)
+
+
+def _folder(world: World, watch: Watch) -> str:
+    """Where rank 0 says that nodes tell each other."""
+    return str(Path(watch.output or ".").absolute() / f"stall-{world.job[:8]}")
+
+
+def _kept(save: Callable[[str], str]) -> str:
+    """What becomes of the results by `save`, which may hang where they go."""
+    said: list[str] = []
+
+    def keep() -> None:
+        try:
+            said.append(save("a stall"))
+        except Exception as error:  # the job is to end whatever is wrong with its results
+            said.append(f"the partial results could not be made: {error!r}")
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    thread.join(RESULTS_DUE)
+    return said[0] if said else "the partial results could not be written in time"
+
+
+def _say(text: str) -> None:
+    # Not by way of sys.stderr, whose lock a rank may hold that cannot write.
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))

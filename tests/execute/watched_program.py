@@ -1,0 +1,55 @@
+"""A rank without MPI: its row lies in a file, as other ranks' of its node do, and it meets them again and again.
+
+    python -m tests.execute.watched_program FOLDER RANK NODES LIMIT [END] [rest]
+
+NODES has the ranks of each node, as 0,1/2. What the watcher says goes to standard output. With `rest` the rank says
+that it rests for three seconds and then does nothing; else it does steps until the file FOLDER/wait is there, and then
+waits at a meeting, which those never reach that are stopped.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from pathlib import Path
+from time import perf_counter_ns, sleep
+
+from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped
+from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, rows_of
+from dliosim.measure.stalled import Stall
+from dliosim.report.stalled import moving_text, stall_text
+
+
+def main(folder: Path, rank: int, nodes: list[list[int]], limits: Limits, rests: bool) -> None:
+    number = next(number for number, ranks in enumerate(nodes) if rank in ranks)
+    with (folder / f"node-{number}").open("r+b") as file:
+        memory = memoryview(mmap.mmap(file.fileno(), ROW_BYTES * len(nodes[number])))
+    hosts = tuple(f"host{number}" for number in range(len(nodes)))
+    board = Board(rows_of(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
+    board.own.introduce(rank)
+    board.own.begin("train", 2)
+
+    def end(stall: Stall) -> None:
+        kill_stopped(board)
+        print(f"{stall_text(stall)}\nended", flush=True)
+        sleep(60)
+
+    reactions = Reactions(
+        lambda stall: print(stall_text(stall), flush=True), lambda quiet: print(moving_text(quiet), flush=True), end
+    )
+    Watcher(board, limits, reactions, folder / "stall").start()
+    print("begun", flush=True)
+    if rests:
+        board.own.rest(perf_counter_ns() + 30_000_000_000)
+    while not rests and not (folder / "wait").exists():
+        board.own.words[STEP] += 1
+        sleep(0.02)
+    if not rests:
+        board.own.arrive(BARRIER)
+    sleep(60)
+
+
+if __name__ == "__main__":
+    given = [float(word) if word != "off" else None for word in sys.argv[4:6]]
+    parts = [[int(rank) for rank in node.split(",")] for node in sys.argv[3].split("/")]
+    main(Path(sys.argv[1]), int(sys.argv[2]), parts, Limits(given[0], given[1]), "rest" in sys.argv)

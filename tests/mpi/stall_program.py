@@ -1,0 +1,40 @@
+"""Ranks that open FOLDER/data together, which the last one never reaches: it opens FOLDER/pipe, as nobody else does.
+
+    python -m tests.mpi.stall_program FOLDER
+
+The last rank is a node of its own. The job ends when nothing has moved for a second and a half.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from mpi4py import MPI
+
+from dliosim.commands.stalls import Watch, watching
+from dliosim.execute.mpiio import open_file
+from dliosim.execute.watching import Limits
+from dliosim.execute.world import World, make_world
+
+
+def split(world: World) -> World:
+    """The world as if its last rank were alone on its node."""
+    last = world.rank == world.size - 1
+    node = MPI.Intracomm(world.comm.Split(last))
+    leaders = MPI.Intracomm(world.comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, world.rank))
+    return replace(world, node=node, leaders=leaders, nodes=2)
+
+
+def main(folder: Path) -> None:
+    comm = MPI.Intracomm(MPI.COMM_WORLD)
+    world = split(make_world(comm, lambda node: 1, f"stalls{folder.name}"))
+    with watching(world, Watch(Limits(1.0, 1.5), str(folder)), lambda name: f"there is nothing to keep of {name}"):
+        if world.rank == world.size - 1:
+            (folder / "pipe").read_bytes()
+        open_file(comm, str(folder / "data"), MPI.MODE_RDONLY, ())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
