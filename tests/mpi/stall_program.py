@@ -8,7 +8,6 @@ The last rank is a node of its own. The job ends when nothing has moved for a se
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from mpi4py import MPI
@@ -16,20 +15,13 @@ from mpi4py import MPI
 from dliosim.commands.stalls import Watch, watching
 from dliosim.execute.mpiio import open_file
 from dliosim.execute.watching import Limits
-from dliosim.execute.world import World, make_world
-
-
-def split(world: World) -> World:
-    """The world as if its last rank were alone on its node."""
-    last = world.rank == world.size - 1
-    node = MPI.Intracomm(world.comm.Split(last))
-    leaders = MPI.Intracomm(world.comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, world.rank))
-    return replace(world, node=node, leaders=leaders, nodes=2)
+from dliosim.execute.world import make_world
 
 
 def main(folder: Path) -> None:
     comm = MPI.Intracomm(MPI.COMM_WORLD)
-    world = split(make_world(comm, lambda node: 1, f"stalls{folder.name}"))
+    alone = str(comm.rank == comm.size - 1)
+    world = make_world(comm, lambda node: 1, f"stalls{folder.name}", lambda: alone)
     with watching(world, Watch(Limits(1.0, 1.5), str(folder)), lambda name: f"there is nothing to keep of {name}"):
         if world.rank == world.size - 1:
             (folder / "pipe").read_bytes()
