@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from harness import orderly
 from mpi4py import MPI
 
 from dliosim.execute.ending import job_name
@@ -78,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    orderly(main)

@@ -228,17 +228,13 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
     processing = processing_of(session, loop, running.dataset, work, epoch)
     world.together(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
-    io_before, drained = process_io(), saves.drained_bytes()
     if running.deadline is None and loop.seconds is not None:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
     running.timers.start(perf_counter_ns())
     this, running.save_core_wait_ns = [get_native_id()], 0
     course, waited, read_waited = _course(session, saves, running, work), core_wait(this), core_wait(batches.threads)
+    io_before, drained = process_io(), saves.drained_bytes()  # last, as it counts what those looks have read
     stop = run_steps(course, source, lengths, record, series, session.progress)
-    record.core_wait_ns = waited_since(waited, this)
-    if record.core_wait_ns >= 0:
-        record.core_wait_ns -= running.save_core_wait_ns
-    record.reader_core_wait_ns = waited_since(read_waited, batches.threads)
     # A rank that failed after the last sync is heard of here, and what follows may be collective.
     # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
@@ -247,6 +243,10 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     # It is the ranks of one communicator that find a file too short, and not always all there are.
     world.together(batches.end)
     read = read_since(io_before, saves.drained_bytes() - drained)
+    record.core_wait_ns = waited_since(waited, this)
+    if record.core_wait_ns >= 0:
+        record.core_wait_ns -= running.save_core_wait_ns
+    record.reader_core_wait_ns = waited_since(read_waited, batches.threads)
     session.progress.end()
     account(source, record, series, before, Counts.of(batches))
     if processing is not None:

@@ -136,7 +136,13 @@ def read_array(read: Callable[[int], bytes], where: str) -> Array:
     # Versions 2 and 3 differ in how names of fields are written, which nothing here depends on.
     parse = numpy_format.read_array_header_1_0 if header[6] == 1 else numpy_format.read_array_header_2_0
     try:
-        shape, fortran, dtype = parse(stream)
+        try:
+            shape, fortran, dtype = parse(stream)
+        except SystemError:
+            # Python 3.11 to 3.11.7 and 3.12.1 at times, whatever the text, when another thread parses at the same time
+            # ("AST constructor recursion depth mismatch").
+            stream.seek(0)
+            shape, fortran, dtype = parse(stream)
     except Exception as error:  # hostile text makes the parser of literals raise nearly anything, MemoryError too
         text = f"{where} has a header that numpy cannot read: {type(error).__name__}: {str(error)[:200]}"
         raise ExecutionError(text, "R401") from error

@@ -61,7 +61,7 @@ class Npz:
 
     name: str = "npz"
     #: By which Python's zipfile reads the names of members.
-    libraries: tuple[str, ...] = ("encodings.cp437",)
+    libraries: tuple[str, ...] = ("encodings.cp437", "zipfile")
 
     def variant(self, dataset: Dataset) -> Format:
         """Stored, or deflated where the data set is compressed; of files that are there already only these know."""
