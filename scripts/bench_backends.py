@@ -23,13 +23,13 @@ from harness import header, middle, orderly, row
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.execute.backend import Reader
-from dliosim.execute.backends import Files, open_readers, open_writer
-from dliosim.execute.buffers import allocate
-from dliosim.execute.compute import busy
-from dliosim.execute.content import fill, fill_batch
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Reader
+from dliosim.execute.backends.registry import Files, open_readers, open_writer
+from dliosim.execute.node.compute import busy
+from dliosim.execute.payload.sample_bytes import fill, fill_batch
 from dliosim.model import Access
-from dliosim.plan.extents import Calls, Extents, calls
+from dliosim.plan.samples.io_requests import Calls, Extents, calls
 
 Loop = Callable[[], None]
 NAME = "00.raw"

@@ -24,12 +24,12 @@ from bench_run import Silence
 from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
-from dliosim.execute.buffers import allocate
-from dliosim.execute.environment import node_cores
-from dliosim.execute.locking import Locks
-from dliosim.execute.saves import Saves
-from dliosim.execute.session import Options, Session
-from dliosim.execute.world import World, make_world
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import node_cores
+from dliosim.execute.store.locking import Locks
 from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers
 
 MIB = 1 << 20

@@ -23,8 +23,8 @@ from bench_backends import NAME, compare, random_calls, reader_of, reading
 from harness import header, middle, orderly, row, run, scratch
 from mpi4py import MPI
 
-from dliosim.execute.buffers import allocate
-from dliosim.execute.content import fill
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.payload.sample_bytes import fill
 from dliosim.model import Access
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -36,20 +36,20 @@ from bench_run import KIB, MIB, Silence
 from harness import header, middle, one_by_one, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
-from dliosim.execute.backends import Files, open_readers
-from dliosim.execute.buffers import allocate
-from dliosim.execute.building import resolve_prepared
-from dliosim.execute.environment import node_cores
-from dliosim.execute.epochs import EpochWork, plan_work
-from dliosim.execute.kept import KeptSamples
-from dliosim.execute.loops import run_loop
-from dliosim.execute.preparing import prepare
-from dliosim.execute.saves import Saves
-from dliosim.execute.session import Options, Phase, Session
-from dliosim.execute.totals import shared_totals
-from dliosim.execute.world import make_world
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.batches.sample_cache import KeptSamples
+from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.datasets.library_writer import resolve_prepared
+from dliosim.execute.datasets.offset_tables import shared_totals
+from dliosim.execute.datasets.prepare import prepare
+from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
+from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.mpi.world import make_world
+from dliosim.execute.node.environment import node_cores
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
-from dliosim.plan.framing import framed, is_framed
+from dliosim.plan.samples.format_sizes import framed, is_framed
 
 SHARED = Layout("shared file", 1)
 GZIP = Compression("gzip", 4)

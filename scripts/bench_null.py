@@ -26,7 +26,7 @@ from pathlib import Path
 
 from harness import header, middle, mpiexec, orderly, row, run, scratch
 
-from dliosim.execute.manifest import NAME
+from dliosim.execute.store.manifest import NAME
 
 PATTERN = """\
 dlio 1

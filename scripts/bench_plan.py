@@ -22,9 +22,9 @@ import numpy as np
 from harness import orderly
 
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
-from dliosim.plan.extents import calls
-from dliosim.plan.reading import plan_epoch
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
+from dliosim.plan.samples.io_requests import calls
+from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix
 
 FIXED = constant(4096)
 VARYING = Distribution("lognormal", (150_000.0, 90_000.0))

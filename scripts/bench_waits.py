@@ -19,10 +19,10 @@ import numpy as np
 from harness import orderly
 from mpi4py import MPI
 
-from dliosim.execute.ending import job_name
-from dliosim.execute.environment import node_cores
-from dliosim.execute.syncing import Syncer
-from dliosim.execute.world import World, make_world
+from dliosim.execute.loop.step_sync import Syncer
+from dliosim.execute.mpi.job_abort import job_name
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import node_cores
 from dliosim.model import Sync
 
 

@@ -97,8 +97,8 @@ from pathlib import Path
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
-from dliosim.plan.reassembly import needs
-from dliosim.plan.statefiles import state_files
+from dliosim.plan.checkpoints.reshard import needs
+from dliosim.plan.checkpoints.layout import state_files
 
 results, ranks, files = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 given = [tuple(text.split("=", 1)) for text in sys.argv[5:] if text != "-D"]

@@ -7,10 +7,10 @@ dealt, calls that go on from tensor to tensor; one file of all by MPI-IO; ranks 
 restores them, also by ranks that split them otherwise or read for each other. Every rank runs under a strace of its
 own. It must show:
 
-  - of each save and rank, the writes that `plan/saving.py` cuts the plan's shards into: file, offset, length, in that
-    order, and no other call that changes a file of a checkpoint;
-  - of each restore and rank, the reads that `plan/reassembly.py` lists, in that order, and no other read but one of
-    the file of all plans, where there is one;
+  - of each save and rank, the writes that `plan/checkpoints/write_calls.py` cuts the plan's shards into: file, offset,
+    length, in that order, and no other call that changes a file of a checkpoint;
+  - of each restore and rank, the reads that `plan/checkpoints/reshard.py` lists, in that order, and no other read but
+    one of the file of all plans, where there is one;
   - the events of `commit rename`, `metadata` and `none`, one after the other and no others: files synced by every rank
     that wrote them, file of all plans, folders, manifest, directories, names;
   - no fsync at all of what has `commit none` and `fsync off`;
@@ -37,9 +37,9 @@ from witness import WRITES, Call, Extent, Unlike, counted, reads_of, trace
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
-from dliosim.plan.reassembly import Fetch, everything, fetches, lone_reads, shared_reads, steps
-from dliosim.plan.saving import pieces
-from dliosim.plan.statefiles import METADATA, StateFiles, state_files
+from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
+from dliosim.plan.checkpoints.reshard import Fetch, everything, fetches, lone_reads, shared_reads, steps
+from dliosim.plan.checkpoints.write_calls import pieces
 
 HEAD = """\
 dlio 1

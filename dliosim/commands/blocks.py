@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias
 from dliosim.compare.design import Variant, running_order
 from dliosim.compare.outcome import P
 from dliosim.errors import DliosimError
-from dliosim.execute.session import Session
+from dliosim.execute.context import Session
 from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, seconds
 from dliosim.report.progress import Progress

@@ -27,21 +27,21 @@ from dliosim.commands.terminal import user_terminal
 from dliosim.compare.design import Comparables, NotRun, parse_varied
 from dliosim.compare.outcome import Measured, Outcome, P
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.apart import apart, own_directories
-from dliosim.execute.backends import require_backends
-from dliosim.execute.compute import wake_on_time
-from dliosim.execute.environment import fullest_node
-from dliosim.execute.finding import FileFinder, Source
-from dliosim.execute.locking import Locks
-from dliosim.execute.passes import prepare_data
-from dliosim.execute.room import require_room
-from dliosim.execute.session import Options, Phase, Session
-from dliosim.execute.striping import NO_STRIPING, read_striping
-from dliosim.execute.totals import share_totals
-from dliosim.execute.world import World
+from dliosim.execute.backends.registry import require_backends
+from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.datasets.discovery import FileFinder, Source
+from dliosim.execute.datasets.offset_tables import share_totals
+from dliosim.execute.mpi.world import World
+from dliosim.execute.node.compute import wake_on_time
+from dliosim.execute.node.environment import fullest_node
+from dliosim.execute.node.striping import NO_STRIPING, read_striping
+from dliosim.execute.run.benchmark_pass import prepare_data
+from dliosim.execute.run.capacity_check import require_room
+from dliosim.execute.run.compare_dirs import apart, own_directories
+from dliosim.execute.store.locking import Locks
 from dliosim.measure.board import own
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
-from dliosim.plan.saves import flat
+from dliosim.plan.forecast.checkpoint_counts import flat
 from dliosim.readable import printable
 from dliosim.report.compare_results import write_comparison, write_rows
 from dliosim.report.progress import Progress

@@ -11,8 +11,8 @@ from dliosim.compare.design import Variant
 from dliosim.compare.outcome import Outcome, P
 from dliosim.compare.rows import Pass, pass_of
 from dliosim.compare.stalls import StallPass, stall_of
-from dliosim.execute.passes import restore_pass, run_pass, save_pass, save_to_restore
-from dliosim.execute.session import Session
+from dliosim.execute.context import Session
+from dliosim.execute.run.benchmark_pass import restore_pass, run_pass, save_pass, save_to_restore
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import Loop, Save, ranks_together
 from dliosim.report.compare_results import ROW_FIGURES, compare_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from dliosim.commands.options import given_roots, overrides
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.finding import FileFinder
+from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
@@ -50,9 +50,9 @@ def check_command(parsed: argparse.Namespace) -> int:
 
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
-    from dliosim.plan.failures import Failures, risks
-    from dliosim.plan.forecast import csv_rows, forecast
-    from dliosim.plan.places import joined
+    from dliosim.plan.forecast.forecast import csv_rows, forecast
+    from dliosim.plan.forecast.interval_forecast import Failures, risks
+    from dliosim.plan.samples.sample_index import joined
     from dliosim.report.plan_tables import plan_report, write_csv
     from dliosim.report.state_tables import risk_tables
 

@@ -9,8 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from dliosim.commands.signals import OVER
-from dliosim.execute.ending import RESULTS_DUE
-from dliosim.execute.faults import failed_on
+from dliosim.execute.io_errors import failed_on
+from dliosim.execute.mpi.job_abort import RESULTS_DUE
 
 if TYPE_CHECKING:
     from dliosim.measure.figures import RunSummary

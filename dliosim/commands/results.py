@@ -20,13 +20,13 @@ from dliosim.commands.options import given_roots, overrides
 from dliosim.commands.output import results_directory
 from dliosim.commands.partial import Unfinished
 from dliosim.errors import ExecutionError, ExpectationMissed
-from dliosim.execute.environment import Node
-from dliosim.execute.finding import FileFinder, Source
-from dliosim.execute.session import Phase, Session
+from dliosim.execute.context import Phase, Session
+from dliosim.execute.datasets.discovery import FileFinder, Source
+from dliosim.execute.node.environment import Node
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
 from dliosim.model import Job, Workload
-from dliosim.plan.saves import flat
+from dliosim.plan.forecast.checkpoint_counts import flat
 from dliosim.readable import count
 from dliosim.report.progress import Progress
 from dliosim.report.results import write_partial, write_results

@@ -19,17 +19,17 @@ from dliosim.commands.partial import Unfinished
 from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import UsageError
-from dliosim.execute.environment import fullest_node
-from dliosim.execute.locking import Locks
-from dliosim.execute.phases import run_with_null, run_workload
-from dliosim.execute.session import Options, Session
-from dliosim.execute.world import World
+from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.world import World
+from dliosim.execute.node.environment import fullest_node
+from dliosim.execute.run.workload_runner import run_with_null, run_workload
+from dliosim.execute.store.locking import Locks
 from dliosim.measure.board import own
 from dliosim.model import Job, Workload
 from dliosim.report.progress import Progress
 
 if TYPE_CHECKING:
-    from dliosim.execute.finding import Source
+    from dliosim.execute.datasets.discovery import Source
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:

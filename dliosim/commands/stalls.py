@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dliosim.errors import DliosimError
-from dliosim.execute.board import close_board, open_board
-from dliosim.execute.ending import RESULTS_DUE, end_job
-from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped_later
-from dliosim.execute.world import World
+from dliosim.execute.mpi.job_abort import RESULTS_DUE, end_job
+from dliosim.execute.mpi.world import World
+from dliosim.execute.stalls.board import close_board, open_board
+from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped_later
 from dliosim.measure.board import own
 from dliosim.measure.stalled import Stall
 from dliosim.report.stalled import moving_text, stall_text

@@ -9,7 +9,7 @@ from dliosim.errors import UsageError
 from dliosim.language import vocabulary
 from dliosim.language.compile import Compiled
 from dliosim.model import Loop, Restore, Save, Workload
-from dliosim.plan.saves import flat
+from dliosim.plan.forecast.checkpoint_counts import flat
 
 
 def choose(workload: Workload, loop: str | None, what: str | None) -> Compared:

@@ -14,7 +14,7 @@ from dliosim.language.compile import Compiled, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.language.existing import nobody_looks
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
-from dliosim.plan.statesame import same_restores, same_saves
+from dliosim.plan.checkpoints.equivalence import same_restores, same_saves
 from dliosim.units import format_bytes
 
 #: Buffers of aggregators that `hints two-phase` stands for, besides one of the stripe's size.

@@ -1,7 +1,7 @@
 """What each rank of a node does, in memory that all of them see: written with plain stores, read when nothing moves.
 
 A row of 64 int64 a rank. The main thread writes how far it is and which meetings it has come to, without a clock; the
-rank's watcher (`execute.watching`) writes when that last changed, and in which call of the kernel the rank is.
+rank's watcher (`execute.stalls.watcher`) writes when that last changed, and in which call of the kernel the rank is.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Row:
 
     @property
     def call(self) -> tuple[str, str]:
-        """State and call as its watcher last found them, see `threadcalls.Found`."""
+        """State and call as its watcher last found them, see `thread_calls.Found`."""
         return chr(self.words[_STATE] & 0x7F) if self.words[_STATE] else "", self._text(_CALL)
 
     def note_look(self, now: int, moved: bool) -> None:

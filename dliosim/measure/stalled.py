@@ -17,7 +17,7 @@ _LONGEST = 300
 class Seen:
     """What is known of a rank. `quiet` is since when nothing of it has ended, in seconds.
 
-    `state` is that of `threadcalls.Found`, "?" where nobody may look, and `call` its call. `is_watched` says that its
+    `state` is that of `thread_calls.Found`, "?" where nobody may look, and `call` its call. `is_watched` says that its
     own watcher has said so; else it was asked from outside, or that is the last that was known. `meeting` is the
     meeting of all ranks in which it waits, if it is in one, and `arrived` how many it has come to. `action` is another
     call in which ranks wait for each other.

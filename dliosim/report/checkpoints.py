@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dliosim.measure.figures import RunSummary, VerbSummary
 from dliosim.measure.overhead import Beside, Overhead, beside_flushes, loop_overheads, save_times, whole_overhead
 from dliosim.measure.phase import PhaseSummary
-from dliosim.plan.interval import Costs
+from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, number, percent, seconds
 from dliosim.report.grid import WIDTH, grid
 from dliosim.report.intervals import EXPLAINED, Row, interval_table, long_time

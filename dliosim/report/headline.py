@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dliosim.measure import over_epochs
 from dliosim.measure.figures import EpochSummary
 from dliosim.measure.phase import PhaseSummary
-from dliosim.plan.figures import UTILIZATION, time_to_read
+from dliosim.plan.forecast.forecast_types import UTILIZATION, time_to_read
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.grid import WIDTH
 from dliosim.report.header import cache_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.plan.interval import Costs, best, daly, lost, young
+from dliosim.plan.forecast.checkpoint_interval import Costs, best, daly, lost, young
 from dliosim.readable import ABSENT, number, percent, seconds
 from dliosim.report.grid import grid
 

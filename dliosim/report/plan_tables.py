@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 from dliosim.model import Loop, Workload
-from dliosim.plan.figures import Demand, Forecast, Listing, PhaseForecast, Spread
-from dliosim.plan.forecast import loops_of
+from dliosim.plan.forecast.forecast import loops_of
+from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, Spread
 from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.grid import WIDTH, grid
 from dliosim.report.state_tables import state_tables

@@ -22,7 +22,7 @@ from dliosim.measure.overhead import loop_overheads, whole_overhead
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
-from dliosim.plan.interval import Costs, best, daly, lost, young
+from dliosim.plan.forecast.checkpoint_interval import Costs, best, daly, lost, young
 from dliosim.report.checkpoints import Measured, measured
 from dliosim.report.naming import alike, title_of
 from dliosim.report.timeline import timeline_of

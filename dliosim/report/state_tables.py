@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
-from dliosim.plan.failures import StateRisks
-from dliosim.plan.figures import Forecast, StateForecast
+from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
+from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import count, number, seconds, size
 from dliosim.report.grid import WIDTH
 from dliosim.report.header import aligned

@@ -14,8 +14,8 @@ from faults.drawing import Fault, Phase, Seen, Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dliosim.execute import versions
-from dliosim.execute.savedfiles import saved_in
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.checkpoint_manifest import saved_in
 from tests.mpi.launch import running, start_ranks
 
 SOURCE = Path(__file__).with_name("inject.c")
@@ -122,7 +122,7 @@ class Place:
         """Of each checkpoint that has its name: whether it counts by its manifest, and which sums are wrong."""
         found = {}
         for base in sorted(self.tree.glob("*/c/*")):
-            for number in versions.numbers(base) if base.is_dir() else []:
+            for number in checkpoint_store.numbers(base) if base.is_dir() else []:
                 directory = base / f"{number:06d}"
                 try:
                     saved = saved_in(directory)

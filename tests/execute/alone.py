@@ -4,7 +4,7 @@ from functools import cache
 
 from mpi4py import MPI
 
-from dliosim.execute.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world
 
 
 @cache

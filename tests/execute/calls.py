@@ -1,5 +1,5 @@
 """Calls made by hand, for tests of the backends."""
 
-from dliosim.execute.tried import make_calls
+from dliosim.execute.testing.contract_fixtures import make_calls
 
 __all__ = ["make_calls"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.libraryreading import who_counts
-from dliosim.execute.phases import run_workload
-from dliosim.execute.preparing import size_note
-from dliosim.execute.session import Options, Phase, Session
+from dliosim.execute.backends.library_reader import who_counts
+from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.datasets.prepare import size_note
+from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures import EpochSummary
 from dliosim.measure.summary import RANK_COLUMNS

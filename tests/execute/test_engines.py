@@ -17,23 +17,22 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute import queued as queued_module
-from dliosim.execute import queues
-from dliosim.execute.backend import OverlappingReader, Reader
-from dliosim.execute.backends import backend_of
-from dliosim.execute.buffers import address_of, allocate
-from dliosim.execute.epochcalls import EpochCalls
-from dliosim.execute.mapped import MappedReader
-from dliosim.execute.posix import PosixReader
-from dliosim.execute.queued import QueuedReader
-from dliosim.execute.queues import Aio, Queue, Ring, make_queue
-from dliosim.execute.readahead import make_batches, slot_count
-from dliosim.execute.testing import check_lifetime, check_missing, check_reading, check_truncated
-from dliosim.execute.tried import BATCHES, Rows, expected
+from dliosim.execute.backends.async_reader import QueuedReader
+from dliosim.execute.backends.buffers import address_of, allocate
+from dliosim.execute.backends.contract import OverlappingReader, Reader
+from dliosim.execute.backends.io_uring import Aio, Queue, Ring, make_queue
+from dliosim.execute.backends.mmap_reader import MappedReader
+from dliosim.execute.backends.posix import PosixReader
+from dliosim.execute.backends.registry import async_reader as queued_module
+from dliosim.execute.backends.registry import backend_of, io_uring
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.prefetch import make_batches, slot_count
+from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated
+from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, expected
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import Meters
 from dliosim.model import PAGE, Access
-from dliosim.plan.extents import Calls, Extents, calls
+from dliosim.plan.samples.io_requests import Calls, Extents, calls
 from tests.execute.calls import make_calls
 from tests.execute.failing import shrinking
 
@@ -170,7 +169,7 @@ _FEW_DESCRIPTORS = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
-from dliosim.execute.buffers import allocate
+from dliosim.execute.backends.buffers import allocate
 from tests.execute.calls import make_calls
 from tests.execute.test_engines import reader
 one = reader(Path(sys.argv[1]), sys.argv[2], open="each sample", readers=4)
@@ -398,13 +397,13 @@ def test_without_io_uring_libaio_is_used_and_without_both_the_run_ends(monkeypat
 
 @pytest.mark.parametrize("kernel", ["before 5.6", "io_uring_enter forbidden"])
 def test_an_io_uring_that_cannot_read_is_passed_over(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = queues._call
+    call = io_uring._call
 
     def old(number: int, *arguments: int) -> int:
-        if number == queues._ENTER and kernel != "before 5.6":
+        if number == io_uring._ENTER and kernel != "before 5.6":
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         result = call(number, *arguments)
-        if number == queues._SETUP and kernel == "before 5.6":
+        if number == io_uring._SETUP and kernel == "before 5.6":
             ctypes.c_uint32.from_address(arguments[1] + 20).value = 1  # params.features of Linux 5.4
         return result
 
@@ -412,17 +411,17 @@ def test_an_io_uring_that_cannot_read_is_passed_over(kernel: str, monkeypatch: p
         Ring(4, 16).close()
     except OSError as error:
         pytest.skip(f"no io_uring here: {error}")
-    monkeypatch.setattr(queues, "_call", old)
+    monkeypatch.setattr(io_uring, "_call", old)
     found = make_queue(4, 16)
     assert found.name == "libaio"
     found.close()
 
 
 def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    call, refused = queues._call, []
+    call, refused = io_uring._call, []
 
     def scarce(number: int, *arguments: int) -> int:
-        if number == queues._ENTER and arguments[1] and not refused:
+        if number == io_uring._ENTER and arguments[1] and not refused:
             refused.append(arguments)
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return call(number, *arguments)
@@ -436,7 +435,7 @@ def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytes
     for number in range(2):
         ring.put(told, 0 * once, address_of(into) + number * once, once, number)
     assert ring.turn(1, 0)[0] == 1
-    monkeypatch.setattr(queues, "_call", scarce)
+    monkeypatch.setattr(io_uring, "_call", scarce)
     os.write(teller, b"a")
     submitted, numbers, results = ring.turn(1, 1)  # refused, while the first one is still in flight
     assert (submitted, numbers.tolist(), results.tolist(), len(refused)) == (0, [0], [1], 1)

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.content import fill, sample_keys
-from dliosim.execute.phases import run_workload
-from dliosim.execute.session import Options, Session
+from dliosim.execute.context import Options, Session
+from dliosim.execute.payload.sample_bytes import fill, sample_keys
+from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.hdf5 import HDF5
 from dliosim.model import (
     Access,

@@ -21,14 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.manifest import NAME
-from dliosim.execute.newest import Newest
-from dliosim.execute.preparing import prepare
-from dliosim.execute.residency import drop_caches, resident_bytes
-from dliosim.execute.restoring import restore
-from dliosim.execute.saves import Saves
-from dliosim.execute.session import Options, Session
-from dliosim.execute.world import World
+from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.checkpoints.selection import Newest
+from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.prepare import prepare
+from dliosim.execute.mpi.world import World
+from dliosim.execute.run.page_cache_residency import drop_caches, resident_bytes
+from dliosim.execute.store.manifest import NAME
 from dliosim.model import (
     Access,
     Checkpoint,

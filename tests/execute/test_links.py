@@ -11,13 +11,13 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends import Files, open_readers
-from dliosim.execute.finding import FileFinder
-from dliosim.execute.phases import run_workload
-from dliosim.execute.session import Options, Session
-from dliosim.execute.sources import share_source
-from dliosim.execute.tried import make_calls
-from dliosim.execute.world import World
+from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.discovery import FileFinder
+from dliosim.execute.datasets.file_list import share_source
+from dliosim.execute.mpi.world import World
+from dliosim.execute.run.workload_runner import run_workload
+from dliosim.execute.testing.contract_fixtures import make_calls
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Job, Workload
 from dliosim.report.progress import Progress

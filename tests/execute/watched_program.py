@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
-from dliosim.execute.watching import Limits, Reactions, Watcher, kill_stopped
+from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped
 from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, rows_of
 from dliosim.measure.stalled import Stall
 from dliosim.report.stalled import moving_text, stall_text

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends import backend_of, known_backends
-from dliosim.execute.testing import check_backend
+from dliosim.execute.backends.registry import backend_of, known_backends
+from dliosim.execute.testing.backend_contract import check_backend
 from dliosim.formats.contract import Dressed, Framed
 from dliosim.formats.registry import format_for, known_formats
 from dliosim.formats.testing import check_damage, check_framed

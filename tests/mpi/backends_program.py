@@ -12,11 +12,11 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends import Files, backend_of, open_readers
-from dliosim.execute.buffers import allocate
-from dliosim.execute.epochcalls import EpochCalls
-from dliosim.execute.readahead import make_batches
-from dliosim.execute.testing import (
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.registry import Files, backend_of, open_readers
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.prefetch import make_batches
+from dliosim.execute.testing.backend_contract import (
     THREADS,
     check_batches,
     check_cut_batch,
@@ -24,7 +24,17 @@ from dliosim.execute.testing import (
     check_unwritable,
     check_writing,
 )
-from dliosim.execute.tried import FILES, SIZE, STEPS, begin, make_calls, name, opened, random_steps, write_files
+from dliosim.execute.testing.contract_fixtures import (
+    FILES,
+    SIZE,
+    STEPS,
+    begin,
+    make_calls,
+    name,
+    opened,
+    random_steps,
+    write_files,
+)
 from dliosim.model import Access
 
 TUNED = (("romio_cb_read", "disable"), ("romio_ds_read", "disable"))

@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 
 from dliosim import cli
 from dliosim.errors import DliosimError
-from dliosim.execute import versions
-from dliosim.execute.finding import FileFinder
-from dliosim.execute.savedfiles import check_sums, saved_in
-from dliosim.execute.session import Phase
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.checkpoint_manifest import check_sums, saved_in
+from dliosim.execute.context import Phase
+from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.figures import RunSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.model.counting import steps_of_epoch
-from dliosim.plan.digests import order_hash
-from dliosim.plan.extents import Extents
-from dliosim.plan.figures import PhaseForecast
-from dliosim.plan.forecast import forecast
-from dliosim.plan.framing import is_framed
-from dliosim.plan.places import joined
-from dliosim.plan.reading import plan_epoch
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
-from dliosim.plan.streams import key
+from dliosim.plan.forecast.forecast import forecast
+from dliosim.plan.forecast.forecast_types import PhaseForecast
+from dliosim.plan.samples.counter_rng import key
+from dliosim.plan.samples.format_sizes import is_framed
+from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.order_hash import order_hash
+from dliosim.plan.samples.sample_index import joined
+from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
 from dliosim.report.progress import Progress
 from dliosim.report.saved.fields import read_json
 from dliosim.report.saved.results import run_of
@@ -180,7 +180,7 @@ class Examined:
 
 
 def _saved(base: Path) -> Iterator[str]:
-    numbers = versions.numbers(base)
+    numbers = checkpoint_store.numbers(base)
     names = sorted(entry.name for entry in base.iterdir())
     if names != sorted(f"{number:06d}" for number in numbers):
         yield f"{base}: {names}, and not complete checkpoints alone"

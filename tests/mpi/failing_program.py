@@ -17,9 +17,9 @@ from mpi4py import MPI
 
 from dliosim.cli import main
 from dliosim.errors import ExecutionError
-from dliosim.execute.mpiio import IndependentWriter
-from dliosim.execute.mpireading import CollectiveReader, IndependentReader
-from dliosim.execute.posix import PosixReader, PosixWriter
+from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
+from dliosim.execute.backends.mpiio_writer import IndependentWriter
+from dliosim.execute.backends.posix import PosixReader, PosixWriter
 
 CLASSES: dict[str, tuple[type, ...]] = {
     "read": (PosixReader, IndependentReader, CollectiveReader),

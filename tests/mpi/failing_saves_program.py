@@ -17,8 +17,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.saves import Saves
-from dliosim.execute.world import World, make_world
+from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Checkpoint, Writers
 from tests.mpi.saving_program import STAGED, session
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.environment import node_cores
-from dliosim.execute.phases import run_workload
-from dliosim.execute.session import Options, Phase, Session
-from dliosim.execute.world import make_world
+from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.mpi.world import make_world
+from dliosim.execute.node.environment import node_cores
+from dliosim.execute.run.workload_runner import run_workload
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import (
     Access,
@@ -39,8 +39,8 @@ from dliosim.model import (
     Writers,
     constant,
 )
-from dliosim.plan.figures import PhaseForecast, Spread, same
-from dliosim.plan.forecast import forecast
+from dliosim.plan.forecast.forecast import forecast
+from dliosim.plan.forecast.forecast_types import PhaseForecast, Spread, same
 from dliosim.report.progress import Progress
 
 APIS = ("posix", "mpi-independent", "mpi-collective")

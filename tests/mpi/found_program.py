@@ -20,20 +20,20 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends import Files, open_readers
-from dliosim.execute.environment import node_cores
-from dliosim.execute.finding import FileFinder
-from dliosim.execute.phases import run_workload
-from dliosim.execute.processing import Columns
-from dliosim.execute.session import Options, Session
-from dliosim.execute.sources import LinkedNames
-from dliosim.execute.world import World, make_world
+from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.batches.decode_preprocess import Columns
+from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.discovery import FileFinder
+from dliosim.execute.datasets.file_list import LinkedNames
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import node_cores
+from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.contract import ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
-from dliosim.plan.forecast import forecast
-from dliosim.plan.places import DataIndex, ranges_of
-from dliosim.plan.reading import plan_epoch
+from dliosim.plan.forecast.forecast import forecast
+from dliosim.plan.samples.sample_index import DataIndex, ranges_of
+from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.report.progress import Progress
 from tests.mpi.found_files import CASES, FILL, write
 

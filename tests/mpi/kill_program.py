@@ -20,10 +20,11 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.cli import main
-from dliosim.execute import content, versions
-from dliosim.execute.mpiio import IndependentWriter
-from dliosim.execute.newest import Found, Newest
-from dliosim.execute.posix import PosixWriter
+from dliosim.execute.backends.mpiio_writer import IndependentWriter
+from dliosim.execute.backends.posix import PosixWriter
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.selection import Found, Newest
+from dliosim.execute.payload import sample_bytes
 
 CALLS = {
     "write": ("pwrite", "pwritev"),
@@ -88,7 +89,7 @@ def everywhere(function: Callable[..., Any], replaced: Callable[..., Any]) -> No
 def watch(kind: str, killer: Killer) -> None:
     """Have the killer see all calls of a kind."""
     if kind == "stage":
-        everywhere(content.fill, killer.before(content.fill))
+        everywhere(sample_bytes.fill, killer.before(sample_bytes.fill))
     elif kind == "write" and killer.victims:
         for owner in (PosixWriter, IndependentWriter):
             owner.write = killer.half_of(owner.write)  # type: ignore[method-assign]
@@ -99,14 +100,14 @@ def watch(kind: str, killer: Killer) -> None:
 
 def arm_when_saving(killer: Killer) -> None:
     """Rank 0 also makes, renames and removes what is no checkpoint, before and after it saves."""
-    begin = versions.begin
+    begin = checkpoint_store.begin
     killer.armed = False
 
     def armed(*given: Any) -> Any:
         killer.armed = True
         return begin(*given)
 
-    versions.begin = armed
+    checkpoint_store.begin = armed
 
 
 def say_what_is_read(told: Path) -> None:

@@ -13,9 +13,9 @@ from subprocess import CompletedProcess
 from time import monotonic, sleep
 from typing import Literal
 
-from dliosim.execute import versions
-from dliosim.execute.locking import NAME as LOCK
-from dliosim.execute.savedfiles import check_sums, saved_in
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.checkpoint_manifest import check_sums, saved_in
+from dliosim.execute.store.locking import NAME as LOCK
 from tests.mpi.launch import ROOT, Job, running, start_ranks
 
 PROGRAM = ("-m", "tests.mpi.kill_program")
@@ -144,7 +144,7 @@ class Place:
         assert self.has_ended()
         for base in self.bases():
             names = sorted(entry.name for entry in base.iterdir())
-            assert names == sorted(f"{number:06d}" for number in versions.numbers(base)), f"{base}: {names}"
+            assert names == sorted(f"{number:06d}" for number in checkpoint_store.numbers(base)), f"{base}: {names}"
             assert 1 <= len(names) <= KEPT, f"{base}: {names}"
 
     @property
@@ -164,7 +164,7 @@ class Place:
         """Check every checkpoint that counts, byte by byte."""
         newest = 0
         for base in self.bases():
-            for number in versions.numbers(base):
+            for number in checkpoint_store.numbers(base):
                 directory = base / f"{number:06d}"
                 try:
                     counts = saved_in(directory).fault(directory) is None

@@ -18,8 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.ending import job_name
-from dliosim.execute.world import World, make_world, ranks_of_colour, sleeping_copy
+from dliosim.execute.mpi.job_abort import job_name
+from dliosim.execute.mpi.world import World, make_world, ranks_of_colour, sleeping_copy
 
 #: Elements of int64: none, one, few, what one rank reduces for all and one more, a piece of 512 KiB and more.
 SIZES = (0, 1, 7, 512, 513, 1 << 16, (1 << 16) + 3)

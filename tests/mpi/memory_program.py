@@ -12,12 +12,12 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-import dliosim.execute.phases
+import dliosim.execute.run.workload_runner
 from dliosim import cli
 
 
 def main() -> None:
-    assert MPI.Is_initialized() and dliosim.execute.phases  # both are of what the interpreter needs
+    assert MPI.Is_initialized() and dliosim.execute.run.workload_runner  # both are of what the interpreter needs
     found = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     most = int(found[1]) * 1024 + int(sys.argv[1])

@@ -15,12 +15,12 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute import checkpointing, draining, partners, statewriting
-from dliosim.execute.restoring import restore
-from dliosim.execute.savedfiles import check_sums
-from dliosim.execute.saves import Saves
-from dliosim.execute.session import Options, Session
-from dliosim.execute.world import World, make_world
+from dliosim.execute.checkpoints import partner_replication, save, state_writer, tier_copy
+from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manifest import check_sums
+from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import Progress
@@ -115,9 +115,9 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(checkpointing, "write_state", flushed), (draining, "_copy", drained)]
-    places += [(statewriting, "make_directory", foldered)]
-    places += [(partners, "open_writer", copied)] if last else []
+    places = [(save, "write_state", flushed), (tier_copy, "_copy", drained)]
+    places += [(state_writer, "make_directory", foldered)]
+    places += [(partner_replication, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:
         own = session(world, directory, checkpoint)
         for again in (1, 3):

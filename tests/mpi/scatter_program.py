@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute import scattering
-from dliosim.execute.backends import Files
-from dliosim.execute.ending import job_name
-from dliosim.execute.epochcalls import EpochCalls
-from dliosim.execute.groups import free_group, group_of
-from dliosim.execute.tried import SIZE, make_calls, name, random_steps
-from dliosim.execute.world import World, make_world
+from dliosim.execute.backends.registry import Files
+from dliosim.execute.batches import node_reader
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.mpi.file_groups import free_group, group_of
+from dliosim.execute.mpi.job_abort import job_name
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.testing.contract_fixtures import SIZE, make_calls, name, random_steps
 from dliosim.model import PAGE, Access
-from dliosim.plan.extents import Extents, calls
+from dliosim.plan.samples.io_requests import Extents, calls
 
 ACCESSES = [
     Access(scatter=True),
@@ -33,7 +33,7 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
     files = Files(directory, name, lambda file: SIZE, len(contents) == 1, group_of(world, access))
-    batches = scattering.make_scattered(world, access, files, int(largest[0]))
+    batches = node_reader.make_scattered(world, access, files, int(largest[0]))
     for _ in range(2):
         batches.begin(EpochCalls(planned))
         batches.start()
@@ -63,7 +63,7 @@ def check_direct(world: World, directory: Path, content: bytes) -> None:
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
     files = Files(directory, name, lambda file: SIZE, True, world.comm)
-    batches = scattering.make_scattered(world, Access(cache="off", scatter=True), files, int(largest[0]))
+    batches = node_reader.make_scattered(world, Access(cache="off", scatter=True), files, int(largest[0]))
     batches.begin(EpochCalls(planned))
     slot, got = batches.wait(0)
     assert got >= length.sum()

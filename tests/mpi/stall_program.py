@@ -13,9 +13,9 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.commands.stalls import Watch, watching
-from dliosim.execute.mpiio import open_file
-from dliosim.execute.watching import Limits
-from dliosim.execute.world import make_world
+from dliosim.execute.backends.mpiio_writer import open_file
+from dliosim.execute.mpi.world import make_world
+from dliosim.execute.stalls.watcher import Limits
 
 
 def main(folder: Path) -> None:

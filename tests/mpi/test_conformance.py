@@ -1,7 +1,7 @@
 """What three ranks prepare, each format's own library opens and reads in full: every sample of every file.
 
 Nothing of ours finds or decodes a sample here: no index, no decoder. Only what samples must hold is asked of
-`execute.contents`, and in which file each lies of the layout's rule.
+`execute.payload.payload_format`, and in which file each lies of the layout's rule.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from dliosim.execute.content import sample_keys
-from dliosim.execute.contents import dressing, fill_part
+from dliosim.execute.payload.payload_format import dressing, fill_part
+from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Job
-from dliosim.plan.sizes import sample_sizes
+from dliosim.plan.samples.sizes import sample_sizes
 from tests.formats.test_indexed import read_as_megatron
 from tests.mpi.waiting import run_command
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.corewaits import core_wait
+from dliosim.execute.node.core_waits import core_wait
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
 #: A rank that works on a core beside one program that wants it, too, waits for it half of the time.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.savedfiles import check_sums
+from dliosim.execute.checkpoints.checkpoint_manifest import check_sums
 from tests.mpi.jobs import CHECKPOINT, Place, only_error, phases
 
 

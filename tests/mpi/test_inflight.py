@@ -9,9 +9,9 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.buffers import allocate
-from dliosim.execute.mpiio import Spec
-from dliosim.execute.mpiqueued import QueuedIndependentReader
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
+from dliosim.execute.backends.mpiio_writer import Spec
 from dliosim.model import Access
 from tests.execute.calls import make_calls
 from tests.mpi.launch import run_program

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from dliosim.execute import versions
-from dliosim.execute.locking import NAME
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.store.locking import NAME
 from tests.mpi.jobs import CHECKPOINT, Place, only_error
 from tests.mpi.launch import running, start_ranks
 
@@ -28,5 +28,5 @@ def test_a_second_job_is_locked_out_until_the_first_is_gone(tmp_path: Path) -> N
         first.finish()
     other.write(CHECKPOINT, "restore c\nsave c\n")
     assert place.run(2).returncode == 0
-    assert versions.numbers(base) == [2, 1]
+    assert checkpoint_store.numbers(base) == [2, 1]
     assert not (base / NAME).exists()

@@ -62,7 +62,7 @@ def test_where_there_is_no_terminal_nothing_is_shown(tmp_path: Path) -> None:
 #: What rank 0 alone needs; what lies below counts, too.
 FOR_RANK_0 = {
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
-    "dliosim.language", "dliosim.execute.finding", "dliosim.commands.results", "dliosim.commands.describe",
+    "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.results", "dliosim.commands.describe",
     "dliosim.report.results", "dliosim.report.tables", "dliosim.measure.figures", "dliosim.measure.overall",
     "dliosim.measure.expectations",
 }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.striping import hints_dropped, with_striping
+from dliosim.execute.node.striping import hints_dropped, with_striping
 from dliosim.model import Access, Stripe
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 

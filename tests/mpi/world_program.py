@@ -12,13 +12,13 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.execute.distinct import distinct_bytes
-from dliosim.execute.ending import job_name
-from dliosim.execute.groups import free_group, group_of
-from dliosim.execute.world import World, make_world
+from dliosim.execute.mpi.distinct_bytes import distinct_bytes
+from dliosim.execute.mpi.file_groups import free_group, group_of
+from dliosim.execute.mpi.job_abort import job_name
+from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
-from dliosim.plan.distinct import BLOCK, union
+from dliosim.plan.samples.distinct_ranges import BLOCK, union
 
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02

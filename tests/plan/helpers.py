@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Dataset, Job, Loop
-from dliosim.plan.extents import Extents
-from dliosim.plan.reading import plan_epoch
-from dliosim.plan.sizes import block_count, block_totals, needs_totals, prefix
+from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix
 
 
 def prefix_of(dataset: Dataset) -> NDArray[np.int64] | None:

@@ -14,12 +14,12 @@ from dliosim.formats.contract import Column, FileIndex
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
 from dliosim.model.counting import samples_of_rank, steps_of_epoch
 from dliosim.model.counts import unless_even
-from dliosim.plan.census import Passes, census
-from dliosim.plan.extents import Extents
-from dliosim.plan.placement import Placement
-from dliosim.plan.places import DataIndex, joined
-from dliosim.plan.reading import plan_epoch
-from dliosim.plan.stored import stored_rows
+from dliosim.plan.forecast.epoch_statistics import Passes, census
+from dliosim.plan.forecast.layout_forecast import Placement
+from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.read_ranges import stored_rows
+from dliosim.plan.samples.sample_index import DataIndex, joined
+from dliosim.plan.samples.sampler import plan_epoch
 from tests.strategies import jobs, loops
 
 LOOP = Loop("train", "l", "d", Access(), batch=4)

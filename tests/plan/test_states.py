@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
-from dliosim.plan import reassembly, statecounts
-from dliosim.plan.reassembly import (
+from dliosim.plan.checkpoints import reshard
+from dliosim.plan.checkpoints.layout import StateFiles, state_files
+from dliosim.plan.checkpoints.reshard import (
     Fetch,
     Step,
     count_steps,
@@ -28,11 +29,11 @@ from dliosim.plan.reassembly import (
     shared_reads,
     steps,
 )
-from dliosim.plan.saving import count_pieces, pieces
-from dliosim.plan.shards import Block, held_blocks, saves
-from dliosim.plan.shares import Shares
-from dliosim.plan.statecounts import Needs, StateCounts
-from dliosim.plan.statefiles import StateFiles, state_files
+from dliosim.plan.checkpoints.shard_sizes import Shares
+from dliosim.plan.checkpoints.shards import Block, held_blocks, saves
+from dliosim.plan.checkpoints.write_calls import count_pieces, pieces
+from dliosim.plan.forecast.checkpoint_columns import Needs, StateCounts
+from dliosim.plan.forecast.forecast import checkpoint_columns
 
 splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
 
@@ -217,7 +218,7 @@ def test_any_split_restores_what_any_other_saved(
 ) -> None:
     files = stored(checkpoint, writer)
     found = written(files)
-    with patch.object(reassembly, "_MOST_ROWS", rows):
+    with patch.object(reshard, "_MOST_ROWS", rows):
         for rank in range(holder.ranks):
             parts, made = checkpoint.parts_for(holder), list(fetches(files, holder, rank))
             cut = list(steps(made, transfer, whole, page))
@@ -260,7 +261,7 @@ def test_columns_count_what_ranks_save_and_read_one_by_one(
         names = {fetch.file for fetch in found}
         assert counts.count(needed, transfer, whole, page) == (count_steps(found, transfer, whole, page), len(names))
 
-    with patch.object(statecounts, "_AT_ONCE", at_once):
+    with patch.object(checkpoint_columns, "_AT_ONCE", at_once):
         check(counts.everything(), list(everything(files)))
         for rank in range(holder.present):
             needed = counts.needs(rank)

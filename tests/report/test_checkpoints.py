@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.measure.figures import RunSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
-from dliosim.plan.interval import Costs, best, lost
+from dliosim.plan.forecast.checkpoint_interval import Costs, best, lost
 from dliosim.report.checkpoints import checkpoint_tables, measured
 from dliosim.report.results import results_of
 from tests.report.sample import BESIDE, epoch, flushed, run, saved, spread

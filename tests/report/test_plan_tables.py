@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
-from dliosim.plan.forecast import csv_rows, forecast
+from dliosim.plan.forecast.forecast import csv_rows, forecast
 from dliosim.report.plan_tables import plan_report, write_csv
 
 PATTERNS = Path(__file__).parents[2] / "patterns"

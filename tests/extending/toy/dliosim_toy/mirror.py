@@ -8,15 +8,15 @@ from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.execute.backends import Backend, Files
-from dliosim.execute.faults import failed, truncated
+from dliosim.execute.backends.registry import Backend, Files
+from dliosim.execute.io_errors import failed, truncated
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
-from dliosim.plan.extents import Calls, sample_heads
+from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
 class MirrorReader:
-    """See `dliosim.execute.backend.Reader`."""
+    """See `dliosim.execute.backends.contract.Reader`."""
 
     def __init__(self, access: Access, files: Files) -> None:
         self.meter = Meter()
@@ -87,7 +87,7 @@ class MirrorReader:
 
 
 class MirrorWriter:
-    """See `dliosim.execute.backend.Writer`; the file is there already."""
+    """See `dliosim.execute.backends.contract.Writer`; the file is there already."""
 
     def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
         self.meter, self.path, self._open = Meter(), path, -1

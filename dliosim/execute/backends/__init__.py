@@ -1,0 +1,1 @@
+"""One module an access method: how bytes are read and written."""

@@ -1,0 +1,283 @@
+"""Reading with many calls in flight at a time (`engine queued depth N`), through a queue of the kernel's."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import address_of, only_file
+from dliosim.execute.backends.fd_table import OpenFiles
+from dliosim.execute.backends.io_uring import Integers, Queue, make_queue
+from dliosim.measure.meter import Meter
+from dliosim.model import Access
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+# Calls that the queue has room for, in flight or waiting; a batch of more is put in part by part.
+_LEAST_ROWS, _MOST_ROWS = 4096, 32768
+# One in so many of the calls in flight must come back before the window is filled again: a look at the queue costs
+# some ten microseconds, during which the others keep the storage busy.
+_SHARE = 4
+# Results that are no errors of the read: it is made again, by preadv.
+_AGAIN = (-errno.EAGAIN, -errno.EINTR)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one `begin` asked for: parts that are not finished, bytes of those that are, and what failed first."""
+
+    into: memoryview
+    parts: int = 0
+    moved: int = 0
+    error: ExecutionError | None = None
+
+
+@dataclass(slots=True)
+class _Part:
+    """Calls that are put into the queue together, numbered from `first` on; `left` of them have not come back.
+
+    `heads` says which calls open a file of their own (`open each sample`), and is None where files stay open; `closing`
+    has the descriptors that nobody needs after these calls.
+    """
+
+    batch: _Batch
+    calls: Calls
+    heads: NDArray[np.bool_] | None
+    first: int = 0
+    left: int = 0
+    descriptors: Integers | int = -1
+    closing: list[int] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """The number after those of these calls."""
+        return self.first + len(self.calls.file)
+
+
+class QueuedReader:
+    """Reads files with up to `Access.depth` calls in flight: as some come back, others take their place.
+
+    The calls of the next batch may follow those of one that is not complete (`begin` before `complete`), so that the
+    window does not run empty between two. All calls but `close` must come from one thread.
+    """
+
+    def __init__(
+        self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
+    ) -> None:
+        """See `OpenFiles` for what the files are."""
+        self.meter = Meter()
+        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._access = access
+        self._rows = min(1 << (max(_LEAST_ROWS, 2 * access.depth) - 1).bit_length(), _MOST_ROWS)
+        self._queue: Queue | None = None
+        # Of each call in the queue, by its number modulo the rows: when it was handed over, came back, and with what.
+        self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
+        # Calls asked for, put into the queue, handed over to the kernel, and come back from it.
+        self._asked = self._put = self._sent = self._back = 0
+        self._batches: deque[_Batch] = deque()
+        self._waiting: deque[_Part] = deque()
+        self._parts: deque[_Part] = deque()
+        self._carried: int | None = None  # a descriptor that the next part goes on with
+        self._failure: ExecutionError | None = None
+
+    def begin_epoch(self) -> None:
+        """Nothing: files are opened when they are first read."""
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`."""
+        self.begin(calls, into)
+        while not self.advance(alone=True):
+            pass
+        return self.complete()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the calls of another batch could be handed over soon."""
+        return self._asked - self._back < 2 * self._access.depth
+
+    def begin(self, calls: Calls, into: memoryview) -> None:
+        """Let the calls of a batch follow those of all batches begun before it."""
+        access, batch = self._access, _Batch(into)
+        self._batches.append(batch)
+        heads, size = None, self._rows // 2
+        if access.open == "each sample":
+            heads = sample_heads(calls, access.transfer is not None)
+            # The first are read before all files are open.
+            size = min(size, max(access.depth, self._files.together // 2))
+        count = len(calls.file)
+        self._asked += count
+        for first in range(0, count, size):
+            last = min(first + size, count)
+            own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
+            self._waiting.append(_Part(batch, calls.round(0, first, last), own))
+            batch.parts += 1
+
+    def advance(self, alone: bool = False) -> bool:
+        """Hand over calls and wait for some to come back; whether the batch begun first is complete now.
+
+        Where no other batch may be begun meanwhile (`alone`), the last calls are waited for together. Raises
+        ExecutionError where the queue itself fails.
+        """
+        if self._failure is not None:
+            raise self._failure
+        oldest = self._batches[0]
+        if not oldest.parts:
+            return True
+        if self._queue is None:
+            self._queue = make_queue(self._access.depth, self._rows)
+            self.meter.how = f"queued by {self._queue.name}"
+        self._fill(self._queue)
+        if self._parts:
+            self._turn(self._queue, alone)
+            while self._parts and not self._parts[0].left:
+                self._finish(self._parts.popleft())
+        return not oldest.parts
+
+    def complete(self) -> int:
+        """The bytes that the calls of the batch begun first returned, when `advance` says that it is complete.
+
+        Raises ExecutionError if one failed.
+        """
+        batch = self._batches.popleft()
+        if batch.error is not None:
+            raise batch.error
+        return batch.moved
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes."""
+        if self._access.open == "each epoch":
+            self._files.close_kept()
+
+    def granted(self) -> dict[str, str]:
+        """Nothing: there are no hints."""
+        return {}
+
+    def close(self) -> None:
+        """Close every descriptor, and the queue."""
+        self._files.close_kept()
+        if self._carried is not None:
+            self._files.close([self._carried])
+            self._carried = None
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
+
+    def _fill(self, queue: Queue) -> None:
+        """Put parts into the queue, no more than the window may soon want."""
+        while self._waiting and self._put - self._back < 2 * self._access.depth:
+            part = self._waiting[0]
+            oldest = self._parts[0].first if self._parts else self._put
+            if self._put + len(part.calls.file) - oldest > self._rows:
+                return
+            self._waiting.popleft()
+            if part.batch.error is None:
+                try:
+                    self._enqueue(part, queue)
+                except ExecutionError as error:
+                    part.batch.error = error
+            if part.batch.error is not None:
+                self._asked -= len(part.calls.file)
+                self._let_go(part)
+
+    def _enqueue(self, part: _Part, queue: Queue) -> None:
+        calls = part.calls
+        part.descriptors = self._kept(calls) if part.heads is None else self._opened(part, part.heads)
+        address = calls.start + address_of(part.batch.into)
+        queue.put(part.descriptors, calls.offset, address, calls.length, self._put)
+        part.first, part.left = self._put, len(calls.file)
+        self._put += part.left
+        self._parts.append(part)
+
+    def _kept(self, calls: Calls) -> Integers | int:
+        files, kept = self._files, self._files.kept
+        file = only_file(calls)
+        if file is not None:
+            files.keep([file])
+            return kept[file]
+        numbers = calls.file.tolist()
+        files.keep(dict.fromkeys(numbers))
+        return np.array([kept[number] for number in numbers])
+
+    def _opened(self, part: _Part, heads: NDArray[np.bool_]) -> Integers:
+        """Open a file for each call that begins a sample; if the next part goes on with the last one, it is carried."""
+        begins, closing = heads[:-1], part.closing
+        if self._carried is not None:
+            closing.append(self._carried)
+            self._carried = None
+        before = len(closing) - 1
+        self._files.open_all(part.calls.file[begins].tolist(), closing)
+        descriptors: Integers = np.array(closing)[np.cumsum(begins) + before]
+        if not heads[-1]:
+            self._carried = closing.pop()
+        return descriptors
+
+    def _turn(self, queue: Queue, alone: bool) -> None:
+        """Hand calls over, wait for some, and note what has come back."""
+        in_flight = self._sent - self._back
+        submit = min(self._put - self._sent, self._access.depth - in_flight)
+        in_flight += submit
+        rest = self._parts[0].left
+        last = alone and self._sent + submit == self._put
+        least = min(in_flight, rest) if last else max(1, min(in_flight // _SHARE, rest))
+        before = perf_counter_ns()
+        try:
+            submitted, numbers, results = queue.turn(submit, least)
+        except OSError as error:
+            flying = self._sent - self._back
+            text = f"`engine queued`: {queue.name} failed with {flying} calls in flight: {error.strerror}"
+            self._failure = ExecutionError(text)
+            raise self._failure from error
+        after = perf_counter_ns()
+        at = self._sent & self._rows - 1
+        self._began[at : at + submitted] = before
+        self._began[: max(0, at + submitted - self._rows)] = before
+        self._sent += submitted
+        rows = numbers & self._rows - 1
+        self._ended[rows] = after
+        self._result[rows] = results
+        self._back += len(numbers)
+        if len(self._parts) == 1:
+            self._parts[0].left -= len(numbers)
+        else:
+            for part in self._parts:
+                part.left -= int(np.count_nonzero((numbers >= part.first) & (numbers < part.last)))
+
+    def _finish(self, part: _Part) -> None:
+        """Account for calls that have all come back."""
+        rows = np.arange(part.first, part.last) & self._rows - 1
+        since = int(self._began[part.last & self._rows - 1]) if self._sent > part.last else None
+        self.meter.overlapped(self._began[rows], self._ended[rows], since)
+        self.meter.calls += len(rows)
+        result, batch = self._result[rows], part.batch
+        try:
+            for row in np.flatnonzero(result != part.calls.length).tolist():
+                result[row] = self._mended(part, row, int(result[row]))
+            moved = int(result.sum())
+            self.meter.moved += moved
+            batch.moved += moved
+        except ExecutionError as error:
+            batch.error = batch.error or error
+        self._let_go(part)
+
+    def _mended(self, part: _Part, row: int, got: int) -> int:
+        """The bytes of a call that returned less than it was asked, or a negative error number, gone on with."""
+        calls, descriptors = part.calls, part.descriptors
+        file, offset, length, start = (
+            int(column[row]) for column in (calls.file, calls.offset, calls.length, calls.start)
+        )
+        if got < 0 and got not in _AGAIN:
+            error = OSError(-got, "")
+            raise self._files.failed_read(f"read {self.meter.how}", file, offset, length, error) from None
+        descriptor = descriptors if isinstance(descriptors, int) else int(descriptors[row])
+        return self._files.rest(descriptor, file, part.batch.into[start : start + length], offset, max(got, 0))
+
+    def _let_go(self, part: _Part) -> None:
+        self._files.close(part.closing)
+        part.batch.parts -= 1

@@ -1,0 +1,288 @@
+"""Queues of reads in the kernel: io_uring, or libaio where that is refused, by system calls alone."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.safe_open import close_read
+
+Integers = NDArray[np.int64]
+
+_C = ctypes.CDLL(None, use_errno=True)
+_C.syscall.restype = ctypes.c_long
+_C.syscall.argtypes = [ctypes.c_long] * 7
+
+
+class Queue(Protocol):
+    """Reads that wait, in the order in which they were put, until `turn` hands them to the kernel.
+
+    Up to `capacity` of them may be neither handed over nor come back yet, of which `depth` are with the kernel at most.
+    Everything happens on the thread that made the queue, but for `close`.
+    """
+
+    name: str
+    capacity: int
+
+    def put(
+        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
+    ) -> None:
+        """Add reads of `length` bytes at `offset` to `address`; numbered from `first` on, and following each other."""
+        ...
+
+    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+        """Hand over the next `submit` reads, and wait until `least` have come back.
+
+        Gives how many were handed over, and of all that have come back their numbers and results: bytes, or a negative
+        error number. Raises OSError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back, with nothing in flight; safe to call twice."""
+        ...
+
+
+def make_queue(depth: int, capacity: int) -> Queue:
+    """The best queue that this kernel gives. Raises ExecutionError [R403] where it gives none."""
+    refused = []
+    makers: list[type[Ring] | type[Aio]] = [Ring, Aio]
+    for make in makers:
+        try:
+            return make(depth, capacity)
+        except OSError as error:  # missing, forbidden by an administrator or a container, or used up
+            refused.append(f"{make.name} ({error.strerror})")
+    text = f"`engine queued`: the kernel refuses {' and '.join(refused)}; use `engine preadv` with several `readers`"
+    raise ExecutionError(text, "R403")
+
+
+def _call(number: int, *arguments: int) -> int:
+    """A system call, the interpreter free meanwhile; made again where a signal ends it. Raises OSError."""
+    padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
+    while True:
+        result: int = _C.syscall(number, *padded)
+        if result >= 0:
+            return result
+        code = ctypes.get_errno()
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+
+
+# ---- io_uring -----------------------------------------------------------------------------------------------------
+
+_SETUP: Final = 425
+_ENTER: Final = 426
+_CUR_POSITION: Final = 1 << 3  # a feature of Linux 5.6, which is also the first to know the reads that are made here
+_GETEVENTS: Final = 1
+_READ: Final = 22
+_OFFSET_SQES: Final = 0x10000000
+_COOP_TASKRUN, _SINGLE_ISSUER, _DEFER_TASKRUN = 1 << 8, 1 << 12, 1 << 13
+
+_SQE: Final = np.dtype(
+    {
+        "names": ["opcode", "fd", "offset", "address", "length", "number"],
+        "formats": ["u1", "i4", "u8", "u8", "u4", "u8"],
+        "offsets": [0, 4, 8, 16, 24, 32],
+        "itemsize": 64,
+    }
+)
+_CQE: Final = np.dtype([("number", "i8"), ("result", "i4"), ("flags", "u4")])
+# struct io_uring_params: 10 words, then the offsets of either ring's words in what is mapped.
+_PARAMS: Final = np.dtype(
+    [
+        ("entries", "u4", 2),
+        ("flags", "u4"),
+        ("thread", "u4", 2),
+        ("features", "u4"),
+        ("rest", "u4", 4),
+        ("sq", "u4", 10),
+        ("cq", "u4", 10),
+    ]
+)
+
+
+class Ring:
+    """io_uring. The submission ring holds all that waits: the kernel takes as many from it as it is told to.
+
+    Python orders no memory accesses, and need not: rings are written and read by this thread alone, and by the kernel
+    within io_uring_enter, which every look at a ring follows.
+    """
+
+    name = "io_uring"
+
+    def __init__(self, depth: int, capacity: int) -> None:
+        self.capacity = capacity
+        self._maps: list[mmap.mmap] = []
+        self._descriptor = -1
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        params = np.zeros(1, _PARAMS)
+        # Completions wait for this thread to ask for them: no interrupts in between. Since Linux 6.1, or 5.19.
+        for more in (_SINGLE_ISSUER | _DEFER_TASKRUN, _COOP_TASKRUN, 0):
+            params["flags"] = more
+            try:
+                self._descriptor = _call(_SETUP, self.capacity, params.ctypes.data)
+                break
+            except OSError as error:
+                if error.errno != errno.EINVAL or not more:
+                    raise
+        if not params["features"][0] & _CUR_POSITION:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        _call(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where making a ring is not
+        entries, completions = params["entries"][0].tolist()
+        sq, cq = params["sq"][0].tolist(), params["cq"][0].tolist()
+        rings = self._map(max(sq[6] + 4 * entries, cq[5] + 16 * completions), 0)
+        self._entries = np.frombuffer(self._map(64 * entries, _OFFSET_SQES), _SQE, entries)
+        words = np.frombuffer(rings, np.uint32, len(rings) // 4)
+        words[sq[6] // 4 : sq[6] // 4 + entries] = np.arange(entries)  # which entry is where: it never changes
+        self._tail = words[sq[1] // 4 : sq[1] // 4 + 1]
+        self._heads = words[cq[0] // 4 : cq[0] // 4 + 1], words[cq[1] // 4 : cq[1] // 4 + 1]
+        self._completions = np.frombuffer(rings, _CQE, completions, cq[5])
+        self._mask, self._completion_mask = entries - 1, completions - 1
+        self._put = self._sent = self._back = 0
+        self._entries["opcode"] = _READ
+
+    def _map(self, size: int, offset: int) -> mmap.mmap:
+        mapped = mmap.mmap(self._descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, offset=offset)
+        self._maps.append(mapped)
+        return mapped
+
+    def put(
+        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
+    ) -> None:
+        """See `Queue.put`."""
+        count = len(offset)
+        at = self._put & self._mask
+        if at + count <= self._mask + 1:
+            rows: slice | Integers = slice(at, at + count)
+        else:
+            rows = np.arange(at, at + count) & self._mask
+        entries = self._entries
+        entries["fd"][rows] = descriptor
+        entries["offset"][rows] = offset
+        entries["address"][rows] = address
+        entries["length"][rows] = length
+        entries["number"][rows] = np.arange(first, first + count)
+        self._put += count
+        self._tail[0] = self._put & 0xFFFFFFFF
+
+    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+        """See `Queue.turn`."""
+        try:
+            submitted = _call(_ENTER, self._descriptor, submit, least, _GETEVENTS)
+        except OSError as error:
+            # The kernel has no memory for more of them now: those in flight give some back.
+            if error.errno not in (errno.EAGAIN, errno.EBUSY) or self._sent == self._back:
+                raise
+            submitted = 0
+            _call(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
+        self._sent += submitted
+        head, tail = self._heads
+        at, count = self._back & self._completion_mask, (int(tail[0]) - self._back) & 0xFFFFFFFF
+        done = self._completions[at : at + count]
+        if len(done) < count:
+            done = np.concatenate([done, self._completions[: count - len(done)]])
+        numbers, results = done["number"].copy(), done["result"].astype(np.int64)
+        self._back += count
+        head[0] = self._back & 0xFFFFFFFF
+        return submitted, numbers, results
+
+    def close(self) -> None:
+        """See `Queue.close`."""
+        if self._descriptor >= 0:
+            close_read([self._descriptor])
+            self._descriptor = -1
+        self._entries = self._completions = self._tail = self._heads = None  # type: ignore[assignment]
+        while self._maps:
+            self._maps.pop().close()
+
+
+# ---- libaio -------------------------------------------------------------------------------------------------------
+
+# Numbers of io_setup, io_destroy, io_getevents and io_submit: those of newer architectures agree. (Those of
+# io_uring are the same on all.)
+_NEWER: Final = (0, 1, 4, 2)
+_AIO: Final = {"x86_64": (206, 207, 208, 209), "aarch64": _NEWER, "riscv64": _NEWER}
+_PREAD: Final = 0
+
+_IOCB: Final = np.dtype(
+    {
+        "names": ["number", "opcode", "fd", "address", "length", "offset"],
+        "formats": ["u8", "u2", "u4", "u8", "u8", "i8"],
+        "offsets": [0, 16, 20, 24, 32, 40],
+        "itemsize": 64,
+    }
+)
+_EVENT: Final = np.dtype([("number", "i8"), ("object", "u8"), ("result", "i8"), ("result2", "i8")])
+
+
+class Aio:
+    """libaio's system calls. They wait in io_submit itself where a file is read through the page cache."""
+
+    name = "libaio"
+
+    def __init__(self, depth: int, capacity: int) -> None:
+        self.capacity = capacity
+        numbers = _AIO.get(platform.machine())
+        if numbers is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        setup, self._destroy, self._get_events, self._submit = numbers
+        context = ctypes.c_ulong(0)
+        _call(setup, depth, ctypes.addressof(context))
+        self._context = context.value
+        self._blocks = np.zeros(capacity, _IOCB)
+        self._blocks["opcode"] = _PREAD
+        self._pointers = self._blocks.ctypes.data + 64 * np.arange(capacity, dtype=np.uint64)
+        self._events = np.zeros(depth, _EVENT)
+        self._put = self._submitted = self._back = 0
+
+    def put(
+        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
+    ) -> None:
+        """See `Queue.put`."""
+        count = len(offset)
+        rows = np.arange(self._put, self._put + count) % self.capacity
+        blocks = self._blocks
+        blocks["fd"][rows] = descriptor
+        blocks["offset"][rows] = offset
+        blocks["address"][rows] = address
+        blocks["length"][rows] = length
+        blocks["number"][rows] = np.arange(first, first + count)
+        self._put += count
+
+    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+        """See `Queue.turn`."""
+        submitted, events = 0, self._events
+        if submit:
+            at = self._submitted % self.capacity
+            together = min(submit, self.capacity - at)
+            try:
+                submitted = _call(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
+            except OSError as error:
+                if error.errno != errno.EAGAIN or self._submitted == self._back:
+                    raise
+            self._submitted += submitted
+        # Fewer may have been taken than were handed over: what is not in flight cannot come back.
+        least = min(least, self._submitted - self._back)
+        count = _call(self._get_events, self._context, least, len(events), events.ctypes.data)
+        self._back += count
+        return submitted, events["number"][:count].copy(), events["result"][:count].copy()
+
+    def close(self) -> None:
+        """See `Queue.close`."""
+        if self._context:
+            _call(self._destroy, self._context)
+            self._context = 0

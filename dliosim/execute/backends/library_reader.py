@@ -1,0 +1,168 @@
+"""Reading through a format's own library, as an application would (`through library`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError, PlanError
+from dliosim.execute.backends.safe_open import require_file
+from dliosim.execute.io_errors import failed
+from dliosim.execute.mpi.world import first_alone
+from dliosim.formats.contract import LibraryFile, ReadByLibrary
+from dliosim.formats.registry import format_for
+from dliosim.measure.meter import Meter
+from dliosim.model import Access, Dataset
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+
+def who_counts(access: Access, counted: bool) -> str:
+    """A note of what figures mean where a format's library reads, empty elsewhere; `counted` by the kernel or not."""
+    if access.through != "library":
+        return ""
+    moved = "contents of samples, as the kernel does not say what this process reads"
+    if counted:
+        moved = "all that these processes read by read calls, as the kernel counts it"
+    return f"read by the format's library: calls are the library's, what it decodes lies in them, and moved is {moved}"
+
+
+class LibraryReader:
+    """Reads samples by the library of their format, a call for each row of calls: consecutive samples of a file.
+
+    Offsets and lengths of calls are those of contents, as `plan.stored` makes them for a library. What the library
+    does for a call, in one read of the kernel or many, is its own affair: `meter` counts calls of the library.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        directory: Path,
+        file_name: Callable[[int], str],
+        comm: MPI.Intracomm,
+        dataset: Dataset | None,
+    ) -> None:
+        """PlanError where the format has no such way."""
+        form = format_for(dataset) if dataset is not None else None
+        if dataset is None or not isinstance(form, ReadByLibrary):
+            raise PlanError("`through library`: this format has no library that reads single samples")
+        self.meter = Meter()
+        self._form = form
+        self._dataset = dataset
+        self._size = dataset.fixed_size
+        self._lifetime = access.open
+        self._merged = access.transfer is not None
+        self._directory = directory
+        self._file_name = file_name
+        self._comm = comm if access.is_mpi else None
+        self._collective = access.collective
+        self._open: dict[int, LibraryFile] = {}
+
+    def begin_epoch(self) -> None:
+        """Open what all ranks open together, unless it is open."""
+        if self._comm is not None and not self._open:
+            self._keep([0])
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`."""
+        if self._collective:
+            return self._read_together(calls, into)
+        if self._lifetime != "each sample":
+            self._keep(calls.file.tolist())
+            return self._read_rows(calls, range(len(calls.file)), into)
+        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
+        moved = 0
+        for first, last in pairwise([*heads, len(calls.file)]):
+            self._keep([int(calls.file[first])])
+            try:
+                moved += self._read_rows(calls, range(first, last), into)
+            finally:
+                self._close_all()
+        return moved
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes."""
+        if self._lifetime == "each epoch":
+            self._close_all()
+
+    def granted(self) -> dict[str, str]:
+        """Nothing: the library keeps its hints to itself."""
+        return {}
+
+    def close(self) -> None:
+        """Close every file."""
+        self._close_all()
+
+    def _path(self, file: int) -> Path:
+        return self._directory / self._file_name(file)
+
+    def _file(self, file: int) -> str:
+        path = self._path(file)
+        require_file(path)
+        return str(path)
+
+    def _read_rows(self, calls: Calls, rows: Iterable[int], into: memoryview) -> int:
+        moved = 0
+        for row in rows:
+            start, length = int(calls.start[row]), int(calls.length[row])
+            moved += self._call(int(calls.file[row]), int(calls.offset[row]), into[start : start + length])
+        return moved
+
+    def _read_together(self, calls: Calls, into: memoryview) -> int:
+        """Every rank makes as many calls as the one that needs most, the last ones of no samples."""
+        most = np.array([len(calls.file)], np.int64)
+        if self._comm is not None:
+            self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        moved = self._read_rows(calls, range(len(calls.file)), into)
+        for _ in range(int(most[0]) - len(calls.file)):
+            self._call(0, 0, into[:0])
+        return moved
+
+    def _call(self, file: int, offset: int, into: memoryview) -> int:
+        # Without one size for all, each call is of one sample.
+        each = self._size or len(into)
+        first, count = (offset // each, len(into) // each) if each else (0, 0)
+        began = perf_counter_ns()
+        try:
+            got = self._open[file].read(first, count, into)
+        except ExecutionError:
+            raise
+        except OSError as error:
+            where = f" of samples {first} to {first + count - 1}"
+            raise failed(
+                f"read by the {self._form.name} library", str(self._path(file)), error, where, reading=True
+            ) from error
+        self.meter.add_run(began, (perf_counter_ns(),))
+        self.meter.calls += 1
+        self.meter.moved += got
+        if got != len(into):
+            text = f"the {self._form.name} library returned {got} bytes of samples {first} to {first + count - 1}"
+            raise ExecutionError(f"{text} of {self._path(file)}, not {len(into)}", "R401")
+        return got
+
+    def _keep(self, files: Iterable[int]) -> None:
+        for file in files:
+            if file in self._open:
+                continue
+            path = Path(first_alone(self._comm or MPI.COMM_SELF, partial(self._file, file)))
+            before = perf_counter_ns()
+            try:
+                self._open[file] = self._form.open_library(path, self._dataset, self._comm, self._collective)
+            except ExecutionError:
+                raise
+            except OSError as error:
+                raise failed("open", str(path), error, reading=True) from error
+            self.meter.open_ns += perf_counter_ns() - before
+            self.meter.opens += 1
+
+    def _close_all(self) -> None:
+        before = perf_counter_ns()
+        for one in self._open.values():
+            one.close()
+        self._open.clear()
+        self.meter.close_ns += perf_counter_ns() - before

@@ -1,0 +1,211 @@
+"""Reading out of files that are mapped into memory (`engine mmap`), a batch at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import only_file
+from dliosim.execute.backends.fd_table import OpenFiles
+from dliosim.execute.backends.safe_open import close_read
+from dliosim.execute.io_errors import failed, truncated
+from dliosim.measure.meter import Meter
+from dliosim.model import PAGE, Access
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+Bytes = NDArray[np.uint8]
+
+# Unlike that of Python's mappings it leaves the interpreter to others while the kernel asks storage for the pages.
+_C = ctypes.CDLL(None)
+_C.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+# For fewer samples than this, looking at how they lie costs more than it saves.
+_FEW = 16
+
+
+@dataclass(slots=True)
+class _Mapping:
+    """A file in memory: what keeps it there (None for an empty one), and its bytes when it was mapped.
+
+    `advice` is how the kernel was told to read ahead, and `reached` where the last batch ended.
+    """
+
+    held: mmap.mmap | None
+    data: Bytes
+    address: int
+    advice: int = mmap.MADV_NORMAL
+    reached: int = 0
+
+
+class MappedReader:
+    """Copies samples out of mappings that live as long as `Access.open` says.
+
+    A mapping reaches as far as its file did when it was mapped, and no copy beyond that. A file that is cut short
+    afterwards would end the process (SIGBUS), so sizes are looked at again when an epoch begins, and when it ends.
+    """
+
+    def __init__(
+        self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
+    ) -> None:
+        """See `OpenFiles` for what the files are."""
+        self.meter = Meter()
+        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._lifetime = access.open
+        self._mapped: dict[int, _Mapping] = {}
+
+    def begin_epoch(self) -> None:
+        """See that no file that stays mapped was cut short. Raises ExecutionError."""
+        self._look_again()
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`; all calls together are counted as one, those of each file with `open each sample`."""
+        if not len(calls.file):
+            return 0
+        out = np.frombuffer(into, np.uint8)
+        if self._lifetime == "each sample":
+            heads = np.flatnonzero(sample_heads(calls, merged=False)).tolist()
+            for first, last in pairwise([*heads, len(calls.file)]):
+                self._gather(calls.round(0, first, last), out)
+                self._unmap()
+        else:
+            self._gather(calls, out)
+        moved = int(calls.length.sum())
+        self.meter.moved += moved
+        return moved
+
+    def end_epoch(self) -> None:
+        """See that no file was cut short meanwhile, and unmap what `open each epoch` closes. Raises ExecutionError."""
+        self._look_again()
+        if self._lifetime == "each epoch":
+            self._unmap()
+
+    def granted(self) -> dict[str, str]:
+        """Nothing: there are no hints."""
+        return {}
+
+    def close(self) -> None:
+        """Unmap every file."""
+        self._unmap()
+
+    def _gather(self, calls: Calls, out: Bytes) -> None:
+        file = only_file(calls)
+        if file is not None:
+            mapping = self._mapping(file)
+            self._within(calls, len(mapping.data))
+            began = perf_counter_ns()
+            if not _advise_in_order(mapping, calls):
+                _advise_at_random([mapping] * len(calls.file), calls)
+            if not _take(mapping.data, calls, out):
+                _copy([mapping.data] * len(calls.file), calls, out)
+        else:
+            numbers = calls.file.tolist()
+            mapped = {number: self._mapping(number) for number in dict.fromkeys(numbers)}
+            mappings = [mapped[number] for number in numbers]
+            self._within(calls, np.array([len(mapping.data) for mapping in mappings]))
+            began = perf_counter_ns()
+            _advise_at_random(mappings, calls)
+            _copy([mapping.data for mapping in mappings], calls, out)
+        self.meter.add_run(began, (perf_counter_ns(),))
+        self.meter.calls += 1
+
+    def _within(self, calls: Calls, size: int | NDArray[np.int64]) -> None:
+        beyond = calls.offset + calls.length > size
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            file, offset, length = (int(column[row]) for column in (calls.file, calls.offset, calls.length))
+            found = int(np.broadcast_to(size, len(beyond))[row])
+            raise truncated("copy", self._files.path(file), offset, length, max(0, found - offset))
+
+    def _mapping(self, file: int) -> _Mapping:
+        mapping = self._mapped.get(file)
+        if mapping is None:
+            descriptor = self._files.open(file)
+            before = perf_counter_ns()
+            try:
+                size = os.fstat(descriptor).st_size
+                held = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
+            except ValueError as error:  # by Python itself, which looks before it maps
+                raise truncated("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
+            except OSError as error:
+                hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
+                raise failed("mmap", self._files.path(file), error, hint=hint, reading=True) from error
+            finally:
+                close_read([descriptor])
+            data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
+            mapping = self._mapped[file] = _Mapping(held, data, data.__array_interface__["data"][0])
+            self.meter.open_ns += perf_counter_ns() - before
+        return mapping
+
+    def _look_again(self) -> None:
+        for file, mapping in self._mapped.items():
+            size = mapping.held.size() if mapping.held is not None else 0
+            if size < len(mapping.data):
+                text = f"{self._files.path(file)} has {size} bytes, and had {len(mapping.data)} when it was mapped"
+                raise ExecutionError(f"{text}: the file was cut short while it was read", "R401")
+
+    def _unmap(self) -> None:
+        # The last view of a mapping that goes takes the mapping with it.
+        before = perf_counter_ns()
+        self._mapped.clear()
+        self.meter.close_ns += perf_counter_ns() - before
+
+
+def _advise_in_order(mapping: _Mapping, calls: Calls) -> bool:
+    """Let the kernel read ahead where samples follow each other in the file; whether they do."""
+    first, before_last = int(calls.offset[0]), int(calls.length[:-1].sum())
+    in_order = int(calls.offset[-1]) - first == before_last if len(calls.file) > 1 else first == mapping.reached
+    mapping.reached = int(calls.offset[-1] + calls.length[-1])
+    _advise(mapping, mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
+    return in_order
+
+
+def _advise_at_random(mappings: list[_Mapping], calls: Calls) -> None:
+    """Let the kernel read what is asked for and nothing else: a page alone by the fault, more of them all at once."""
+    for mapping in mappings:
+        _advise(mapping, mmap.MADV_RANDOM)
+    if int(calls.length.max()) > PAGE:
+        first = calls.offset // PAGE * PAGE
+        for mapping, at, size in zip(
+            mappings, first.tolist(), (calls.offset + calls.length - first).tolist(), strict=True
+        ):
+            _C.madvise(mapping.address + at, size, mmap.MADV_WILLNEED)
+
+
+def _advise(mapping: _Mapping, advice: int) -> None:
+    if mapping.advice != advice and mapping.held is not None:
+        mapping.held.madvise(advice)
+        mapping.advice = advice
+
+
+def _take(source: Bytes, calls: Calls, out: Bytes) -> bool:
+    """Copy samples of one size, which lie at multiples of it, by one numpy call; whether they do."""
+    offset, length, start = calls.offset, int(calls.length[0]), calls.start
+    count, first = len(offset), int(offset[0]) % length
+    if count < _FEW or (calls.length != length).any():
+        return False
+    row, rest = np.divmod(offset - first, length)
+    # Calls fill the buffer in their order, so that where the last one goes tells whether there are gaps.
+    if rest.any() or int(start[-1]) - int(start[0]) != (count - 1) * length:
+        return False
+    rows = source[first : first + (len(source) - first) // length * length].reshape(-1, length)
+    target = out[int(start[0]) : int(start[0]) + count * length].reshape(count, length)
+    # Where every place is known to exist, `clip` is the mode that copies straight into `out`.
+    np.take(rows, row, axis=0, out=target, mode="clip")
+    return True
+
+
+def _copy(sources: list[Bytes], calls: Calls, out: Bytes) -> None:
+    """Copy samples one after the other; large ones with the interpreter free, which slices of memory would not be."""
+    columns = (calls.offset.tolist(), calls.length.tolist(), calls.start.tolist())
+    for source, offset, length, start in zip(sources, *columns, strict=True):
+        np.copyto(out[start : start + length], source[offset : offset + length])

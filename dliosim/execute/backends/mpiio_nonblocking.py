@@ -1,0 +1,108 @@
+"""Reading by MPI-IO with several calls in flight: MPI_File_iread_at (`engine queued` with `api mpi-independent`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute.backends.buffers import Cut
+from dliosim.execute.backends.mpiio_reader import IndependentReader
+from dliosim.execute.backends.mpiio_writer import Spec, failed_call
+from dliosim.execute.backends.request_window import keep_in_flight
+from dliosim.execute.io_errors import truncated
+from dliosim.model import Access
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+_CALL = "MPI_File_iread_at"
+
+
+class QueuedIndependentReader(IndependentReader):
+    """Reads by MPI_File_iread_at, a call a row, of which up to `Access.depth` are in flight at a time.
+
+    With `open each sample` as many files are open at a time as calls are in flight.
+    """
+
+    def __init__(
+        self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
+    ) -> None:
+        """See `IndependentReader`."""
+        super().__init__(access, directory, file_name, shared, comm)
+        self._depth = access.depth
+        self.meter.how = f"queued by {_CALL}"
+
+    def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
+        """Read rows whose files are open, `asked` bytes in all."""
+        table = self._table
+        return self._queue(files, offsets, specs, lambda row: table[files[row]], lambda row: None)
+
+    def _read_opening(self, calls: Calls, files: list[int], cut: Cut[Spec]) -> int:
+        """Open each sample's file with its first call, and close it when all of its calls are complete."""
+        sample = np.cumsum(sample_heads(calls, self._merged)) - 1
+        left: list[int] = np.bincount(sample).tolist()
+        of_row: list[int] = sample.tolist()
+        opened: dict[int, MPI.File] = {}
+
+        def handle(row: int) -> MPI.File:
+            if of_row[row] not in opened:
+                opened[of_row[row]] = self._open(files[row])
+            return opened[of_row[row]]
+
+        def release(row: int) -> None:
+            left[of_row[row]] -= 1
+            if not left[of_row[row]]:
+                self._close_handle(opened.pop(of_row[row]), files[row])
+
+        try:
+            return self._queue(files, calls.offset.tolist(), cut.pieces, handle, release)
+        finally:
+            # After a failure, when nothing is in flight any more.
+            for number, kept in opened.items():
+                self._close_handle(kept, files[of_row.index(number)])
+
+    def _queue(
+        self,
+        files: list[int],
+        offsets: list[int],
+        specs: list[Spec],
+        handle: Callable[[int], MPI.File],
+        release: Callable[[int], None],
+    ) -> int:
+        """Read all rows; `handle` gives the open file of one, `release` is told when one is complete."""
+        began, ended = np.zeros((2, len(files)), np.int64)
+        got: list[int] = [0] * len(files)
+
+        def issue(row: int) -> MPI.Request:
+            file = handle(row)
+            began[row] = perf_counter_ns()
+            return file.Iread_at(offsets[row], specs[row])
+
+        def back(row: int, status: MPI.Status, now: int) -> None:
+            ended[row] = now
+            got[row] = status.Get_count()
+            piece, length, kind = specs[row]
+            if 0 < got[row] < length:
+                # ROMIO makes one call of the system for it, which moves less than 2 GiB.
+                rest = piece[got[row] :], length - got[row], kind
+                handle(row).Read_at(offsets[row] + got[row], rest, status)
+                got[row] += status.Get_count()
+                self.meter.calls += 1
+            release(row)
+
+        try:
+            keep_in_flight(len(files), self._depth, issue, back)
+        except MPI.Exception as error:
+            where = f", one of {len(files)} of up to {max(spec[1] for spec in specs)} bytes,"
+            place = self._path(files[0]) if len(set(files)) == 1 else self._directory
+            raise failed_call(_CALL, place, error, where) from error
+        meter = self.meter
+        meter.overlapped(began, ended)
+        meter.calls += len(files)
+        meter.moved += sum(got)
+        for row, spec in enumerate(specs):
+            if got[row] != spec[1]:
+                raise truncated(_CALL, self._path(files[row]), offsets[row], spec[1], got[row])
+        return sum(got)

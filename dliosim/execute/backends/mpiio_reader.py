@@ -1,0 +1,333 @@
+"""Reading by MPI-IO: a read_at a call, or one view and one read_at_all for all calls of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from operator import length_hint
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import Cut, Pieces
+from dliosim.execute.backends.mpiio_writer import Spec, close_file, failed_call, hints_of, open_file
+from dliosim.execute.io_errors import truncated
+from dliosim.execute.mpi.polling import wait
+from dliosim.execute.mpi.world import first_alone
+from dliosim.measure.meter import Meter
+from dliosim.model import Access
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+
+class IndependentReader:
+    """Reads by MPI_File_read_at, a call a row.
+
+    With `shared` there is one file, number 0, opened by all ranks of `comm` in `begin_epoch`; else (and with `open each
+    sample`) each rank opens the files that it reads for itself.
+    """
+
+    def __init__(
+        self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
+    ) -> None:
+        self.meter = Meter()
+        self._directory = str(directory)
+        self._file_name = file_name
+        self._hints = access.hints
+        self._lifetime = access.open
+        self._merged = access.transfer is not None
+        self._shared = shared and access.open != "each sample"
+        # Threads open files for themselves at the same time, which may not happen on one communicator.
+        self._comm = comm if self._shared else MPI.COMM_SELF.Dup()
+        self._table: dict[int, MPI.File] = {}
+        self._granted: dict[str, str] = {}
+        self._pieces: Pieces[Spec] = Pieces(lambda piece, length: (piece, length, MPI.BYTE))
+        self._statuses: list[MPI.Status] = []
+        self._closed = False
+
+    def begin_epoch(self) -> None:
+        """Open the shared file, unless it is open; needed before `read`. Collective over `comm` where it is shared."""
+        if self._shared and not self._table:
+            self._table[0] = self._open(0)
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`."""
+        if not len(calls.file):
+            return 0
+        files = calls.file.tolist()
+        cut = self._pieces.of(calls, into)
+        if self._lifetime == "each sample":
+            return self._read_opening(calls, files, cut)
+        table = self._table
+        if not self._shared:
+            for file in [file for file in dict.fromkeys(files) if file not in table]:
+                table[file] = self._open(file)
+        return self._read_rows(files, calls.offset.tolist(), cut.pieces, cut.total)
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes. Collective over `comm` where the file is shared."""
+        if self._lifetime == "each epoch":
+            self._close_table()
+
+    def granted(self) -> dict[str, str]:
+        """The hints of the file opened last."""
+        return self._granted
+
+    def close(self) -> None:
+        """Close everything. Collective over `comm` where the file is shared."""
+        self._close_table()
+        self._pieces.forget()
+        if not self._shared and not self._closed:
+            self._comm.Free()
+        self._closed = True
+
+    def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
+        """Read rows whose files are open, `asked` bytes in all."""
+        count = len(files)
+        self._statuses.extend(MPI.Status() for _ in range(count - len(self._statuses)))
+        statuses = self._statuses[:count]
+        remaining = iter(offsets)
+        if self._shared:
+            reads = map(self._table[0].Read_at, remaining, specs, statuses)
+        else:
+            reads = map(MPI.File.Read_at, [self._table[file] for file in files], remaining, specs, statuses)
+        now = perf_counter_ns
+        began = now()
+        try:
+            stamps = [now() for _ in reads]
+        except MPI.Exception as error:
+            row = count - length_hint(remaining) - 1
+            where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
+            raise failed_call("MPI_File_read_at", self._path(files[row]), error, where) from error
+        moved = sum(map(MPI.Status.Get_count, statuses))
+        if moved != asked:
+            got = [status.Get_count() for status in statuses]
+            row = next(row for row in range(count) if got[row] != specs[row][1])
+            raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
+        meter = self.meter
+        meter.add_run(began, stamps)
+        meter.calls += count
+        meter.moved += moved
+        return moved
+
+    def _read_opening(self, calls: Calls, files: list[int], cut: Cut[Spec]) -> int:
+        """Open, read and close; the calls of one sample share the handle."""
+        offsets = calls.offset.tolist()
+        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
+        moved = 0
+        for first, last in pairwise([*heads, len(files)]):
+            self._table[files[first]] = self._open(files[first])
+            rows = slice(first, last)
+            moved += self._read_rows(files[rows], offsets[rows], cut.pieces[rows], sum(cut.lengths[rows]))
+            self._close_table()
+        return moved
+
+    def _path(self, file: int) -> str:
+        return f"{self._directory}/{self._file_name(file)}"
+
+    def _open(self, file: int) -> MPI.File:
+        before = perf_counter_ns()
+        # One rank looks a link up, so that all open what it leads to, or none.
+        path = first_alone(self._comm, lambda: self._path(file))
+        handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
+        self.meter.open_ns += perf_counter_ns() - before
+        self.meter.opens += 1
+        if not self._granted:
+            self._granted = hints_of(handle)
+        return handle
+
+    def _close_table(self) -> None:
+        while self._table:
+            file, handle = self._table.popitem()
+            self._close_handle(handle, file)
+
+    def _close_handle(self, handle: MPI.File, file: int) -> None:
+        before = perf_counter_ns()
+        close_file(handle, lambda: self._path(file))
+        self.meter.close_ns += perf_counter_ns() - before
+
+
+class CollectiveReader:
+    """Reads the calls of a step (or of one round of it) by one view and one MPI_File_read_at_all.
+
+    There is one file, number 0. The view has the calls in the order of the file, as MPI wants it. Where the buffer has
+    them in that order, too, they come as one piece of memory; else a memory type puts them where they belong. Bytes
+    that a step asks for twice (`last batch pad` wraps round) are read once and copied: ROMIO 4.1.3 ends the job over
+    views that overlap. A rank without calls takes part with none. Every method but `granted` is collective over `comm`,
+    which nobody may use on another thread.
+
+    Where a file ends too early, ROMIO's status tells it or not, depending on the hints: only the file's size does. It
+    is asked for when an epoch begins, and no read may reach beyond it; and again when the epoch ends, because the check
+    of what was read need not notice a file that was cut meanwhile: a buffer may hold the same samples from before.
+    """
+
+    def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
+        self.meter = Meter()
+        self._named = lambda: f"{directory}/{file_name(0)}"
+        self._path = ""
+        self._hints = access.hints
+        self._each_epoch = access.open == "each epoch"
+        self._comm = comm
+        self._handle: MPI.File | None = None
+        self._size = 0
+        self._granted: dict[str, str] = {}
+        self._status = MPI.Status()
+        self._file_type = _ReusedType()
+        self._memory_type = _ReusedType()
+
+    def begin_epoch(self) -> None:
+        """Open the file, unless it is open, and see how long it is."""
+        self._size = self._found_size(self._opened())
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`; a rank that fails has taken part first, so that the others do not wait for it."""
+        handle = self._opened()
+        began = perf_counter_ns()
+        count, asked = len(calls.length), int(calls.length.sum())
+        moved, end = asked, 0
+        copies: list[tuple[int, int, int]] = []
+        try:
+            if count:
+                order = np.argsort(calls.offset, kind="stable")
+                offset, length, start = calls.offset[order], calls.length[order], calls.start[order]
+                if (offset[1:] < offset[:-1] + length[:-1]).any():
+                    offset, length, start, copies = _without_repeats(offset, length, start)
+                    moved = int(length.sum())
+                end = int(offset[-1] + length[-1])
+                file_type = self._file_type.of(offset - offset[0], length)
+                memory = self._memory(into, start, length, moved)
+                handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
+            else:
+                memory = into, 0, MPI.BYTE
+                handle.Set_view(0, MPI.BYTE, MPI.BYTE)
+            viewed = perf_counter_ns()
+            handle.Read_at_all(0, memory, self._status)
+            ended = perf_counter_ns()
+        except MPI.Exception as error:
+            raise failed_call(
+                "MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes"
+            ) from error
+        meter = self.meter
+        meter.view_ns += viewed - began
+        meter.add_run(viewed, (ended,))
+        meter.calls += 1
+        meter.moved += moved
+        if end > self._size:
+            raise self._beyond(calls)
+        for source, target, size in copies:
+            into[target : target + size] = into[source : source + size]
+        return asked
+
+    def _memory(self, into: memoryview, start: NDArray[np.int64], length: NDArray[np.int64], total: int) -> Spec:
+        """Where the bytes of a view go, whose pieces belong at `start`."""
+        if (start[1:] == start[:-1] + length[:-1]).all():
+            return into[int(start[0]) :], total, MPI.BYTE
+        return into, 1, self._memory_type.of(start, length)
+
+    def end_epoch(self) -> None:
+        """See that the file was not cut meanwhile, and close what `open each epoch` closes. Raises ExecutionError."""
+        size = self._found_size(self._opened())
+        if size < self._size:
+            text = f"MPI_File_get_size of {self._path} gave {size} bytes, and {self._size} before"
+            failure = ExecutionError(f"{text}: the file was cut short while it was read", "R401")
+            failure.shared = self._comm.size > 1
+            raise failure
+        if self._each_epoch:
+            self._close_handle()
+
+    def granted(self) -> dict[str, str]:
+        """The hints of the file."""
+        return self._granted
+
+    def close(self) -> None:
+        """Close the file and free the types."""
+        self._close_handle()
+        self._file_type.free()
+        self._memory_type.free()
+
+    def _opened(self) -> MPI.File:
+        if self._handle is None:
+            before = perf_counter_ns()
+            self._path = first_alone(self._comm, self._named)
+            self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
+            self.meter.open_ns += perf_counter_ns() - before
+            self.meter.opens += 1
+            self._granted = hints_of(self._handle)
+        return self._handle
+
+    def _close_handle(self) -> None:
+        before = perf_counter_ns()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            close_file(handle, lambda: self._path)
+        self.meter.close_ns += perf_counter_ns() - before
+
+    def _found_size(self, handle: MPI.File) -> int:
+        """The file's size, which one rank asks for: on a parallel file system each asking goes to all servers."""
+        size = np.zeros(1, np.int64)
+
+        def ask() -> None:
+            try:
+                size[0] = handle.Get_size()
+            except MPI.Exception as error:
+                raise failed_call("MPI_File_get_size", self._path, error) from error
+
+        first_alone(self._comm, ask)
+        wait(self._comm.Ibcast(size), self._comm.size)
+        return int(size[0])
+
+    def _beyond(self, calls: Calls) -> ExecutionError:
+        """The error of calls that reach beyond the end of the file."""
+        row = int(np.argmax(calls.offset + calls.length > self._size))
+        offset, length = int(calls.offset[row]), int(calls.length[row])
+        return truncated("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
+
+
+class _ReusedType:
+    """An indexed datatype of bytes, made anew only where it differs from the one before."""
+
+    def __init__(self) -> None:
+        self._shape: tuple[bytes, bytes] | None = None
+        self._type = MPI.DATATYPE_NULL
+
+    def of(self, displacement: NDArray[np.int64], length: NDArray[np.int64]) -> MPI.Datatype:
+        """The type whose pieces have these displacements and lengths, in bytes."""
+        shape = displacement.tobytes(), length.tobytes()
+        if shape != self._shape:
+            self.free()
+            if (length == length[0]).all():
+                made = MPI.BYTE.Create_hindexed_block(int(length[0]), displacement.tolist())
+            else:
+                made = MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist())
+            self._type, self._shape = made.Commit(), shape
+        return self._type
+
+    def free(self) -> None:
+        """Free the type, if there is one."""
+        if self._shape is not None:
+            self._type.Free()
+            self._shape = None
+
+
+def _without_repeats(
+    offset: NDArray[np.int64], length: NDArray[np.int64], start: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[tuple[int, int, int]]]:
+    """Calls in the order of the file, less the bytes that others of them have, and how to copy those in the buffer.
+
+    Copies are (source, target, bytes), to be made in order.
+    """
+    kept: list[tuple[int, int, int]] = []
+    copies: list[tuple[int, int, int]] = []
+    reached = from_start = 0  # the farthest byte yet, and by how much its call lies further on in the buffer
+    for at, size, target in zip(offset.tolist(), length.tolist(), start.tolist(), strict=True):
+        had = max(0, min(size, reached - at))
+        if had:
+            copies.append((at + from_start, target, had))
+        if had < size:
+            kept.append((at + had, size - had, target + had))
+            reached, from_start = at + size, target - at
+    rows = np.array(kept, np.int64)
+    return rows[:, 0], rows[:, 1], rows[:, 2], copies

@@ -1,0 +1,230 @@
+"""The posix backend: preadv into buffers allocated once, pwrite, and nothing in between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import length_hint
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import Cut, Pieces, address_of, allocate, only_file
+from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
+from dliosim.execute.backends.safe_open import ANEW, close_written, open_regular
+from dliosim.execute.io_errors import failed
+from dliosim.measure.meter import Meter
+from dliosim.model import PAGE, Access
+from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+_BOUNCE = 1 << 20
+
+
+class PosixReader:
+    """Reads files by preadv, one call a row, through descriptors that live as long as `Access.open` says."""
+
+    def __init__(
+        self,
+        access: Access,
+        directory: Path,
+        file_name: Callable[[int], str],
+        file_size: Callable[[int], int],
+    ) -> None:
+        """See `OpenFiles` for what the files are."""
+        self.meter = Meter()
+        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._lifetime = access.open
+        self._merged = access.transfer is not None
+        self._pieces: Pieces[list[memoryview]] = Pieces(lambda piece, _: [piece])
+
+    def begin_epoch(self) -> None:
+        """Nothing: files are opened when they are first read."""
+
+    def read(self, calls: Calls, into: memoryview) -> int:
+        """See `Reader.read`."""
+        if not len(calls.file):
+            return 0
+        cut = self._pieces.of(calls, into)
+        if self._lifetime == "each sample":
+            return self._read_opening(calls, cut)
+        return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
+
+    def end_epoch(self) -> None:
+        """Close what `open each epoch` closes."""
+        if self._lifetime == "each epoch":
+            self._files.close_kept()
+
+    def granted(self) -> dict[str, str]:
+        """Nothing: there are no hints."""
+        return {}
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        self._files.close_kept()
+        self._pieces.forget()
+
+    def _descriptors(self, calls: Calls) -> Sequence[int] | repeat[int]:
+        files, kept = self._files, self._files.kept
+        file = only_file(calls)
+        if file is not None:
+            files.keep([file])
+            return repeat(kept[file])
+        numbers = calls.file.tolist()
+        files.keep(dict.fromkeys(numbers))
+        return [kept[number] for number in numbers]
+
+    def _read_opening(self, calls: Calls, cut: Cut[list[memoryview]]) -> int:
+        """Open the files of some samples, read all these, close all; the calls of one sample share the descriptor."""
+        count = len(calls.file)
+        if self._merged or calls.goes_on is not None:
+            bounds = [*np.flatnonzero(sample_heads(calls, self._merged)).tolist(), count]
+        else:
+            bounds = list(range(count + 1))
+        moved, together = 0, self._files.together
+        for first in range(0, len(bounds) - 1, together):
+            begins = bounds[first : first + together + 1]
+            rows = slice(begins[0], begins[-1])
+            opened: list[int] = []
+            try:
+                self._files.open_all(calls.file[begins[:-1]].tolist(), opened)
+                descriptors = opened
+                if len(opened) < rows.stop - rows.start:
+                    descriptors = np.repeat(opened, np.diff(begins)).tolist()
+                lengths = cut.lengths[rows]
+                part = calls if len(lengths) == count else calls.round(0, rows.start, rows.stop)
+                moved += self._read_rows(descriptors, part, cut.pieces[rows], lengths, sum(lengths))
+            finally:
+                self._files.close(opened)
+        return moved
+
+    def _read_rows(
+        self,
+        descriptors: Sequence[int] | repeat[int],
+        calls: Calls,
+        buffers: list[list[memoryview]],
+        lengths: list[int],
+        asked: int,
+    ) -> int:
+        """Read rows whose files are open, `asked` bytes in all."""
+        moved, now = asked, perf_counter_ns
+        # Taken from just before each call is made, so that what is left of it tells which call failed.
+        offsets = iter(calls.offset.tolist())
+
+        def rest(got: int) -> bool:
+            nonlocal moved
+            row = len(buffers) - length_hint(offsets) - 1
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            descriptor = self._files.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
+            moved -= lengths[row] - self._files.rest(descriptor, file, buffers[row][0], offset, got)
+            return True
+
+        results = zip(map(os.preadv, descriptors, buffers, offsets), lengths)  # noqa: B905
+        began = now()
+        try:
+            stamps = [now() for got, length in results if got == length or rest(got)]
+        except ExecutionError:
+            raise
+        except OSError as error:
+            row = len(buffers) - length_hint(offsets) - 1
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            raise self._files.failed_read("preadv", file, offset, lengths[row], error) from error
+        meter = self.meter
+        meter.add_run(began, stamps)
+        meter.calls += len(stamps)
+        meter.moved += moved
+        return moved
+
+
+class PosixWriter:
+    """Writes one file by pwrite; with O_DIRECT (`cache off`) all but what is not aligned goes past the page cache."""
+
+    def __init__(self, access: Access, path: Path, create: bool) -> None:
+        """Open `path`; with `create` make it, or empty it. Raises ExecutionError."""
+        self.meter = Meter()
+        self.path = path
+        self._descriptor = self._direct = -1
+        self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
+        before = perf_counter_ns()
+        try:
+            self._descriptor = open_regular(path, ANEW if create else os.O_WRONLY)
+            if access.cache == "off":
+                self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
+        except OSError as error:
+            self.close()
+            hint = direct_hint(error) if access.cache == "off" else ""
+            raise failed("open", str(path), error, hint=hint) from error
+        self.meter.open_ns += perf_counter_ns() - before
+        self.meter.opens += 1
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """See `Writer.write`."""
+        if self._direct < 0:
+            self._write(self._descriptor, offset, data)
+            return
+        head = min(-offset % PAGE, len(data))
+        body = (len(data) - head) // PAGE * PAGE
+        if head:
+            self._write(self._descriptor, offset, data[:head])
+        if body:
+            self._write_direct(offset + head, data[head : head + body])
+        if head + body < len(data):
+            self._write(self._descriptor, offset + head + body, data[head + body :])
+
+    def sync(self) -> None:
+        """fsync; timed in `meter.sync_ns`."""
+        before = perf_counter_ns()
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise failed("fsync", str(self.path), error) from error
+        self.meter.sync_ns += perf_counter_ns() - before
+
+    def granted(self) -> dict[str, str]:
+        """Nothing: there are no hints."""
+        return {}
+
+    def close(self) -> None:
+        """Close; raises ExecutionError where the file system only now says that it could not keep the data."""
+        before = perf_counter_ns()
+        open_ones = [descriptor for descriptor in (self._direct, self._descriptor) if descriptor >= 0]
+        self._descriptor = self._direct = -1
+        errors: list[OSError] = []
+        for descriptor in open_ones:
+            try:
+                close_written(descriptor)
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise failed("close", str(self.path), errors[0]) from errors[0]
+        self.meter.close_ns += perf_counter_ns() - before
+
+    def _write(self, descriptor: int, offset: int, data: memoryview) -> None:
+        meter, done, size = self.meter, 0, len(data)
+        while done < size:
+            before = perf_counter_ns()
+            try:
+                wrote = os.pwrite(descriptor, data[done:] if done else data, offset + done)
+            except OSError as error:
+                where = f" of {size - done} bytes at offset {offset + done}"
+                raise failed("pwrite", str(self.path), error, where) from error
+            meter.call_ns.append(perf_counter_ns() - before)
+            meter.calls += 1
+            meter.moved += wrote
+            done += wrote
+            if wrote == 0:
+                raise ExecutionError(
+                    f"pwrite of {size - done} bytes at offset {offset + done} on {self.path} wrote none"
+                )
+
+    def _write_direct(self, offset: int, data: memoryview) -> None:
+        if address_of(data) % PAGE == 0:
+            self._write(self._direct, offset, data)
+            return
+        bounce = self._bounce
+        for first in range(0, len(data), _BOUNCE):
+            piece = data[first : first + _BOUNCE]
+            bounce[: len(piece)] = piece
+            self._write(self._direct, offset + first, bounce[: len(piece)])

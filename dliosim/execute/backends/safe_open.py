@@ -1,0 +1,234 @@
+"""Making, opening and closing files: no link leads out of the root, no pipe is waited for, no rank fails alone.
+
+Every descriptor of the small files beside data, and of data that are not read through a `Reader`, is opened and closed
+here. What fails when a descriptor is closed that was only read from says nothing of what was read, and is not told; of
+one that was written to it is an error like that of a write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.io_errors import failed
+
+_ASTRAY = {
+    errno.ENOENT: "a symbolic link leads nowhere",
+    errno.ENOTDIR: "a symbolic link leads nowhere",
+    errno.ELOOP: "symbolic links lead in a circle",
+}
+
+#: Flags of every open: an open of a pipe, or of a device, would wait for whoever is at its other end.
+SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+#: Flags that make a file, or empty the one that is there.
+ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+_AT_ONCE = 1 << 20
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
+    """A descriptor of a file, below the directory `folder` if that is given, whose calls wait as usual.
+
+    Raises OSError as the calls do, and ExecutionError [R401] where something else than a file stands there.
+    """
+    try:
+        descriptor = os.open(path, flags | SAFE, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what a socket says, and a pipe that nobody reads
+            raise kind_error("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise kind_error("open", path, mode)
+        # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
+        os.set_blocking(descriptor, True)
+    except OSError:
+        close_read([descriptor])
+        raise
+    return descriptor
+
+
+def close_read(descriptors: Iterable[int]) -> None:
+    """Close descriptors that were only read from; what fails then is not told."""
+    left = iter(descriptors)
+    while True:
+        try:
+            deque(map(os.close, left), 0)
+        except OSError:
+            continue  # with those that are left: it is closed all the same
+        return
+
+
+@contextmanager
+def reading(path: str | Path, folder: int | None = None) -> Iterator[int]:
+    """A block with a descriptor of a file to read, as of `open_regular`."""
+    descriptor = open_regular(path, folder=folder)
+    try:
+        yield descriptor
+    finally:
+        close_read([descriptor])
+
+
+@contextmanager
+def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
+    """A block with a descriptor of a file to write, which is closed well at its end. Raises ExecutionError for both."""
+    try:
+        descriptor = open_regular(path, flags)
+    except OSError as error:
+        raise failed("open", str(path), error) from error
+    try:
+        yield descriptor
+    except BaseException:
+        close_read([descriptor])
+        raise
+    try:
+        close_written(descriptor)
+    except OSError as error:
+        raise failed("close", str(path), error) from error
+
+
+def close_written(descriptor: int) -> None:
+    """Close a descriptor that was written to. Raises OSError where the file system could not keep the data.
+
+    A close that a signal interrupts is done: Linux gives the descriptor back first, what was written stays in the page
+    cache, and durable is only what was synced before.
+    """
+    with suppress(InterruptedError):
+        os.close(descriptor)
+
+
+@contextmanager
+def folder_open(directory: Path, follow: bool = False) -> Iterator[int]:
+    """A block with a descriptor of a directory, which is no link unless that may be followed. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(directory, flags if follow else flags | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        close_read([descriptor])
+
+
+def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
+    """What a file holds from its beginning to its end, but no more than `most` bytes of it. Raises OSError."""
+    at = 0
+    while data := os.pread(descriptor, min(most - at, _AT_ONCE), at):
+        yield data
+        at += len(data)
+
+
+def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
+    """Make a file, or write over the one that is there; its bytes. Raises ExecutionError."""
+    call, at = "write", 0
+    with writing(path) as descriptor:
+        try:
+            for piece in pieces:
+                write_at(descriptor, piece, at)
+                at += len(piece)
+            if durable:
+                call = "fsync"
+                os.fsync(descriptor)
+        except OSError as error:
+            raise failed(call, str(path), error) from error
+    return at
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of `data` at an offset of a file, by as many calls as it takes. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        wrote = os.pwrite(descriptor, left, offset)
+        if wrote == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        left, offset = left[wrote:], offset + wrote
+
+
+def create_file(path: str) -> None:
+    """Make a file, or empty the one that is there; ExecutionError if that fails or `path` is no file."""
+    write_file(Path(path), (), durable=False)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that MPI_File_open is to make anew.
+
+    ExecutionError if that fails, `path` is a link, or there is no directory for it, which MPI would not name.
+    """
+    refuse_link(path)
+    try:
+        Path(path).unlink()
+    except OSError as error:
+        if error.errno != errno.ENOENT or not Path(path).parent.is_dir():
+            raise failed("unlink", path, error) from error
+
+
+def refuse_link(path: str) -> None:
+    """Raise ExecutionError if `path` is a link, which MPI_File_open would follow, or no file at all.
+
+    MPICH opens a directory, and its Iread_at of one is never complete; opening a pipe waits for whoever writes to it.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return  # MPI_File_open says so, or makes it
+    except OSError as error:
+        raise failed("lstat", path, error) from error
+    if not stat.S_ISREG(mode):
+        raise kind_error("MPI_File_open", path, mode)
+
+
+def require_file(path: Path) -> None:
+    """Raise ExecutionError [R401] unless `path` is a file: a library would follow a link, or wait for a pipe."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        raise failed("open", str(path), error, reading=True) from error
+    if not stat.S_ISREG(mode):
+        raise kind_error("open", path, mode)
+
+
+def follow(root: str, name: str) -> tuple[str, int]:
+    """What a name below `root`, an absolute path without links, leads to by links: its path below it, and its mode.
+
+    What opens that path follows no link any more. The system itself is asked, as it may be for every sample, and a walk
+    from link to link would take longer. Raises ExecutionError [R401] where links lead nowhere, in a circle, or out of
+    the root.
+    """
+    path = f"{root}/{name}"
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            real, mode = Path(f"/proc/self/fd/{descriptor}").readlink(), os.fstat(descriptor).st_mode
+        finally:
+            close_read([descriptor])
+    except OSError as error:
+        raise failed("open", path, error, hint=_ASTRAY.get(error.errno or 0, ""), reading=True) from error
+    if not real.is_relative_to(root):
+        text = f"open refused on {path}: a symbolic link leads out of the root {root}, to {real}"
+        raise ExecutionError(f"{text}; give a root that holds both by --dir, or --root NAME=DIR", "R401")
+    return str(real.relative_to(root)), mode
+
+
+def follow_to_file(root: str, name: str) -> str:
+    """As `follow`, to a file and nothing else."""
+    below, mode = follow(root, name)
+    if not stat.S_ISREG(mode):
+        raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind(mode)}", "R401")
+    return below
+
+
+def kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
+    """The error [R401] of a call on what is no file, by its mode."""
+    return ExecutionError(
+        f"{call} refused on {path}: {_kind(mode)} stands where a file should be; move it away", "R401"
+    )
+
+
+def _kind(mode: int) -> str:
+    return "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"

@@ -1,0 +1,106 @@
+"""What whoever read a batch does with it next, as a loader's workers do: decode its samples, then preprocess each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.node.compute import busy, sleep_until
+from dliosim.formats.contract import Column, Format
+from dliosim.formats.registry import format_for
+from dliosim.model import Dataset, Loop
+from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.plan.samples.io_requests import Calls, Extents
+from dliosim.plan.samples.read_ranges import Stored
+from dliosim.plan.samples.sample_index import DataIndex, Places
+
+_NONE = np.empty(0, np.int64)
+
+
+class Columns:
+    """Columns of a data set as its format's decoder wants them; None for a format without any."""
+
+    def __init__(self, places: Places) -> None:
+        self._index = places if isinstance(places, DataIndex) else None
+        self._known: dict[tuple[int, int], Column] = {}
+
+    def of(self, column: int, file: int) -> Column | None:
+        """The column of that number in a file, without its units."""
+        if self._index is None:
+            return None
+        one = self._index.columns[column]
+        found = self._known.get((column, file))
+        if found is None:
+            samples, pieces = int(one.samples[file]), int(one.pieces[file])
+            row_bytes, unit_bytes = int(one.row_bytes[file]), int(one.unit_bytes[file])
+            found = Column(
+                samples, pieces, row_bytes, unit_bytes, _NONE, _NONE, self._index.pipelines[int(one.pipeline[file])]
+            )
+            self._known[column, file] = found
+        return found
+
+
+class Processing:
+    """Decodes and preprocesses the batches of one epoch of one rank; several threads may do so at once.
+
+    `decode_ns` and `preprocess_ns` add up what that took, one entry a batch or share of one.
+    """
+
+    def __init__(
+        self, loop: Loop, dataset: Dataset, places: Places, stored: Stored, calls: Calls, path: Callable[[int], Path]
+    ) -> None:
+        self.decode_ns: list[int] = []
+        self.preprocess_ns: list[int] = []
+        self._dataset = dataset
+        self._form: Format | None = None
+        if loop.decode and loop.access.through == "direct":
+            self._form = format_for(dataset)
+        self._columns = Columns(places)
+        self._stored = stored
+        self._start = calls.sample_start
+        self._path = path
+        self._busy = loop.preprocess is not None and loop.preprocess.busy
+        self._wanted: list[int] = []
+
+    def expect(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> Processing:
+        """Draw how long the samples of each step take to be preprocessed; itself."""
+        if loop.preprocess is not None:
+            drawn = draw(loop.preprocess.time, key(seed, "preprocess", loop.name, epoch), extents.sample)
+            total = np.append(0, np.cumsum(np.rint(np.maximum(drawn, 0) * 1e9).astype(np.int64)))
+            self._wanted = np.diff(total[extents.step_start]).tolist()
+        return self
+
+    def batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
+        """Rows [first, last) of a step are in `buffer`, one of `share` shares of it; the ns that went by.
+
+        Raises ExecutionError [R401] for what cannot be decoded.
+        """
+        begun = perf_counter_ns()
+        form = self._form
+        if form is not None:
+            for row in range(first, last):
+                self._decode(form, row, buffer)
+            self.decode_ns.append(perf_counter_ns() - begun)
+        if self._wanted:
+            since, wanted = perf_counter_ns(), self._wanted[step] // share
+            if wanted and self._busy:
+                busy(wanted)
+            elif wanted:
+                sleep_until(since + wanted, may_spin=False)
+            self.preprocess_ns.append(perf_counter_ns() - since)
+        return perf_counter_ns() - begun
+
+    def _decode(self, form: Format, row: int, buffer: memoryview) -> None:
+        rows = self._stored.extents
+        start, length = int(self._start[row]), int(rows.length[row])
+        column = self._columns.of(int(self._stored.column[row]), int(rows.file[row]))
+        try:
+            form.decode(self._dataset, column, buffer[start : start + length])
+        except ExecutionError as error:
+            path, offset = self._path(int(rows.file[row])), int(rows.offset[row])
+            where = f"sample {rows.sample[row]} of data set `{self._dataset.name}`, bytes [{offset}, {offset + length})"
+            raise ExecutionError(f"{where} of {path}: {error.message}", error.code) from error

@@ -1,0 +1,148 @@
+"""One reader a node (`scatter by node`): its first rank reads the batches of all its ranks, and sends each its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Reader
+from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.mpi.world import World
+from dliosim.model import PAGE, Access
+from dliosim.plan.samples.io_requests import Calls
+from dliosim.plan.samples.sample_to_file import align_up
+
+T = TypeVar("T")
+
+# Behind each rank's batch: how long (ns) the one that reads for all was inside calls.
+_CALLED = struct.Struct("q")
+
+
+def make_scattered(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
+    """The batches of `access`, none of a rank larger than `size` bytes. Raises ExecutionError."""
+    reads = world.node.rank == 0
+    slot = align_up(size + _CALLED.size, PAGE)
+    buffer = allocate(slot * world.node.size if reads else slot)
+    [reader] = open_readers(access, files, null=not reads)
+    return ScatteredBatches(world, reader, buffer, slot, access.page)
+
+
+class ScatteredBatches:
+    """Reads in the step itself, on one rank of each node; the others wait for what it sends them.
+
+    The buffer of the rank that reads has a part of `slot` bytes for each rank of the node, its own first; what is sent
+    of one ends with `_CALLED`. Its counters have all calls; those of the others stay at 0. Who fails ends the job, as
+    the others of its node wait for data.
+    """
+
+    def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
+        self.readers: Sequence[Reader] = [reader]
+        self.threads: Sequence[int] = ()
+        self.reading: list[int] = []
+        self.called = 0
+        self.processed = 0
+        self._node = world.node
+        self._reader = reader
+        self._buffer = buffer
+        self._slot = slot
+        self._widened = page > 1
+        self._closed = False
+
+    def begin(self, epoch: EpochCalls) -> None:
+        """See `Batches.begin`: the rank that reads gets the calls of the epoch from all ranks of its node."""
+        self._epoch, calls = epoch, epoch.calls
+        before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
+        self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
+        self._sent = calls.step_bytes + _CALLED.size
+        of_steps = np.stack([self._sent, np.diff(calls.step_start)], axis=1)
+        per_step = self._gathered(of_steps, np.full(self._node.size, steps))
+        rows = np.zeros(self._node.size, np.int64)
+        rows[self._node.rank] = len(calls.file)
+        self._node.allreduce(rows, "sum")
+        goes_on = calls.goes_on if calls.goes_on is not None else np.zeros(len(calls.file), np.int64)
+        columns = np.stack([calls.file, calls.offset, calls.length, calls.start, goes_on.astype(np.int64)], axis=1)
+        found = self._gathered(columns, rows)
+        if self._node.rank == 0:
+            sent, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
+            self._ends = (sent.T + np.arange(self._node.size) * self._slot).tolist()
+            self._calls = _joined(found, rows, counts, self._slot)
+        self._reader.begin_epoch()
+
+    def start(self) -> None:
+        """Nothing: a batch is read when it is waited for."""
+
+    def wait(self, step: int) -> tuple[memoryview, int]:
+        """Read the batches of all ranks of the node, or wait for one's own."""
+        if self._node.rank == 0:
+            inside = self._reader.meter.inside_ns
+            self._read(self._calls.step(step))
+            self.called = self._reader.meter.inside_ns - inside
+            ends = self._ends[step]
+            for end in ends:
+                _CALLED.pack_into(self._buffer, end - _CALLED.size, self.called)
+            parts = [self._buffer[number * self._slot : end] for number, end in enumerate(ends)]
+            self._node.scatter(parts, self._buffer)
+        else:
+            own = self._buffer[: int(self._sent[step])]
+            self._node.scatter(None, own)
+            (self.called,) = _CALLED.unpack_from(own, len(own) - _CALLED.size)
+        self.processed = self._epoch.process(step, self._buffer)
+        return self._buffer[: self._slot], self._asked[step]
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Run it here."""
+        return action()
+
+    def end(self) -> None:
+        """See `Batches.end`."""
+        self._reader.end_epoch()
+
+    def close(self, failed: bool = False) -> None:
+        """Close the files, unless that is collective and the run has failed."""
+        if failed or self._closed:
+            return
+        self._closed = True
+        self._reader.close()
+
+    def _read(self, calls: Calls) -> None:
+        got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
+        # Calls that were widened to pages may end with their file; the reader itself knows where.
+        if got < asked and not self._widened:
+            raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
+
+    def _gathered(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
+        width = table.shape[1]
+        parts = self._node.gather_parts(np.ascontiguousarray(table).ravel(), (rows * width).tolist())
+        return np.concatenate(parts or [table.ravel()[:0]]).reshape(-1, width)
+
+
+def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
+    """The calls of several ranks as those of one: step by step, and in each by rank, each rank's in a slot of its own.
+
+    `table` has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next; `rows` how
+    many each has, `per_step` how many in each step.
+    """
+    ranks, steps = per_step.shape
+    step = np.concatenate([np.repeat(np.arange(steps), counts) for counts in per_step])
+    table[:, 3] += np.repeat(np.arange(ranks) * slot, rows)
+    file, offset, length, start, goes_on = table[np.argsort(step, kind="stable")].T.copy()
+    none = np.zeros(steps + 1, np.int64)
+    return Calls(
+        file,
+        offset,
+        length,
+        start,
+        np.append(0, np.cumsum(per_step.sum(axis=0))),
+        np.full(steps, ranks * slot),
+        none[:0],
+        none,
+        goes_on.astype(np.bool_) if goes_on.any() else None,
+    )

@@ -1,0 +1,202 @@
+"""Saving a checkpoint while the ranks wait: begun, written, and completed; what it took, contents not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from time import perf_counter_ns
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import DliosimError
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles
+from dliosim.execute.checkpoints.partner_replication import copy_to_partner
+from dliosim.execute.checkpoints.plan_metadata import agree_on_plan, gather_written, joined, write_metadata
+from dliosim.execute.checkpoints.state_writer import Made, Run, generated, largest_call, write_state
+from dliosim.execute.context import Session
+from dliosim.execute.node.free_space import require_memory, require_space
+from dliosim.execute.node.striping import ask_for_striping
+from dliosim.execute.payload.shard_payload import part_keys
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Checkpoint
+from dliosim.plan.checkpoints.layout import METADATA, StateFiles
+
+
+class Target(NamedTuple):
+    """A checkpoint that is being saved: its number, the directory it is written in, and the one of all its numbers.
+
+    `notes` say why it is not striped as it should be, and what of earlier jobs was removed.
+    """
+
+    number: int
+    directory: Path
+    base: Path
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> Path:
+        """Where it lies once it is complete."""
+        return self.base / f"{self.number:06d}"
+
+
+class Written(NamedTuple):
+    """What this rank has written of a checkpoint, and on rank 0 all ranks' plans where it has a file of them."""
+
+    runs: list[Run]
+    plan: NDArray[np.int64] | None
+
+
+def save(
+    session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord
+) -> tuple[Target, Written]:
+    """Write a checkpoint and make it complete; what this rank has written. Collective.
+
+    Raises DliosimError on every rank; `failed` is that of `begin`.
+    """
+    world, checkpoint = session.world, files.checkpoint
+    # Asked before anything is made, so that nothing is left where it fails.
+    world.together(lambda: require_memory(write_buffers(files, world.rank), world.node.size, _what(checkpoint)))
+    target = begin(session, files, failed, record)
+    keys = part_keys(checkpoint, files.parts, target.number)
+
+    def made() -> Made:
+        return generated(files, keys, world.rank, record)
+
+    with session.progress.during(f"save {checkpoint.name}", lambda: files.owned_bytes(world.rank)):
+        written = write_all(session, files, target, made, record)
+        complete(session, files, target, written, record)
+    record.stall_ns = record.wall_ns
+    return target, written
+
+
+def begin(session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord) -> Target:
+    """Make the directory in which the next checkpoint is written. Collective; raises DliosimError on every rank.
+
+    `failed` is what ended an earlier save of it, as far as rank 0 knows; every rank raises it then.
+    """
+    checkpoint = files.checkpoint
+    begun = perf_counter_ns()
+    base = session.saved_at(checkpoint, files.split)
+
+    def make() -> Target:
+        if failed is not None:
+            raise failed
+        hold = session.locks.to_save(base)
+        copies = 1 if checkpoint.partner is None else 2
+        require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
+        drained = session.drained_to(checkpoint, files.split)
+        # Where the faster root was emptied, copies of higher numbers may be left in the other.
+        above = checkpoint_store.highest(drained) if drained is not None else 0
+        number, directory = checkpoint_store.begin(hold, checkpoint.commit, above)
+        if checkpoint.drain is not None:
+            hold.keep(number)  # until it is drained
+        refused = ask_for_striping(directory, checkpoint.stripe)
+        swept = [f"removed {name}, which an earlier job had not finished" for name in hold.swept]
+        hold.swept.clear()
+        return Target(number, directory, base, tuple(filter(None, (refused, *swept))))
+
+    target = session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
+    record.wall_ns += perf_counter_ns() - begun
+    return target
+
+
+def write_all(
+    session: Session, files: StateFiles, target: Target, made: Callable[[], Made], record: VerbRecord
+) -> Written:
+    """Write every rank's share, and that of its partner; what this rank has written. Collective.
+
+    Raises DliosimError on every rank. `made` gives the calls of this rank, each time anew. If it fails anywhere,
+    nothing is left of the checkpoint. Time spent on contents is no part of `wall_ns`, nor is that of others: a rank's
+    own ends before it waits for them.
+    """
+    world = session.world
+    error: DliosimError | None = None
+    runs: list[Run] = []
+    plan: NDArray[np.int64] | None = None
+    started, made_before = perf_counter_ns(), record.content_ns
+    try:
+        try:
+            if files.checkpoint.metadata:
+                plan = agree_on_plan(world, files, record)
+            runs = write_state(session, files, target.directory, made(), record)
+        except DliosimError as failure:
+            if failure.shared:
+                raise
+            if files.checkpoint.writers.kind in ("one per", "rank"):
+                world.abort(failure)
+            error = failure
+        record.wall_ns += perf_counter_ns() - started - (record.content_ns - made_before)
+        world.agree(error)
+        if files.checkpoint.partner is not None:
+            runs += copy_to_partner(session, files, files.checkpoint.partner, target.directory, made(), record)
+            record.wall_ns += record.partner_ns
+    except DliosimError:
+        if world.rank == 0:
+            checkpoint_store.abandon(session.locks.to_save(target.base), target.number)
+        raise
+    return Written(runs, plan)
+
+
+def complete(session: Session, files: StateFiles, target: Target, written: Written, record: VerbRecord) -> None:
+    """Make a written checkpoint complete. Collective. Raises DliosimError on every rank."""
+    world, checkpoint = session.world, files.checkpoint
+    begun = perf_counter_ns()
+
+    gathered = gather_written(world, files, written.runs)
+
+    def finish() -> Path:
+        try:
+            return _commit(session, files, target, written.plan, gathered or [], record)
+        except (DliosimError, OSError):
+            checkpoint_store.abandon(session.locks.to_save(target.base), target.number)
+            raise
+
+    world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", finish)
+    record.commit_ns = perf_counter_ns() - begun
+    record.wall_ns += record.commit_ns
+
+
+def _commit(
+    session: Session,
+    files: StateFiles,
+    target: Target,
+    plan: NDArray[np.int64] | None,
+    gathered: list[NDArray[np.int64]],
+    record: VerbRecord,
+) -> Path:
+    """What rank 0 does with what all ranks have written; the directory that is complete then."""
+    checkpoint = files.checkpoint
+    found = joined(files, gathered)
+    if plan is not None:
+        planned = perf_counter_ns()
+        found[METADATA] = write_metadata(files, plan, target.directory)
+        record.plan_ns += perf_counter_ns() - planned
+    digest, ranks = target.base.name, files.split.present
+    saved = SavedFiles(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
+    done = checkpoint_store.commit(session.locks.to_save(target.base), target.number, saved)
+    record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
+    return done.directory
+
+
+def delete_old(session: Session, files: StateFiles, target: Target, record: VerbRecord) -> None:
+    """Delete what `keep` does not keep. Collective. Raises DliosimError on every rank."""
+    checkpoint, keep = files.checkpoint, files.checkpoint.keep
+    if keep is None:
+        return
+    begun = perf_counter_ns()
+    doing = f"delete old checkpoints `{checkpoint.name}`"
+    session.world.on_rank_0(doing, lambda: checkpoint_store.delete_old(session.locks.to_save(target.base), keep))
+    record.delete_ns += perf_counter_ns() - begun
+
+
+def _what(checkpoint: Checkpoint) -> str:
+    return f"buffers of checkpoint `{checkpoint.name}`"
+
+
+def write_buffers(files: StateFiles, rank: int) -> int:
+    """Bytes of buffers: one's own calls are made in one, those of the others come into another, by turns."""
+    return largest_call(files, rank) + sum(largest_call(files, sender) for sender in islice(files.senders(rank), 1))

@@ -1,0 +1,132 @@
+"""What ranks tell rank 0 about a checkpoint: their plans before it is written, what they have written after it.
+
+The file of all plans is written last, as PyTorch's distributed checkpoint does it: local plans are gathered by rank 0,
+which makes one of them and sends each rank its own; when all data are written, it writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter_ns
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.safe_open import write_file
+from dliosim.execute.checkpoints.state_writer import Run
+from dliosim.execute.mpi.world import World
+from dliosim.execute.payload.payload_crc import crc32_combine
+from dliosim.measure.records import VerbRecord
+from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
+
+_SHARD, _RUN = 7, 4
+
+
+SavedFile = tuple[int, int]
+"""Bytes of a file of a checkpoint, and their CRC-32."""
+
+
+def agree_on_plan(world: World, files: StateFiles, record: VerbRecord) -> NDArray[np.int64] | None:
+    """Gather the plans of all ranks and send each its own. Collective.
+
+    On rank 0 a row a shard: part, row0, row1, col0, col1, file (of all, in the order of `StateFiles.files`), offset.
+    """
+    begun = perf_counter_ns()
+    own = _rows(files, world.rank)
+    gathered = _gather(world, own)
+    told = own.ravel().copy()
+    world.ranks.scatter([_bytes_of(part) for part in gathered] if gathered is not None else None, _bytes_of(told))
+    if not np.array_equal(told, own.ravel()):
+        raise ExecutionError("the plan that rank 0 made of all differs from what this rank holds")
+    plan = None if gathered is None else _numbered(files, gathered)
+    record.plan_ns += perf_counter_ns() - begun
+    return plan
+
+
+def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) -> SavedFile:
+    """Write the file of all plans, durably where the checkpoint says so. For rank 0; raises ExecutionError."""
+    content = {
+        "parts": [part.name for part in files.parts],
+        "files": [name for name, _ in files.files()],
+        "shards": plan.tolist(),
+    }
+    data = json.dumps(content, separators=(",", ":")).encode()
+    write_file(directory / METADATA, [data], files.checkpoint.fsync)
+    return len(data), zlib.crc32(data)
+
+
+def gather_written(world: World, files: StateFiles, written: Sequence[Run]) -> list[NDArray[np.int64]] | None:
+    """What each rank has written, for `joined`, on rank 0; None elsewhere. Collective."""
+    made = _written_by(files, world.rank)
+    rows = [(made.index(name), offset, length, value) for name, offset, length, value in written]
+    return _gather(world, np.array(rows, np.int64).reshape(-1, _RUN))
+
+
+def joined(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str, SavedFile]:
+    """Every file with the bytes and checksum of what all ranks have written to it.
+
+    Raises ExecutionError where what was written to a file has a gap, or is not all of it.
+    """
+    runs: dict[str, list[list[int]]] = defaultdict(list)
+    for rank, own in enumerate(gathered):
+        names = _written_by(files, rank)
+        for file, *run in own.reshape(-1, _RUN).tolist():
+            runs[names[file]].append(run)
+    found = {name: _joined(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
+    copies = {name: _joined(name, files.owned_bytes(rank), runs[name]) for name, rank in files.partner_files()}
+    return found | copies
+
+
+def _written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
+    """The files that a rank writes to: those that it makes, or the one of all ranks, and that of its partner."""
+    checkpoint = files.checkpoint
+    own = (files.name_of_shared(),) if checkpoint.writers.kind == "shared file" else files.made_by(rank)
+    if checkpoint.partner is None:
+        return own
+    return (*own, partner_file((rank - checkpoint.partner) % files.split.present))
+
+
+def _joined(name: str, size: int, runs: list[list[int]]) -> SavedFile:
+    end = value = 0
+    for offset, length, checksum in sorted(runs):
+        if offset != end:
+            raise ExecutionError(f"{name} was not written at byte {min(offset, end)}, or twice")
+        value = crc32_combine(value, checksum, length)
+        end += length
+    if end != size:
+        raise ExecutionError(f"{name} was written up to byte {end} of {size}")
+    return size, value
+
+
+def _rows(files: StateFiles, rank: int) -> NDArray[np.int64]:
+    made = {name: number for number, name in enumerate(files.made_by(files.writer(rank)))}
+    rows = [(shard.part, *shard.block, made.get(shard.file, 0), shard.offset) for shard in files.shards(rank)]
+    return np.array(rows, np.int64).reshape(-1, _SHARD)
+
+
+def _numbered(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """All rows, with files counted over all ranks instead of over those that one rank makes."""
+    first: dict[int, int] = {}
+    for number, (_, maker) in enumerate(files.files()):
+        first.setdefault(maker, number)
+    rows = [own.reshape(-1, _SHARD).copy() for own in gathered]
+    for rank, own in enumerate(rows):
+        own[:, _SHARD - 2] += 0 if files.regions else first.get(files.writer(rank), 0)
+    return np.concatenate(rows)
+
+
+def _bytes_of(numbers: NDArray[np.int64]) -> memoryview:
+    return memoryview(cast(bytes, numbers.view(np.uint8).ravel()))
+
+
+def _gather(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
+    """The rows of all ranks, flat, on rank 0; None elsewhere. Collective."""
+    counts = world.gather(np.array([rows.size], np.int64))
+    lengths = counts.ravel().tolist() if counts is not None else [0] * world.rank + [rows.size]
+    return world.gather_parts(rows.ravel(), lengths)

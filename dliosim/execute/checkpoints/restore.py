@@ -1,0 +1,167 @@
+"""Restoring: the newest complete checkpoint is read, whoever wrote it; one that proves damaged is passed over."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter_ns
+
+from dliosim.errors import DliosimError, ExecutionError
+from dliosim.execute.backends.safe_open import read_pieces, reading
+from dliosim.execute.checkpoints.checkpoint_manifest import OLDER
+from dliosim.execute.checkpoints.selection import Found, Newest
+from dliosim.execute.checkpoints.state_reader import Pass, read_state
+from dliosim.execute.context import Session
+from dliosim.execute.io_errors import failed, unreadable
+from dliosim.execute.mpi.world import ranks_of_colour
+from dliosim.execute.run.page_cache_residency import resident_before_reading
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Checkpoint, Restore, Split
+from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
+from dliosim.plan.checkpoints.reshard import everything, fetches, lone_reads, shared_reads
+from dliosim.readable import seconds
+
+#: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
+_OF_DATA = (None, "R401")
+
+
+def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
+    """Read a checkpoint as `verb` says; the record, and notes on newer ones that do not count.
+
+    Every byte is compared with what was saved. Where one differs, or a file is gone or cut, on any rank, the checkpoint
+    before is read instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete, [R401] if one
+    cannot be read: then nothing proves that it is damaged.
+    """
+    world = session.world
+    if session.options.null:
+        return VerbRecord(), ()
+    written = verb.written_by or checkpoint.split(world.size)
+    files = state_files(checkpoint, written)
+    holder = verb.parallel or checkpoint.split(world.size)
+    newest = Newest(session, checkpoint, written) if world.rank == 0 else None
+    while True:
+        found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
+        try:
+            record, found, residency = _read(session, files, found, holder, verb)
+        except _Damaged as damage:
+            if newest is not None:
+                newest.pass_over(found, damage.message)
+        else:
+            return record, (*world.share(newest.notes(found) if newest is not None else None), *residency)
+        finally:
+            if world.rank == 0:
+                session.locks.to_restore(found.directory.parent).let_go(found.number)
+
+
+class _Damaged(ExecutionError):
+    """A checkpoint is not what was saved, and why; on every rank."""
+
+
+def _read(
+    session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore
+) -> tuple[VerbRecord, Found, tuple[str, ...]]:
+    """Read what this rank needs, from the copies of partners where a file is lost.
+
+    Returns what was done, with the files that are lost, and why nobody knows how much was in the page cache, if so.
+    Collective. Raises _Damaged, and DliosimError for what is no damage, on every rank.
+    """
+    while True:
+        begun, record = perf_counter_ns(), VerbRecord()
+        sound = files.without(found.lost)
+        try:
+            with _passes(session, sound, holder, verb) as passes:
+                residency = _look(session, sound, found, record)
+                read_state(session, sound, found, passes, record)
+            record.root = found.root
+            return record, found, residency
+        except ExecutionError as error:
+            if not error.shared or error.code not in _OF_DATA:
+                raise
+            took = seconds((perf_counter_ns() - begun) * 1e-9)
+            # Rank 0's clock for all: who lost what must be the same on every rank.
+            why = session.world.share(f"{_without_place(error, found)} (found after {took})")
+            lost = _file_of(error, files, found)
+            if lost is None and error.code is None:
+                failure = unreadable(error, OLDER)
+                failure.shared = True
+                raise failure from error
+            if lost is None:
+                raise _Damaged(why) from error
+            found = replace(found, lost={**found.lost, lost: why})
+
+
+def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | None:
+    """The file that an error is about, if partners keep what it held and it is not known to be lost."""
+    copies = {name for name, _ in files.partner_files()}
+    if not copies or not found.saved.files.keys() >= copies:
+        return None
+    own = found.saved.files.keys() - copies - found.lost.keys() - {METADATA}
+    return next((name for name in sorted(own) if f"{found.directory}/{name}" in error.message), None)
+
+
+def _held(session: Session, newest: Newest | None) -> Found:
+    """The newest that was not passed over, which is not deleted until it is let go of; for rank 0."""
+    assert newest is not None
+    found = newest.find()
+    session.locks.to_restore(found.directory.parent).keep(found.number)
+    return found
+
+
+@contextmanager
+def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -> Iterator[list[Pass]]:
+    """What this rank reads, and for whom. Collective, as leaving the block is."""
+    world = session.world
+    place = (world.rank + verb.shift) % world.size
+    if verb.everything:
+        yield [Pass(lambda: everything(files), world.ranks if verb.once else None)]
+    elif not verb.once:
+        yield [Pass(lambda: fetches(files, holder, place), None)]
+    else:
+        tensor, stage, data = holder.place(place)
+        with ranks_of_colour(world, tensor + holder.tensor * stage, data) as alike:
+            shared = Pass(lambda: shared_reads(files, holder, place), alike)
+            yield [shared, Pass(lambda: lone_reads(files, holder, place), None)]
+
+
+def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> tuple[str, ...]:
+    """Look how much of it is in the page cache, or why that is unknown, and read the file of all shards' places."""
+    apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
+    names = sorted(found.saved.files.keys() - apart)
+    record.resident_bytes, record.examined_bytes, notes = resident_before_reading(
+        session, len(names), lambda file: found.directory / names[file]
+    )
+    if files.checkpoint.metadata:
+        session.world.together(lambda: _read_metadata(found, record))
+    return notes
+
+
+def _read_metadata(found: Found, record: VerbRecord) -> None:
+    """Read the file of all shards' places, as every rank of PyTorch's distributed checkpoint does before anything else.
+
+    Raises ExecutionError where it is not what was written.
+    """
+    path, begun = found.directory / METADATA, perf_counter_ns()
+    if METADATA not in found.saved.files:
+        raise ExecutionError(f"{path} is not in the manifest", "R401")
+    size, checksum = found.saved.files[METADATA]
+    value = 0
+    try:
+        with reading(path) as descriptor:
+            for data in read_pieces(descriptor, size):
+                value = zlib.crc32(data, value)
+    except OSError as error:
+        raise failed("read", str(path), error, reading=True) from error
+    took = perf_counter_ns() - begun
+    record.plan_ns += took
+    record.wall_ns += took
+    record.opens += 1
+    if value != checksum:
+        raise ExecutionError(f"{path} differs from what was saved", "R401")
+
+
+def _without_place(error: DliosimError, found: Found) -> str:
+    """What an error says of a checkpoint, without where that lies and which rank met it."""
+    return re.sub(r"^rank \d+: ", "", error.message).replace(f"{found.directory}/", "")

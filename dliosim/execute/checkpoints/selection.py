@@ -1,0 +1,171 @@
+"""Which checkpoint is restored: the newest complete one of all places where it may lie; and why none newer is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles, saved_in
+from dliosim.execute.context import Session
+from dliosim.model import Checkpoint, Split
+from dliosim.plan.checkpoints.layout import METADATA, state_files
+from dliosim.readable import count
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint that can be restored: its number, where it lies, in which root, and what its manifest says.
+
+    `lost` has the files that are not what was saved, and why, where partners keep copies of what they held.
+    """
+
+    number: int
+    directory: Path
+    root: str
+    saved: SavedFiles
+    lost: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A root in which checkpoints may lie (`base`); those from number `below` on, if that is known, do not count."""
+
+    root: str
+    base: Path
+    below: int | None = None
+    passed_over: list[str] = field(default_factory=list)
+
+
+class Newest:
+    """The complete checkpoints that ranks split as `written` have saved, newest first; for rank 0."""
+
+    def __init__(self, session: Session, checkpoint: Checkpoint, written: Split) -> None:
+        self._checkpoint = checkpoint
+        self._written = written
+        self._files = state_files(checkpoint, written)
+        self._places = [_Place(checkpoint.root, session.saved_at(checkpoint, written))]
+        drained = session.drained_to(checkpoint, written)
+        if drained is not None and checkpoint.drain is not None:
+            self._places.append(_Place(checkpoint.drain, drained))
+
+    def find(self) -> Found:
+        """The newest that was not passed over; of two with one number, that of the checkpoint's own root.
+
+        Raises ExecutionError, [R404] where there is none, and as `checkpoint_store.newest_complete`.
+        """
+        found: list[Found] = []
+        failures: list[ExecutionError] = []
+        for place in self._places:
+            try:
+                found.append(self._newest_in(place))
+            except ExecutionError as error:
+                if error.code != "R404":
+                    raise
+                failures.append(error)
+        if not found:
+            text = "; ".join(failure.message for failure in failures)
+            raise ExecutionError(text + self._saved_by_others(), failures[0].code)
+        return max(found, key=lambda one: one.number)
+
+    def pass_over(self, found: Found, why: str) -> None:
+        """Have what `find` gave not count, because of what became clear only when it was read."""
+        place = next(place for place in self._places if place.root == found.root)
+        place.passed_over.append(f"{found.directory.name}: {why}")
+        place.below = found.number
+
+    def notes(self, found: Found) -> tuple[str, ...]:
+        """What there is to say when `found` was restored."""
+        notes = [
+            f"passed over {text}{self._of(place)}"
+            for place in self._places
+            for text in place.passed_over
+            if int(text.partition(":")[0]) >= found.number
+        ]
+        if len(self._places) > 1:
+            notes.append(f"read {found.directory.name} from root `{found.root}`")
+        elif notes:
+            notes.append(f"read {found.directory.name}")
+        copies = "what it held was read from partners' copies"
+        notes += [f"{found.directory.name}: {why}; {copies}" for why in found.lost.values()]
+        if found.saved.doubt:
+            notes.append(f"{found.directory.name}: {found.saved.doubt}")
+        return tuple(notes)
+
+    def _newest_in(self, place: _Place) -> Found:
+        name, ranks, passed = self._checkpoint.name, self._written.present, place.passed_over
+        try:
+            number, saved, passed = checkpoint_store.newest_complete(place.base, name, ranks, place.below, passed)
+        except ExecutionError as error:
+            mended = self._mended(place, 0) if error.code == "R404" else None
+            if mended is None:
+                raise
+            return mended
+        mended = self._mended(place, number)
+        if mended is not None:
+            return mended
+        place.passed_over = passed
+        # What is newer than this was said.
+        place.below = number + 1
+        return Found(number, checkpoint_store.directory_of(place.base, number), place.root, saved)
+
+    def _mended(self, place: _Place, above: int) -> Found | None:
+        """The newest above a number of which files are missing or cut, and partners keep all that these held."""
+        copies = {name for name, _ in self._files.partner_files()}
+        for number in checkpoint_store.numbers(place.base) if copies else ():
+            if number > above and (place.below is None or number < place.below):
+                directory = checkpoint_store.directory_of(place.base, number)
+                with suppress(ValueError):
+                    saved = saved_in(directory)
+                    lost = dict(_faults(saved, directory))
+                    if saved.files.keys() >= copies and not lost.keys() & {*copies, METADATA}:
+                        return Found(number, directory, place.root, saved, lost)
+        return None
+
+    def _of(self, place: _Place) -> str:
+        return f" (root `{place.root}`)" if len(self._places) > 1 else ""
+
+    def _saved_by_others(self) -> str:
+        """What ranks split otherwise have saved beside, and how to restore that."""
+        checkpoint, base = self._checkpoint, self._places[0].base
+        others: list[Path] = []
+        with suppress(OSError):
+            others += [base.with_name(digest) for digest, _ in checkpoint_store.writers_beside(base, checkpoint.name)]
+        if not others:
+            return ""
+        ways = [_restoring(checkpoint.name, split) for split in _splits(others) if self._is_ours(split, others)]
+        if ways:
+            return f"; others have saved it there: say {' or '.join(ways)}"
+        return f"; one of another description is there, in {others[0]}"
+
+    def _is_ours(self, split: Split, others: Sequence[Path]) -> bool:
+        return self._checkpoint.digest(split) in {base.name for base in others}
+
+
+def _faults(saved: SavedFiles, directory: Path) -> Iterator[tuple[str, str]]:
+    """The files that are missing or have another size, and what is wrong with each."""
+    for name, found in saved.files.items():
+        fault = replace(saved, files={name: found}).fault(directory)
+        if fault is not None:
+            yield name, fault
+
+
+def _splits(bases: Sequence[Path]) -> list[Split]:
+    """How the ranks were split that saved last under each of these."""
+    found: dict[Split, None] = {}
+    for base in bases:
+        with suppress(OSError, ValueError):
+            found[saved_in(base / f"{checkpoint_store.numbers(base)[0]:06d}").split] = None
+    return list(found)
+
+
+def _restoring(name: str, split: Split) -> str:
+    """What a pattern says to restore what ranks split so have saved."""
+    if split.tensor == split.pipeline == 1 and not split.played:
+        return f"`restore {name} written by {count(split.ranks, 'rank')}`"
+    played = f" subset {split.played}" if split.played else ""
+    axes = f"tensor {split.tensor} pipeline {split.pipeline} data {split.data}"
+    return f"`restore {name} {{ written by {axes}{played} }}`"

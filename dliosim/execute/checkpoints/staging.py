@@ -1,0 +1,112 @@
+"""What a save in the background is copied to before it is flushed: host buffers, kept from save to save."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+
+import numpy as np
+
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.checkpoints.state_writer import Made, fill_piece, generated, largest_call, pieces_of
+from dliosim.execute.context import Progress
+from dliosim.execute.node.compute import sleep_until
+from dliosim.execute.payload.shard_payload import part_keys
+from dliosim.measure.records import VerbRecord
+from dliosim.model.checkpoint import Background
+from dliosim.plan.checkpoints.layout import StateFiles
+
+
+class Staged:
+    """What one save has copied, to be flushed as often as asked: `made` gives its calls anew each time.
+
+    `late_ns` is by how much the copy was slower than its pace. `release` gives the buffer back, if there is one.
+    `simulated` is whether nothing was copied, so that contents are made while they are flushed.
+    """
+
+    def __init__(self, made: Callable[[], Made], late_ns: int, release: Callable[[], None], simulated: bool) -> None:
+        self.made = made
+        self.simulated = simulated
+        self.late_ns = late_ns
+        self.release = release
+
+
+class Staging:
+    """The staging buffers of one rank for one checkpoint, one for each save in flight; there is none if simulated."""
+
+    def __init__(self, files: StateFiles, rank: int, background: Background) -> None:
+        """Allocate and touch the buffers. Raises ExecutionError [R402]."""
+        self._files = files
+        self._rank = rank
+        self._background = background
+        self._align = files.checkpoint.access.page
+        size = _staged_bytes(files, rank)
+        self._source = memoryview(b"")
+        self._free: deque[memoryview] = deque()
+        if not background.simulated:
+            # What a device would hold is made here, a call at a time.
+            self._source = allocate(largest_call(files, rank))
+            self._free.extend(allocate(size) for _ in range(background.in_flight))
+
+    def stage(self, number: int, may_spin: bool, progress: Progress, record: VerbRecord) -> Staged:
+        """Copy what this rank saves in save `number`, in the time that its pace asks for; a buffer must be free.
+
+        `record.stage_ns` gets the copy alone. Making what is copied is in `content_ns`.
+        """
+        keys = part_keys(self._files.checkpoint, self._files.parts, number)
+        if self._background.simulated:
+            late = self._pass_time(perf_counter_ns(), 0, may_spin, record)
+            return Staged(lambda: generated(self._files, keys, self._rank, record), late, lambda: None, True)
+        buffer = self._free.popleft()
+        at = copied = done = 0
+        ended = perf_counter_ns()
+        for piece in pieces_of(self._files, self._rank):
+            begun = perf_counter_ns()
+            source, target = self._source[: piece.length], buffer[at : at + piece.length]
+            fill_piece(self._files, keys, piece, source)
+            made = perf_counter_ns()
+            # Not a slice assignment: numpy lets go of the interpreter lock, and readers go on.
+            np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
+            ended = perf_counter_ns()
+            record.content_ns += made - begun
+            copied += ended - made
+            at += _aligned(piece.length, self._align)
+            done += piece.length
+            progress.tick(ended, 0, done)
+        late = self._pass_time(ended, copied, may_spin, record)
+        return Staged(lambda: self._calls(buffer), late, lambda: self._free.append(buffer), False)
+
+    def _pass_time(self, now: int, copied: int, may_spin: bool, record: VerbRecord) -> int:
+        """Sleep what is left of the time that the copy should take; by how much it took longer."""
+        pace = self._background.staging
+        due = round(pace.of(self._files.owned_bytes(self._rank)) * 1e9) if pace is not None else copied
+        if due > copied:
+            sleep_until(now + due - copied, may_spin)
+        record.stage_ns += copied + perf_counter_ns() - now
+        return max(0, copied - due)
+
+    def _calls(self, buffer: memoryview) -> Made:
+        at = 0
+        for piece in pieces_of(self._files, self._rank):
+            yield piece, buffer[at : at + piece.length]
+            at += _aligned(piece.length, self._align)
+
+
+def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
+    """Bytes of all buffers that `Staging` of a rank allocates."""
+    if background.simulated:
+        return 0
+    return background.in_flight * _staged_bytes(files, rank) + largest_call(files, rank)
+
+
+def _staged_bytes(files: StateFiles, rank: int) -> int:
+    align = files.checkpoint.access.page
+    if align == 1:
+        return files.owned_bytes(rank)
+    return sum(_aligned(piece.length, align) for piece in pieces_of(files, rank))
+
+
+def _aligned(length: int, align: int) -> int:
+    """O_DIRECT writes without a copy only what begins at a page."""
+    return -(-length // align) * align

@@ -1,0 +1,262 @@
+"""Writing one rank's share of a checkpoint: to files of its own, to one file of all ranks, or through another rank."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import DliosimError
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Writer
+from dliosim.execute.backends.registry import open_writer
+from dliosim.execute.context import Session
+from dliosim.execute.mpi.world import World
+from dliosim.execute.node.compute import busy
+from dliosim.execute.node.striping import with_striping
+from dliosim.execute.payload.shard_payload import fill_segment
+from dliosim.execute.store.manifest import make_directory
+from dliosim.measure.meter import Meter
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Access, Checkpoint
+from dliosim.plan.checkpoints.layout import StateFiles
+from dliosim.plan.checkpoints.write_calls import Piece, largest_piece, pieces
+
+Made = Iterator[tuple[Piece, memoryview]]
+"""The calls of a rank, with their bytes; memory of one may be used for the next."""
+
+Run = tuple[str, int, int, int]
+"""What a rank has written without a gap: file, offset, bytes, and their CRC-32."""
+
+
+def pieces_of(files: StateFiles, rank: int) -> Iterator[Piece]:
+    """What a rank saves, call by call."""
+    checkpoint = files.checkpoint
+    return pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
+
+
+def largest_call(files: StateFiles, rank: int) -> int:
+    """Bytes of the largest call of what a rank saves."""
+    checkpoint = files.checkpoint
+    return largest_piece(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
+
+
+def fill_piece(files: StateFiles, keys: list[int], piece: Piece, out: memoryview) -> None:
+    """Make the bytes of a call in `out`."""
+    at = 0
+    for segment in piece.segments:
+        row = files.parts[segment.part].row_bytes
+        fill_segment(keys[segment.part], row, segment, out[at : at + segment.length])
+        at += segment.length
+
+
+def generated(files: StateFiles, keys: list[int], rank: int, record: VerbRecord) -> Made:
+    """A rank's calls with contents made one at a time, in one buffer; that is no part of what is measured."""
+    buffer = allocate(largest_call(files, rank))
+    for piece in pieces_of(files, rank):
+        begun = perf_counter_ns()
+        data = buffer[: piece.length]
+        fill_piece(files, keys, piece, data)
+        record.content_ns += perf_counter_ns() - begun
+        yield piece, data
+
+
+def serialized(made: Made, checkpoint: Checkpoint, total: int, record: VerbRecord) -> Made:
+    """The same, each call after the CPU's share of it: `serialize` for `total` bytes in all."""
+    pace = checkpoint.serialize
+    for piece, data in made:
+        if pace is not None:
+            begun = perf_counter_ns()
+            busy(round(pace.of(total) * 1e9 * piece.length / total))
+            record.serialize_ns += perf_counter_ns() - begun
+        yield piece, data
+
+
+def write_state(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
+    """Write what this rank saves, or send it to the rank that writes; what this rank has written. Collective.
+
+    Files are synced where the checkpoint says so. Raises DliosimError, on this rank alone unless it is `shared`.
+    """
+    world, rank, checkpoint = session.world, session.world.rank, files.checkpoint
+    made = serialized(made, checkpoint, files.owned_bytes(rank), record)
+    if files.writer(rank) != rank:
+        _send(session, files.writer(rank), made, record)
+        return []
+    if checkpoint.writers.kind == "shared file":
+        return _write_shared(session, files, directory, made, record)
+    written: list[Run] = []
+    try:
+        for name, own in _by_file(files, rank, made):
+            senders = files.senders(rank)
+            written += _write_file(session, files, directory, name, own, senders, record)
+    except DliosimError as failure:
+        if checkpoint.writers.kind in ("one per", "rank"):
+            # Others wait for their turn to send, so that nobody could hear of the error.
+            world.abort(failure)
+        raise
+    return written
+
+
+def _by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[str, Made]]:
+    """The calls of each file that a rank makes; files of no bytes come last."""
+    left = dict.fromkeys(files.made_by(rank))
+    for name, own in groupby(made, lambda call: call[0].file):
+        del left[name]
+        yield name, own
+    for name in left:
+        yield name, iter(())
+
+
+def _write_file(
+    session: Session,
+    files: StateFiles,
+    directory: Path,
+    name: str,
+    made: Made,
+    senders: Iterable[int],
+    record: VerbRecord,
+) -> list[Run]:
+    checkpoint, path, written = files.checkpoint, directory / name, _Written(name)
+    if checkpoint.folder:
+        make_directory(path.parent, exist_ok=True)
+    writer = open_writer(_writing(checkpoint), path, MPI.COMM_SELF)
+    try:
+        for piece, data in made:
+            _write(session, writer, piece, data, written, record)
+        for sender in senders:
+            _receive(session, files, sender, writer, written, record)
+        if checkpoint.fsync:
+            writer.sync()
+    finally:
+        finish(writer, record)
+        record.files += 1
+    return written.runs
+
+
+def _write_shared(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
+    world, checkpoint = session.world, files.checkpoint
+    name = files.name_of_shared()
+    written = _Written(name)
+    writer = open_writer(_writing(checkpoint), directory / name, world.comm)
+    error: DliosimError | None = None
+    try:
+        if checkpoint.access.collective:
+            _write_rounds(session, files, writer, made, written, record)
+        else:
+            for piece, data in made:
+                _write(session, writer, piece, data, written, record)
+    except DliosimError as failure:
+        if checkpoint.access.collective:
+            # Others wait for this rank in a collective write, so that nobody could hear of the error.
+            world.abort(failure)
+        error = failure
+    try:
+        # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
+        if world.size > 1:
+            world.agree(error)
+        elif error is not None:
+            raise error
+        if checkpoint.fsync:
+            writer.sync()
+    finally:
+        finish(writer, record)
+        record.files += world.rank == 0
+    return written.runs
+
+
+def _writing(checkpoint: Checkpoint) -> Access:
+    return with_striping(checkpoint.access, checkpoint.stripe)
+
+
+class _Written:
+    """What of one file this rank has written, and its checksum; calls that follow each other are one run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.runs: list[Run] = []
+
+    def add(self, offset: int, data: memoryview) -> None:
+        if self.runs:
+            _, begin, length, value = self.runs[-1]
+            if begin + length == offset:
+                self.runs[-1] = (self.name, begin, length + len(data), zlib.crc32(data, value))
+                return
+        self.runs.append((self.name, offset, len(data), zlib.crc32(data)))
+
+
+def _write(
+    session: Session, writer: Writer, piece: Piece, data: memoryview, written: _Written, record: VerbRecord
+) -> None:
+    writer.write(piece.offset, data)
+    record.bytes += len(data)
+    begun = perf_counter_ns()
+    written.add(piece.offset, data)
+    record.content_ns += perf_counter_ns() - begun
+    session.progress.tick(begun, 0, record.bytes)
+
+
+def _write_rounds(
+    session: Session, files: StateFiles, writer: Writer, made: Made, written: _Written, record: VerbRecord
+) -> None:
+    """As many rounds on every rank as the one with most needs; the others take part with nothing."""
+    own = sum(1 for _ in pieces_of(files, session.world.rank))
+    rounds = int(session.world.allreduce(np.array([own], np.int64), "max")[0])
+    for number in range(rounds):
+        if number < own:
+            piece, data = next(made)
+            _write(session, writer, piece, data, written, record)
+        else:
+            writer.write(0, memoryview(b""))
+
+
+def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None:
+    world: World = session.world
+    sent = 0
+    for piece, data in made:
+        begun = perf_counter_ns()
+        world.ranks.send(data, writer)
+        ended = perf_counter_ns()
+        record.send_ns += ended - begun
+        sent += piece.length
+        session.progress.tick(ended, 0, sent)
+
+
+def _receive(
+    session: Session, files: StateFiles, sender: int, writer: Writer, written: _Written, record: VerbRecord
+) -> None:
+    world = session.world
+    buffer = allocate(largest_call(files, sender))
+    for piece in pieces_of(files, sender):
+        begun = perf_counter_ns()
+        data = buffer[: piece.length]
+        world.ranks.receive(data, sender)
+        record.send_ns += perf_counter_ns() - begun
+        _write(session, writer, piece, data, written, record)
+
+
+def finish(writer: Writer, record: VerbRecord) -> None:
+    """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
+    try:
+        if record.hints is None:
+            record.hints = writer.granted()
+    finally:
+        writer.close()
+        account(writer.meter, record)
+
+
+def account(meter: Meter, record: VerbRecord) -> None:
+    """Add to the record what the reader or writer of one or more files has done."""
+    record.opens += meter.opens
+    record.calls += meter.calls
+    record.bytes_moved += meter.moved
+    record.open_ns += meter.open_ns + meter.close_ns
+    record.view_ns += meter.view_ns
+    record.file_sync_ns += meter.sync_ns
+    latencies = meter.take_latencies()
+    record.call_ns += int(latencies.sum())
+    record.call_latency.add(latencies)

@@ -1,0 +1,1 @@
+"""Finding, laying out and writing data sets."""

@@ -1,0 +1,83 @@
+"""Whether data that lie in a directory are a whole data set of one description, and what is said where not."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.store.manifest import NAME, manifest_of, write_manifest
+from dliosim.model import Dataset
+
+#: What is wrong where nothing is there.
+ABSENT = "has not been prepared"
+
+
+def write_description(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
+    """Write the manifest of a data set of `size` bytes; unless they are `durable`, with this node's boot.
+
+    Raises ExecutionError.
+    """
+    content = {
+        "kind": "data set",
+        "name": dataset.name,
+        "digest": dataset.digest(),
+        "layout": dataset.layout.kind,
+        "files": dataset.layout.files,
+        "samples": dataset.samples,
+        "bytes": size,
+        "synced": durable,
+    }
+    write_manifest(directory, content if durable else {**content, "boot": boot_id()})
+
+
+def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
+    """Why the data in a directory do not count, to be said after the data set's name; None where they do.
+
+    Raises ExecutionError [R401] where their manifest cannot be read.
+    """
+    manifest = manifest_of(directory, "data set", dataset.digest())
+    if manifest is None:
+        if os.path.lexists(directory / NAME):
+            return f"has something else in the place of its {NAME}"
+        return "is incomplete" if directory.is_dir() else ABSENT
+    boot = boot_id()
+    if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):
+        return None
+    return "was prepared with `fsync off` by another node, or before this one was booted, and may have lost bytes,"
+
+
+def prepared_by(dataset: Dataset, directory: Path) -> int:
+    """By how many other ranks the same data set was prepared beside this directory, or 0 where none can be seen."""
+    if dataset.layout.kind != "file per rank":
+        return 0
+    with suppress(OSError):
+        for entry in sorted(directory.parent.iterdir()):
+            manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
+            files = manifest.get("files") if manifest else None
+            if isinstance(files, int) and entry.name == _by_ranks(dataset, files).digest():
+                return files
+    return 0
+
+
+def _by_ranks(dataset: Dataset, ranks: int) -> Dataset:
+    return replace(dataset, layout=replace(dataset.layout, files=ranks))
+
+
+def damaged(dataset: Dataset, what: str) -> ExecutionError:
+    """The error of a data set whose manifest, or whose files when they were looked at, say more than is there now."""
+    if dataset.source:
+        text = f"data set `{dataset.name}` has changed since its files were looked at: {what}"
+        return ExecutionError(text, "R401")
+    again = f"`prepare {dataset.name} afresh` writes it again"
+    return ExecutionError(f"data set `{dataset.name}` is damaged: {what}; {again}", "R401")
+
+
+def boot_id() -> str | None:
+    """What tells this boot of this node from all others; None where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,69 @@
+"""What rank 0 has found of files that are there already, on every rank: their names and where their samples lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.backends.safe_open import follow_to_file
+from dliosim.execute.datasets.index_build import joined_by, shared_memory
+from dliosim.execute.mpi.world import World
+from dliosim.plan.samples.sample_index import DataIndex
+
+if TYPE_CHECKING:
+    from dliosim.execute.datasets.discovery import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of files in memory that the ranks of a node share: name f is bytes start[f]:start[f + 1] of `text`."""
+
+    text: NDArray[np.uint8]
+    start: NDArray[np.int64]
+
+    def __call__(self, file: int) -> str:
+        """The path of a file below its root."""
+        return os.fsdecode(self.text[int(self.start[file]) : int(self.start[file + 1])].tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedNames:
+    """Names of files to some of which symbolic links lead: these are looked up again by whoever asks, to open one.
+
+    `linked` says of each name whether it is one of them; `root` has no links itself.
+    """
+
+    names: Callable[[int], str]
+    linked: NDArray[np.int64]
+    root: str
+
+    def __call__(self, file: int) -> str:
+        """The path of a file below the root, without links. Raises ExecutionError [R401], see `follow`."""
+        name = self.names(file)
+        return follow_to_file(self.root, name) if self.linked[file] else name
+
+
+def share_source(world: World, root: Path, source: Source | None) -> tuple[Names | LinkedNames, DataIndex]:
+    """Give all ranks what rank 0 has found below `root`. Collective."""
+    encoded = [os.fsencode(name) for name in source.names] if source is not None else []
+    links = sum(source.linked) if source is not None else 0
+    counts = world.share([len(encoded), sum(map(len, encoded)), links] if world.rank == 0 else None)
+    files, size, links = counts
+    start = shared_memory(world, files + 1)
+    words = shared_memory(world, -(-size // 8))
+    if source is not None:
+        start[1:] = np.cumsum([len(name) for name in encoded])
+        words.view(np.uint8)[:size] = np.frombuffer(b"".join(encoded), np.uint8)
+    linked = shared_memory(world, files if links else 0)
+    if source is not None and links:
+        linked[:] = source.linked
+    indexes = source.indexes if source is not None else []
+    index = joined_by(world, files, range(len(indexes)), indexes, (start, words, linked))
+    names = Names(words.view(np.uint8), start)
+    return (LinkedNames(names, linked, os.path.realpath(root)) if links else names), index

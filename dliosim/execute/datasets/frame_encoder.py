@@ -1,0 +1,51 @@
+"""Samples of a framed format as they lie in a file, contents and what is around them, and the checksum over them."""
+
+from __future__ import annotations
+
+import zlib
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
+from dliosim.execute.payload.payload_format import dress_samples, dressing
+from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
+from dliosim.formats.contract import Encoding, Framed
+from dliosim.model import Dataset
+
+Ints = NDArray[np.int64]
+
+
+def make_bodies(
+    form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview, encoding: Encoding
+) -> None:
+    """Fill `out[starts[i]:starts[i] + stride]` of sample i, and what `align` leaves behind it with zeros.
+
+    Other bytes stay as they are. Samples lie in order and do not overlap; what the format takes goes into `encoding`.
+    """
+    at, length = form.content(dataset, sizes)
+    fill_batch(sample_keys(dataset, samples), length, starts + at, out)
+    begun = perf_counter_ns()
+    dress_samples(dressing(dataset), length, starts + at, out)
+    form.frame(dataset, samples, sizes, starts, out)
+    encoding.encode_ns += perf_counter_ns() - begun
+    align = form.align(dataset)
+    if align > 1:
+        stride = form.stride(dataset, sizes)
+        gaps = -stride % align
+        for end, gap in zip((starts + stride)[gaps > 0].tolist(), gaps[gaps > 0].tolist(), strict=True):
+            out[end : end + gap] = bytes(gap)
+
+
+def checksum_over(form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, body: memoryview, value: int) -> int:
+    """The format's checksum going on from `value` over a body of whole samples, which were made by `make_bodies`."""
+    sums = form.checksum
+    if sums is None:
+        return value
+    size = dataset.fixed_size or 0
+    if sums is zlib.crc32 and size >= WORTH_WHILE and len(body) == size * len(samples) and dressing(dataset) is None:
+        _, length = form.content(dataset, sizes)
+        if (length == size).all():  # nothing but contents, which were never looked at since they were made
+            return crc32_of_samples(sample_keys(dataset, samples), size, value)
+    return sums(body, value)

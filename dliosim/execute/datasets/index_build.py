@@ -1,0 +1,194 @@
+"""Where samples lie whose files alone know it: every file's index is read by one rank, and shared on each node."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.safe_open import require_file
+from dliosim.execute.context import Session
+from dliosim.execute.io_errors import failed
+from dliosim.execute.mpi.world import World
+from dliosim.execute.node.shared_memory import SharedMemory
+from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.model import Dataset
+from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
+
+_FILE_FIELDS = 3  # samples, bytes, bytes of a sample by the library
+_COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether these differ
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
+
+    index: DataIndex
+    touched: int
+    wall_ns: int
+
+
+def resolve(
+    session: Session,
+    dataset: Dataset,
+    files: int,
+    path: Callable[[int], Path],
+    index_of: Callable[[int], FileIndex],
+) -> Resolved:
+    """Get the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
+
+    The arrays lie in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
+    """
+    world = session.world
+    begun = perf_counter_ns()
+    own = range(world.rank, files, world.size)
+
+    def read() -> list[FileIndex]:
+        found = []
+        with session.progress.during(f"index {dataset.name}", lambda: 0):
+            for file in own:
+                found.append(_indexed(partial(index_of, file), path(file)))
+                session.progress.tick(perf_counter_ns(), 0, sum(one.touched for one in found[-1:]))
+        return found
+
+    found = world.together(read)
+    index = joined_by(world, files, own, found)
+    touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
+    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+
+
+def joined_by(
+    world: World,
+    files: int,
+    own: range,
+    found: list[FileIndex],
+    others: tuple[NDArray[np.int64], ...] = (),
+) -> DataIndex:
+    """The indexes of `files` files as one, in memory that a node shares; this rank has those of files `own`.
+
+    `others` are arrays of `shared_memory` that are completed with it. Collective.
+    Raises ExecutionError on every rank where files differ in their number of columns.
+    """
+    wide = [len(one.columns) for one in found]
+    extremes = world.allreduce(np.array([max(wide, default=0), -min(wide, default=1 << 30)]), "max").tolist()
+    columns = extremes[0]
+    if -extremes[1] != columns:
+        text = f"files have {-extremes[1]} to {columns} data sets or columns: name those that all of them have"
+        failure = ExecutionError(text, "R401")
+        failure.shared = True
+        raise failure
+    for other in others:
+        _complete(world, other)
+    fields = _fields(world, files, own, found, columns)
+    pipelines = _pipelines(world, fields, found, columns)
+    first_sample = _starts(fields[:, 0])
+    known = {_number(filters): row for row, filters in enumerate(pipelines)}
+    made = []
+    for number in range(columns):
+        field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
+        first_unit = _starts(field[:, 5])
+        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
+        first = units[2] if field[:, 6].any() else None
+        pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
+        samples, pieces, row_bytes, unit_bytes = field.T[:4]
+        made.append(
+            IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
+        )
+    return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines, fields[:, 2])
+
+
+def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
+    require_file(path)
+    try:
+        return read()
+    except ExecutionError:
+        raise
+    except OSError as error:
+        raise failed("open", str(path), error, reading=True) from error
+
+
+def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
+    """One row a file: its samples, its bytes, and the fields of each column."""
+    width = _FILE_FIELDS + columns * _COLUMN_FIELDS
+    table = shared_memory(world, files * width).reshape(files, width)
+    for file, one in zip(own, found, strict=True):
+        table[file, :_FILE_FIELDS] = one.samples, one.size, one.sample_bytes
+        for number, column in enumerate(one.columns):
+            first = _FILE_FIELDS + number * _COLUMN_FIELDS
+            table[file, first : first + _COLUMN_FIELDS] = (
+                column.samples,
+                column.pieces,
+                column.row_bytes,
+                column.unit_bytes,
+                _number(column.filters),
+                len(column.offset),
+                column.first is not None,
+            )
+    _complete(world, table)
+    return table
+
+
+def _units(
+    world: World,
+    own: range,
+    first_unit: NDArray[np.int64],
+    first_sample: NDArray[np.int64],
+    found: list[Column],
+) -> NDArray[np.int64]:
+    """Offset, length and first sample of every unit of one column, a row each."""
+    units = int(first_unit[-1])
+    table = shared_memory(world, 3 * units).reshape(3, units)
+    for file, column in zip(own, found, strict=True):
+        place = slice(int(first_unit[file]), int(first_unit[file + 1]))
+        table[0, place], table[1, place] = column.offset, column.length
+        table[2, place] = first_of_units(column) + first_sample[file]
+    _complete(world, table)
+    return table
+
+
+def _pipelines(
+    world: World, fields: NDArray[np.int64], found: list[FileIndex], columns: int
+) -> tuple[tuple[Filter, ...], ...]:
+    """Every pipeline of filters that occurs, given by the lowest rank that has read a file which has it."""
+    places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
+    numbers = np.unique(fields[:, places])
+    result: list[tuple[Filter, ...]] = []
+    mine = {_number(column.filters): column.filters for one in found for column in one.columns}
+    for number in numbers.tolist():
+        holder = np.array([world.rank if number in mine else world.size], np.int64)
+        source = int(world.allreduce(holder, "min")[0])
+        result.append(world.share(mine.get(number) if world.rank == source else None, source))
+    return tuple(result)
+
+
+def _number(filters: tuple[Filter, ...]) -> int:
+    """What tells pipelines apart in an array of int64."""
+    text = repr([(one.name, one.parameters) for one in filters])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
+
+
+def shared_memory(world: World, count: int) -> NDArray[np.int64]:
+    """Make `count` zeros in memory that the ranks of a node share. Collective."""
+    return np.frombuffer(SharedMemory(world.node.comm, max(count, 1) * 8).view, np.int64, count)
+
+
+def _complete(world: World, table: NDArray[np.int64]) -> None:
+    """Wait until every rank has written its rows, and bring those of other nodes. Collective."""
+    world.barrier()
+    if world.node.rank == 0 and world.nodes > 1:
+        world.sum_over_nodes(table)
+    world.barrier()
+    table.flags.writeable = False
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts

@@ -1,0 +1,254 @@
+"""Files that a library makes: laid out for all ranks to write into, or built whole; and what stands beside files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim import readable
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.safe_open import reading, remove_file, write_file
+from dliosim.execute.context import Session
+from dliosim.execute.datasets.dataset_manifest import damaged
+from dliosim.execute.datasets.hdf5_template import LaidOut, laid_out, make_alike
+from dliosim.execute.datasets.index_build import resolve
+from dliosim.execute.io_errors import failed, no_room
+from dliosim.execute.node.page_cache import WriteCount
+from dliosim.execute.payload.payload_format import dressing, fill_samples
+from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.formats.contract import Encoding, FileIndex, Resolved
+from dliosim.formats.registry import format_for
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset, Prepare
+from dliosim.plan.samples.format_sizes import framed
+from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.plan.samples.sizes import sample_sizes
+
+T = TypeVar("T")
+
+
+class LibraryCalls:
+    """What the libraries of formats do on this thread in a block, without what they are given by `apart`.
+
+    Once the block is over, `ns` is how long that took; `calls` and `bytes` are the writes by the kernel's count, None
+    where it has none.
+    """
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.calls: int | None = 0
+        self.bytes: int | None = 0
+
+    def __enter__(self) -> LibraryCalls:
+        self._count = WriteCount()
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._count.close()
+
+    def apart(self, made: Iterator[T]) -> Iterator[T]:
+        """The same, made outside of the block: whoever makes it may write, too (a line of progress, a message)."""
+        while True:
+            self._end()
+            one = next(made, None)
+            self._begin()
+            if one is None:
+                return
+            yield one
+
+    def _begin(self) -> None:
+        self._before = self._count.read()
+        self._begun = perf_counter_ns()
+
+    def _end(self) -> None:
+        self.ns += perf_counter_ns() - self._begun
+        now = self._count.read()
+        if now is None or self._before is None or self.calls is None or self.bytes is None:
+            self.calls = self.bytes = None
+        else:
+            self.calls += now[0] - self._before[0]
+            self.bytes += now[1] - self._before[1]
+
+
+def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path, record: VerbRecord) -> None:
+    """Make all files with room for their samples, each by one rank, and learn where these lie. Collective.
+
+    What of a file is no sample's counts as written by the rank that makes it.
+
+    Files of as many samples are alike until these are written, so that a rank has the library make one of each number.
+    """
+    patterns: dict[int, LaidOut] = {}
+
+    def own() -> None:
+        for file, first, last in _own_files(session, dataset):
+            path, known = directory / dataset.file_name(file), patterns.get(last - first)
+            make = partial(form.lay_out, dataset, path, last - first)
+            anew(path)
+            with LibraryCalls() as made:
+                by_library(path, make if known is None else partial(make_alike, known, path, make))
+            if known is None:
+                known = patterns[last - first] = by_library(path, partial(laid_out, path, form, dataset))
+            _account(made, record)
+            record.bytes += known.index.size - (last - first) * (dataset.fixed_size or 0)
+
+    session.world.together(own)
+
+    def index_of(file: int) -> FileIndex:
+        first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+        return patterns[last - first].index
+
+    session.places[dataset.name] = _resolved(session, dataset, directory, index_of)
+
+
+def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
+    """Where the samples of a prepared data set lie, from its files. Collective."""
+    form = format_for(dataset)
+    return _resolved(session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset))
+
+
+def _resolved(session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]) -> DataIndex:
+    files = dataset.layout.files
+    session.places[dataset.name] = None  # what was known before is of other files now, and takes memory
+    found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
+    index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
+    touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
+    session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
+    planned = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
+    wrong = np.flatnonzero(np.diff(index.first_sample) != planned)
+    if len(wrong):
+        file = int(wrong[0])
+        holds = int(index.first_sample[file + 1] - index.first_sample[file])
+        path = directory / dataset.file_name(file)
+        failure = damaged(dataset, f"{path} holds {readable.count(holds, 'sample')}, not {int(planned[file])}")
+        failure.shared = True
+        raise failure
+    return index
+
+
+def build(
+    session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
+) -> None:
+    """Let the format's library write this rank's files, whole, from batches of contents. Local."""
+    done = 0
+    for file, first, last in _own_files(session, dataset):
+        path, encoding = directory / dataset.file_name(file), Encoding()
+        anew(path)
+        batches = contents_of(session, dataset, form.batch(dataset), first, last, record, done)
+        with LibraryCalls() as made:
+            by_library(path, partial(form.build, dataset, path, last - first, made.apart(batches), encoding))
+        made.ns -= encoding.encode_ns
+        record.encode_ns += encoding.encode_ns
+        account_built(path, made, verb, record)
+        done += last - first
+
+
+def account_built(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
+    """Count a file that a library has written, and make it durable where that is asked. Raises ExecutionError."""
+    size = by_library(path, path.stat).st_size
+    if made.bytes is not None and made.bytes < size // 2:
+        # It writes on threads of its own, or into a mapping: what was counted is not what was done.
+        made.calls = made.bytes = None
+    record.files += 1
+    record.bytes += size
+    _account(made, record)
+    if verb.fsync:
+        _sync(path, record)
+
+
+def _account(made: LibraryCalls, record: VerbRecord) -> None:
+    """Count how a file was made."""
+    record.opens += 1
+    record.call_ns += made.ns
+    if made.calls is None or made.bytes is None:
+        record.uncounted_files += 1
+        return
+    record.calls += made.calls
+    record.bytes_moved += made.bytes
+
+
+def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
+    """Write what stands beside a file of a framed format. Raises ExecutionError."""
+    form = framed(dataset)
+    suffixes = form.sidecars(dataset)
+    if not suffixes:
+        return
+    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+    sizes = sample_sizes(dataset, np.arange(first, last))
+    for suffix in suffixes:
+        path = (directory / dataset.file_name(file)).with_suffix(f".{suffix}")
+        with LibraryCalls() as made:
+            record.bytes += write_file(path, form.write_sidecar(dataset, suffix, first, sizes), durable=False)
+        record.files += 1
+        _account(made, record)
+        if durable:
+            _sync(path, record)
+
+
+def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
+    """Files of this rank: number, first sample, first sample of the next."""
+    world, files = session.world, dataset.layout.files
+    for file in range(world.rank, files, world.size):
+        first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
+        yield file, first, last
+
+
+def contents_of(
+    session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord, before: int
+) -> Iterator[NDArray[np.uint8]]:
+    """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites.
+
+    `before` is how many samples this rank has made already, for whoever looks on.
+    """
+    size, dress = dataset.fixed_size or 0, dressing(dataset)
+    most = max(1, min(most, last - first))
+    data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
+    for begin in range(first, last, most):
+        begun = perf_counter_ns()
+        count = min(most, last - begin)
+        lengths, rows = np.full(count, size, np.int64), data[:count]
+        keys = sample_keys(dataset, np.arange(begin, begin + count))
+        fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
+        record.content_ns += perf_counter_ns() - begun
+        yield rows
+        session.progress.tick(perf_counter_ns(), 0, (before + begin + count - first) * size)
+
+
+def anew(path: Path) -> None:
+    """See to it that a library makes a file, and follows no link to another."""
+    remove_file(str(path))
+
+
+def by_library(path: Path, action: Callable[[], T]) -> T:
+    """Run something of a format's library; what the operating system refuses is said with the file.
+
+    HDF5 says some of it as a RuntimeError, of many lines: where it writes what it has held back.
+    """
+    try:
+        return action()
+    except ExecutionError:
+        raise
+    except RuntimeError as error:
+        text = " ".join(str(error).split())
+        raise ExecutionError(f"write failed on {path}: {text}", no_room(text)) from error
+    except OSError as error:
+        raise failed("write", str(path), error) from error
+
+
+def _sync(path: Path, record: VerbRecord) -> None:
+    begun = perf_counter_ns()
+    try:
+        with reading(path) as descriptor:
+            os.fsync(descriptor)
+    except OSError as error:
+        raise failed("fsync", str(path), error) from error
+    record.file_sync_ns += perf_counter_ns() - begun

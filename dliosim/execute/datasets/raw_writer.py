@@ -1,0 +1,166 @@
+"""The bytes of raw files: header, samples and padding of any range of a file, made chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.payload.payload_format import Dress, dressing, fill_part, fill_samples
+from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.model import Dataset
+from dliosim.plan.samples.io_requests import locate
+from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
+from dliosim.plan.samples.sample_index import Places
+
+#: Parts that are placed together, those that have no more samples than this.
+PARTS_AT_ONCE = 1024
+SMALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Consecutive samples of one file, and the region of the file that they and their padding fill."""
+
+    key: NDArray[np.uint64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    first: int
+    last: int
+
+
+Chunks: TypeAlias = Iterator[tuple[int, memoryview]]
+"""(offset in the file, data) of calls that together write a part without holes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A part whose samples have their places in the file, and what makes its chunks.
+
+    `chunks` takes the most bytes of a call (None: a call a sample, with what lies around it) and the buffer that each
+    chunk overwrites, which must hold the largest of them.
+    """
+
+    part: FilePart
+    chunks: Callable[[int | None, memoryview], Chunks]
+
+
+def place(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
+    """The parts with their samples placed, small ones many at a time: to place one sample takes as long as hundreds."""
+    left, dress = iter(parts), dressing(dataset)
+    while some := list(islice(left, PARTS_AT_ONCE)):
+        small = [part for part in some if part.last_sample - part.first_sample <= SMALL]
+        rows = _small_ones(dataset, places, small)
+        for part in some:
+            large = part.last_sample - part.first_sample > SMALL
+            groups = _groups(dataset, places, part) if large else next(rows)
+            yield PlacedPart(part, partial(_chunks, part, groups, dress))
+
+
+def _chunks(
+    part: FilePart, groups: Iterable[_Rows], dress: Dress | None, transfer: int | None, buffer: memoryview
+) -> Chunks:
+    if part.first_sample == part.last_sample and part.length:
+        yield from _empty(part, transfer or part.length, buffer)
+    for rows in groups:
+        bounds = _bounds(rows, transfer)
+        for start, stop in pairwise(bounds):
+            out = buffer[: stop - start]
+            _produce(rows, dress, start, stop, out)
+            yield start, out
+
+
+def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
+    """How many chunks are made of a part."""
+    if part.first_sample == part.last_sample:
+        return -(-part.length // (transfer or max(part.length, 1)))
+    if transfer is None:
+        return part.last_sample - part.first_sample
+    heads = np.arange(part.first_sample + SAMPLES_AT_ONCE, part.last_sample, SAMPLES_AT_ONCE)
+    edges = np.concatenate([[part.offset], locate(dataset, places, heads)[1], [part.offset + part.length]])
+    return int((-(-np.diff(edges) // transfer)).sum())
+
+
+def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
+    """Bytes of the largest chunk of a part, or a little more: what its buffer must hold."""
+    if transfer is not None or part.first_sample == part.last_sample:
+        return min(transfer or part.length, part.length)
+    if dataset.fixed_size is not None:
+        return min(dataset.fixed_size + dataset.header + 2 * dataset.align, part.length)
+    groups = (_bounds(rows, None) for rows in _groups(dataset, places, part))
+    return max(int(np.diff(bounds).max()) for bounds in groups)
+
+
+def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """A file without samples holds its header alone."""
+    np.frombuffer(buffer, np.uint8)[:] = 0
+    for start in range(part.offset, part.offset + part.length, limit):
+        yield start, buffer[: min(limit, part.offset + part.length - start)]
+
+
+def _small_ones(dataset: Dataset, places: Places, parts: list[FilePart]) -> Iterator[list[_Rows]]:
+    """The samples of each part, in one group, or none."""
+    counts = np.array([part.last_sample - part.first_sample for part in parts], np.int64)
+    ends = np.cumsum(counts)
+    first = np.array([part.first_sample for part in parts], np.int64)
+    samples = np.repeat(first - ends + counts, counts) + np.arange(counts.sum())
+    key, (_, offset, length) = sample_keys(dataset, samples), locate(dataset, places, samples)
+    begin = 0
+    for part, end in zip(parts, ends.tolist(), strict=True):
+        until = part.offset + part.length
+        yield [_Rows(key[begin:end], offset[begin:end], length[begin:end], part.offset, until)] if end > begin else []
+        begin = end
+
+
+def _groups(dataset: Dataset, places: Places, part: FilePart) -> Iterator[_Rows]:
+    begin = part.offset
+    for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
+        last = min(first + SAMPLES_AT_ONCE, part.last_sample)
+        # One sample more than the group has, since padding reaches up to the next one's offset.
+        samples = np.arange(first, min(last + 1, part.last_sample))
+        _, offset, length = locate(dataset, places, samples)
+        end = part.offset + part.length if last == part.last_sample else int(offset[-1])
+        count = last - first
+        yield _Rows(sample_keys(dataset, samples[:count]), offset[:count], length[:count], begin, end)
+        begin = end
+
+
+def _bounds(rows: _Rows, transfer: int | None) -> list[int]:
+    """Where calls begin, and where the last one ends."""
+    if transfer is None:
+        return [rows.first, *rows.offset[1:].tolist(), rows.last]
+    return [*range(rows.first, rows.last, transfer), rows.last]
+
+
+def _produce(rows: _Rows, dress: Dress | None, start: int, stop: int, out: memoryview) -> None:
+    """Make bytes [start, stop) of the file."""
+    if len(rows.key) == 1:
+        offset, length = int(rows.offset[0]), int(rows.length[0])
+        if offset > start or offset + length < stop:
+            np.frombuffer(out, np.uint8)[:] = 0
+        _fill_one(dress, int(rows.key[0]), offset, offset + length, start, stop, out)
+        return
+    first = int(np.searchsorted(rows.offset, start, side="right")) - 1
+    last = int(np.searchsorted(rows.offset, stop, side="left"))
+    first = max(first, 0)
+    offsets, lengths = rows.offset[first:last], rows.length[first:last]
+    ends = offsets + lengths
+    if int(np.sum(np.minimum(ends, stop) - np.maximum(offsets, start), where=ends > start)) < stop - start:
+        np.frombuffer(out, np.uint8)[:] = 0
+    whole = (offsets >= start) & (ends <= stop)
+    if whole.any():
+        fill_samples(dress, rows.key[first:last][whole], lengths[whole], offsets[whole] - start, out)
+    for row in np.flatnonzero(~whole & (ends > start)).tolist():
+        _fill_one(dress, int(rows.key[first + row]), int(offsets[row]), int(ends[row]), start, stop, out)
+
+
+def _fill_one(dress: Dress | None, key: int, begin: int, end: int, start: int, stop: int, out: memoryview) -> None:
+    """Make what lies in bytes [start, stop) of the file of a sample at [begin, end)."""
+    low, high = max(begin, start), min(end, stop)
+    if low < high:
+        fill_part(dress, key, low - begin, out[low - start : high - start])

@@ -1,0 +1,276 @@
+"""One epoch of one rank, planned outside the clock: its calls, what each sample should hold, and its compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.batches.decode_preprocess import Processing
+from dliosim.execute.batches.decode_verify import EncodedUnits
+from dliosim.execute.batches.prefetch import Batches
+from dliosim.execute.batches.sample_cache import KeptSamples
+from dliosim.execute.context import Session
+from dliosim.execute.payload.payload_format import Dress, dressing, expected_edges, first_wrong
+from dliosim.execute.payload.sample_bytes import edges_match, sample_keys
+from dliosim.measure.meter import Meters
+from dliosim.model import Dataset, Loop
+from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, calls, rounds
+from dliosim.plan.samples.read_ranges import Stored, rows_to_keep, stored_rows
+from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.sampler import plan_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWork:
+    """What a rank does in one epoch. `extents` is all of it, `stored` the rows that are read from storage.
+
+    `keeps` says which of those `cache memory` takes, none after the first epoch. `compute_ns` and `gap_ns` (the time to
+    each request's arrival from the one before) have one entry a step.
+    """
+
+    extents: Extents
+    stored: Stored
+    keeps: NDArray[np.bool_]
+    calls: Calls
+    rounds: Rounds | None
+    most: NDArray[np.int64] | None
+    compute_ns: list[int]
+    gap_ns: list[int]
+
+    @property
+    def steps(self) -> int:
+        """Steps of this epoch."""
+        return len(self.compute_ns)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that this epoch adds to those kept in memory."""
+        return int(self.stored.extents.length[self.keeps].sum())
+
+
+def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
+    """Plan `steps` steps from the beginning of an epoch (from 0) on; local.
+
+    More steps than an epoch has (open-loop requests) go on with the next ones without a break, in which requests would
+    pile up.
+    """
+    world, workload = session.world, session.workload
+    places = session.places[dataset.name]
+    passes = [plan_epoch(loop, dataset, places, workload.job, world.rank, epoch)]
+    while sum(each.steps for each in passes) < steps:
+        passes.append(plan_epoch(loop, dataset, places, workload.job, world.rank, epoch + len(passes)))
+    extents = _first_steps(_one_after_the_other(passes), steps)
+    access = loop.access
+    stored = stored_rows(extents, access, kept.numbers, dataset, places)
+    keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
+    planned = calls(stored.extents, access.transfer, access.page)
+    dealt = rounds(planned, access.transfer) if access.collective and access.transfer else None
+    counters = np.arange(extents.steps, dtype=np.int64)
+    compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
+    compute = _in_ns(draw(loop.compute.time, compute_key, counters))
+    gaps: list[int] = []
+    if loop.arrivals is not None:
+        gaps = _in_ns(draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters))
+    return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
+
+
+def processing_of(session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int) -> Processing | None:
+    """What becomes of each batch once it is read, or None."""
+    if not loop.decode and loop.preprocess is None:
+        return None
+    directory, name = session.files(dataset)
+    processing = Processing(
+        replace(loop, decode=loop.decode and not session.options.null),
+        dataset,
+        session.places[dataset.name],
+        work.stored,
+        work.calls,
+        lambda file: directory / name(file),
+    )
+    return processing.expect(loop, session.workload.seed, epoch, work.extents)
+
+
+def _one_after_the_other(passes: Sequence[Extents]) -> Extents:
+    """The steps of several epochs as those of one."""
+    if len(passes) == 1:
+        return passes[0]
+    rows = np.cumsum([0, *(len(each.sample) for each in passes)])
+    starts = [each.step_start[:-1] + first for each, first in zip(passes, rows[:-1], strict=True)]
+    return Extents(
+        np.concatenate([each.sample for each in passes]),
+        np.concatenate([each.file for each in passes]),
+        np.concatenate([each.offset for each in passes]),
+        np.concatenate([each.length for each in passes]),
+        np.concatenate([*starts, rows[-1:]]),
+    )
+
+
+def _first_steps(extents: Extents, steps: int) -> Extents:
+    if steps == extents.steps:
+        return extents
+    last = int(extents.step_start[steps])
+    return Extents(
+        extents.sample[:last],
+        extents.file[:last],
+        extents.offset[:last],
+        extents.length[:last],
+        extents.step_start[: steps + 1],
+    )
+
+
+def _in_ns(seconds: NDArray[np.float64]) -> list[int]:
+    """Seconds as whole nanoseconds, none below zero."""
+    whole: list[int] = np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
+    return whole
+
+
+def _step_bytes(extents: Extents) -> list[int]:
+    """Bytes of the samples of each step."""
+    total = np.zeros(len(extents.length) + 1, np.int64)
+    np.cumsum(extents.length, out=total[1:])
+    whole: list[int] = np.diff(total[extents.step_start]).tolist()
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What ranges that were read should hold: rows of `Stored` of which that is known.
+
+    Those of step s are bounds[s]:bounds[s + 1]. `start` is where in the step's buffer a row's contents lie, `length`
+    how many; `first` and `last` are edge words.
+    """
+
+    row: NDArray[np.int64]
+    bounds: list[int]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    key: NDArray[np.uint64]
+    begin: NDArray[np.int64]
+    first: NDArray[np.uint64]
+    last: NDArray[np.uint64]
+    dress: Dress | None
+
+
+def _expected(dataset: Dataset, work: EpochWork) -> _Expected:
+    stored = work.stored
+    row = np.flatnonzero(stored.held > 0)
+    bounds = np.searchsorted(row, stored.extents.step_start).tolist()
+    begin, held = stored.begin[row], stored.held[row]
+    key, dress = sample_keys(dataset, stored.extents.sample[row]), dressing(dataset)
+    start = work.calls.sample_start[row] + stored.at[row]
+    return _Expected(row, bounds, start, held, key, begin, *expected_edges(dress, key, begin, held), dress)
+
+
+class EpochSource:
+    """The batches of one epoch as `step_loop.run_steps` wants them: waited for, and checked against what was prepared.
+
+    `unchecked` adds up bytes that were read to be checked whole (`--verify`), and of which nothing was known.
+    """
+
+    def __init__(
+        self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
+    ) -> None:
+        self.meters = Meters([reader.meter for reader in batches.readers])
+        self.reading = batches.reading
+        self.called = self.processed = 0
+        self.unchecked = 0
+        self._batches = batches
+        self._work = work
+        self._kept = kept
+        self._dataset = dataset
+        self._session = session
+        self._null = session.options.null
+        self._whole = session.options.verify
+        self._buffer = memoryview(b"")
+        self._asked = _step_bytes(work.extents)
+        self._needed = _step_bytes(work.stored.extents)
+        self._bounds: list[int] = work.stored.extents.step_start.tolist()
+        self._keeping = bool(work.keeps.any())
+        self._hits = not kept.is_empty
+        self._expected = None if self._null else _expected(dataset, work)
+        self._encoded: EncodedUnits | None = None
+        places = session.places[dataset.name]
+        if self._whole and not self._null and not dataset.source and isinstance(places, DataIndex):
+            self._encoded = EncodedUnits(dataset, places, work.stored)
+
+    def start(self) -> None:
+        """Begin to read ahead."""
+        self._batches.start()
+
+    def wait(self, step: int) -> int:
+        """The bytes of the step's samples, once all of them are in memory."""
+        self._buffer, got = self._batches.wait(step)
+        self.called, self.processed = self._batches.called, self._batches.processed
+        if got < self._needed[step]:
+            # Never a fast step: whatever a backend claims, this is what it returned.
+            raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
+        if self._hits:
+            self._kept.copy_out(self._samples(step))
+        return self._asked[step]
+
+    def check(self, step: int) -> None:
+        """Compare the batch with what was prepared; keep what `cache memory` keeps. Raises ExecutionError [R401]."""
+        expected = self._expected
+        if expected is None:
+            return
+        first, last = expected.bounds[step], expected.bounds[step + 1]
+        if first < last:
+            length, start = expected.length[first:last], expected.start[first:last]
+            good = edges_match(expected.first[first:last], expected.last[first:last], length, start, self._buffer)
+            bad = None if good.all() else int(np.argmin(good))
+            if bad is None and self._whole:
+                keys, begin = expected.key[first:last], expected.begin[first:last]
+                bad = first_wrong(expected.dress, keys, begin, length, start, self._buffer)
+            if bad is not None:
+                raise self._mismatch(int(expected.row[first + bad]))
+        if self._whole:
+            self.unchecked += self._needed[step] - int(expected.length[first:last].sum())
+        if self._encoded is not None:
+            self._decode(self._encoded, step)
+        if self._keeping:
+            self._keep(step)
+
+    def _decode(self, encoded: EncodedUnits, step: int) -> None:
+        stored, start = self._work.stored, self._work.calls.sample_start
+        for row in range(self._bounds[step], self._bounds[step + 1]):
+            if stored.held[row] == 0:
+                begin, length = int(start[row]), int(stored.extents.length[row])
+                right = encoded.is_right(row, self._buffer[begin : begin + length])
+                if right is False:
+                    raise self._mismatch(row)
+                self.unchecked -= length if right else 0
+
+    def _keep(self, step: int) -> None:
+        first, last = self._bounds[step], self._bounds[step + 1]
+        rows, stored = self._work.keeps[first:last], self._work.stored.extents
+        start, length = self._work.calls.sample_start[first:last], stored.length[first:last]
+        self._kept.keep(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
+
+    def _samples(self, step: int) -> NDArray[np.int64]:
+        starts = self._work.extents.step_start
+        return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
+
+    def _mismatch(self, row: int) -> ExecutionError:
+        stored, dataset, name = self._work.stored.extents, self._dataset, self._dataset.name
+        directory, file_name = self._session.files(dataset)
+        path = directory / file_name(int(stored.file[row]))
+        begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
+        text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
+        # Of a collective read nothing but the size tells that the file ended too early.
+        size = _size_of(path)
+        why = f": the file has {size} bytes, and was cut short" if size is not None and size < end else ""
+        return ExecutionError(f"{text} prepared{why}; `prepare {name} afresh` writes it again", "R401")
+
+
+def _size_of(path: Path) -> int | None:
+    """A file's bytes, or None where they cannot be had."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

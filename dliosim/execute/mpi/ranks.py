@@ -1,0 +1,441 @@
+"""What ranks do together: by MPI's own calls, and, where ranks outnumber cores, asleep in memory that they share."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.execute.mpi.node_memory import NodeMemory
+from dliosim.execute.mpi.polling import wait, wait_until
+
+T = TypeVar("T")
+Operation = Literal["sum", "min", "max"]
+
+#: Bytes up to which the last rank to arrive reduces what all have brought; of more, each rank reduces a share.
+_REDUCED_BY_ONE = 1 << 12
+
+_BY_MPI = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}
+_BY_NUMPY = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+_TAG, _TURN = 78, 79
+_LENGTH = np.dtype(np.int64)
+
+
+class Ranks(Protocol):
+    """The ranks of a communicator, and what they do together.
+
+    All methods but `send` and `receive` are collective: every rank calls the same ones in the same order, with arrays
+    of the same shape.
+    """
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        ...
+
+    def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
+        """Make the element-wise sum, min or max over ranks, in place."""
+        ...
+
+    def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
+        """Return the element-wise sum, min or max on rank 0; None elsewhere."""
+        ...
+
+    def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the arrays of all ranks along a new first axis on rank 0; None elsewhere."""
+        ...
+
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
+        """Return the vectors of all ranks on rank 0, in the order of ranks; None elsewhere.
+
+        `lengths` has those of all ranks on rank 0, and at least one's own elsewhere; ranks with 0 take no part.
+        """
+        ...
+
+    def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
+        """Fill `own` with this rank's of the `parts` that rank 0 has; rank 0's own stays where it is."""
+        ...
+
+    def broadcast(self, data: memoryview) -> None:
+        """Fill `data` with that of rank 0."""
+        ...
+
+    def share(self, value: T | None, source: int = 0) -> T:
+        """Return the object that rank `source` has (what is sent was made by this very program)."""
+        ...
+
+    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the rows (n, k) that all ranks have for this one, in their order.
+
+        `rows` are those for rank 0, then those for rank 1 and so on, as many as `counts` says. None on every rank where
+        one says less than none of them.
+        """
+        ...
+
+    def send(self, data: memoryview, target: int) -> None:
+        """Send bytes to a rank; over when that one has received them."""
+        ...
+
+    def receive(self, data: memoryview, source: int) -> None:
+        """Receive as many bytes as a rank sends."""
+        ...
+
+    def close(self) -> None:
+        """Give back what these ranks share, but not their communicator."""
+        ...
+
+
+class SpinningRanks:
+    """Ranks that have a core each: MPI's own calls, which spin while they wait."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+
+    def barrier(self) -> None:
+        """See `Ranks`."""
+        self.comm.Barrier()
+
+    def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
+        """See `Ranks`."""
+        self.comm.Allreduce(MPI.IN_PLACE, values, _BY_MPI[operation])
+
+    def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
+        """See `Ranks`."""
+        out = np.empty_like(values) if self.rank == 0 else None
+        self.comm.Reduce(values, out, _BY_MPI[operation])
+        return out
+
+    def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
+        """See `Ranks`."""
+        out = np.empty((self.size, *values.shape), values.dtype) if self.rank == 0 else None
+        self.comm.Gather(values, out)
+        return out
+
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
+        """See `Ranks`."""
+        return _gather_by_turns(self, part, lengths)
+
+    def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
+        """See `Ranks`."""
+        if parts is None:
+            self.receive(own, 0)
+        else:
+            others = list(enumerate(parts))[1:]
+            MPI.Request.Waitall([self.comm.Isend([part, MPI.BYTE], target, _TAG) for target, part in others])
+
+    def broadcast(self, data: memoryview) -> None:
+        """See `Ranks`."""
+        self.comm.Bcast([data, MPI.BYTE])
+
+    def share(self, value: T | None, source: int = 0) -> T:
+        """See `Ranks`."""
+        data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
+        length = np.array([len(data)], _LENGTH)
+        # The others wait while one rank reads a pattern or commits a checkpoint: to spin could only slow it down.
+        wait(self.comm.Ibcast(length, source), self.size)
+        if self.rank != source:
+            data = np.empty(int(length[0]), np.uint8)
+        self.comm.Bcast(data, source)
+        return value if self.rank == source else pickle.loads(data.data)  # type: ignore[return-value]
+
+    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """See `Ranks`."""
+        told = np.empty((self.size, self.size), np.int64)
+        self.comm.Allgather(counts, told)
+        return None if told.min() < 0 else _exchange_by_mpi(self.comm, rows, told)
+
+    def send(self, data: memoryview, target: int) -> None:
+        """See `Ranks`."""
+        self.comm.Ssend([data, MPI.BYTE], target, _TAG)
+
+    def receive(self, data: memoryview, source: int) -> None:
+        """See `Ranks`."""
+        self.comm.Recv([data, MPI.BYTE], source, _TAG)
+
+    def close(self) -> None:
+        """See `Ranks`."""
+
+
+class SleepingRanks:
+    """Ranks that outnumber the cores of their nodes: they meet in memory that a node shares, and sleep meanwhile.
+
+    Nodes meet by MPI through the first rank of each, which alone polls. What takes several pieces of that memory takes
+    a meeting or two for each.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, node: MPI.Intracomm, leaders: MPI.Intracomm, nodes: int) -> None:
+        """`leaders` has the first rank of each node of `comm` (COMM_NULL elsewhere). Collective."""
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        self._leaders = leaders
+        self._nodes = nodes
+        self._members = [list(range(self.size))] if nodes == 1 else self._find_nodes(node)
+        self._leader_of, self._node_of, self._number_on_node = ([0] * self.size for _ in range(3))
+        for number, members in enumerate(self._members):
+            for place, rank in enumerate(members):
+                self._leader_of[rank], self._node_of[rank], self._number_on_node[rank] = members[0], number, place
+        self._own_node = self._members[self._node_of[self.rank]]
+        self._memory = NodeMemory(node, max(map(len, self._members)), first_ends_meetings=nodes > 1)
+
+    def _find_nodes(self, node: MPI.Intracomm) -> list[list[int]]:
+        """The ranks of each node, in the order of their first ranks, which lead them. Collective."""
+        leader = np.array([self.rank if node.rank == 0 else 0], np.int64)
+        wait(node.Ibcast(leader), self.size)
+        leader_of = np.empty(self.size, np.int64)
+        wait(self.comm.Iallgather(leader, leader_of), self.size)
+        return [np.flatnonzero(leader_of == one).tolist() for one in np.unique(leader_of)]
+
+    def barrier(self) -> None:
+        """See `Ranks`."""
+        self._memory.meet(lambda: self._lead(lambda comm: comm.Ibarrier()))
+
+    def _lead(self, begin: Any) -> None:
+        """Do something with the other nodes' leaders, if there are any."""
+        if self._nodes > 1:
+            wait(begin(self._leaders), self._nodes)
+
+    def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
+        """See `Ranks`."""
+        flat = values.reshape(-1)
+        if flat.nbytes <= _REDUCED_BY_ONE:
+            self._allreduce_by_one(flat, operation)
+        else:
+            self._allreduce_in_shares(flat, operation)
+
+    def _allreduce_by_one(self, values: NDArray[Any], operation: Operation) -> None:
+        memory, count, kind = self._memory, len(values), values.dtype
+        memory.own(count, kind)[:] = values
+
+        def finish() -> None:
+            whole = np.frombuffer(memory.box(before=False), kind, count)
+            _BY_NUMPY[operation].reduce(memory.all_own(count, kind), axis=0, out=whole)
+            self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, whole, _BY_MPI[operation]))
+
+        memory.meet(finish)
+        values[:] = np.frombuffer(memory.box(before=False), kind, count)
+
+    def _allreduce_in_shares(self, values: NDArray[Any], operation: Operation) -> None:
+        """Reduce piece by piece: each rank its share of one, while the next one is brought to the same meeting."""
+        memory, kind, most = self._memory, values.dtype, self._memory.piece // values.itemsize
+        pieces = [values[begin : begin + most] for begin in range(0, len(values), most)]
+        before: NDArray[Any] = values[:0]
+        for piece in (*pieces, values[:0]):
+            memory.own(len(piece), kind)[:] = piece
+            begin, end = (len(before) * number // memory.size for number in (memory.rank, memory.rank + 1))
+            brought = memory.all_own(len(before), kind)[:, begin:end]
+            whole = np.frombuffer(memory.box(before=True), kind, len(before))
+            _BY_NUMPY[operation].reduce(brought, axis=0, out=whole[begin:end])
+            memory.meet(partial(self._reduce_over_nodes, whole, operation))
+            before[:] = whole
+            before = piece
+
+    def _reduce_over_nodes(self, values: NDArray[Any], operation: Operation) -> None:
+        if len(values):
+            self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, values, _BY_MPI[operation]))
+
+    def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
+        """See `Ranks`."""
+        out = values.copy()
+        self.allreduce(out, operation)
+        return out if self.rank == 0 else None
+
+    def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
+        """See `Ranks`."""
+        memory, flat, most = self._memory, values.reshape(-1), self._memory.piece // values.itemsize
+        out = np.empty((self.size, len(flat)), values.dtype) if self.rank == 0 else None
+        for begin in range(0, max(len(flat), 1), most):
+            part = flat[begin : begin + most]
+            into = out[:, begin : begin + most] if out is not None else None
+            memory.own(len(part), part.dtype)[:] = part
+            memory.meet(partial(self._gather_nodes, len(part), part.dtype, into))
+            if into is not None and self._nodes == 1:
+                into[:] = memory.all_own(len(part), part.dtype)
+        return out.reshape(self.size, *values.shape) if out is not None else None
+
+    def _gather_nodes(self, count: int, kind: np.dtype[Any], into: NDArray[Any] | None) -> None:
+        """Bring what the ranks of other nodes have brought to a meeting to rank 0; for those who lead."""
+        if self._nodes == 1:
+            return
+        own = self._memory.all_own(count, kind).copy()
+        found = np.empty((self.size, count), kind) if into is not None else None
+        receive = None if found is None else [found, [len(members) * count for members in self._members]]
+        self._lead(lambda comm: comm.Igatherv(own, receive))
+        if into is not None:
+            into[np.concatenate(self._members)] = found
+
+    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
+        """See `Ranks`."""
+        if self._nodes == 1:
+            return _gather_by_turns(self, part, lengths)
+        told = self.share([*lengths] if self.rank == 0 else None)
+        # Ranks of other nodes than rank 0's sleep until the first of theirs has passed on what they have.
+        if self._leader_of[self.rank] == 0:
+            return _gather_by_turns(self, part, told, self._leader_of)
+        if self.rank != self._leader_of[self.rank]:
+            return _gather_by_turns(self, part, told, to=self._leader_of[self.rank])
+        for member in self._own_node:
+            data = part if member == self.rank else np.empty(told[member], np.int64)
+            if len(data):
+                if member != self.rank:
+                    self.receive(data.data.cast("B"), member)
+                self.send(data.data.cast("B"), 0)
+        return None
+
+    def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
+        """See `Ranks`."""
+        if self._nodes == 1:
+            _scatter_by_turns(self, parts, own)
+            return
+        told = self.share([len(part) for part in parts] if parts is not None else None)
+        leader = self._leader_of[self.rank]
+        if leader == 0 or self.rank != leader:
+            _scatter_by_turns(self, parts, own, leader, self._leader_of)
+            return
+        for member in self._own_node:
+            data = own if member == self.rank else memoryview(bytearray(told[member]))
+            self.receive(data, 0)
+            if member != self.rank:
+                self.send(data, member)
+
+    def broadcast(self, data: memoryview) -> None:
+        """See `Ranks`."""
+        memory = self._memory
+        for begin in range(0, len(data), memory.piece):
+            part = data[begin : begin + memory.piece]
+            if self.rank == 0:
+                memory.box(before=True)[: len(part)] = part
+            memory.meet(partial(self._tell_nodes, 0, len(part)))
+            if self.rank:
+                part[:] = memory.box(before=False)[: len(part)]
+
+    def _tell_nodes(self, source: int, size: int) -> None:
+        """Bring the first bytes of the box of rank `source`'s node to those of all nodes; for those who lead."""
+        box = self._memory.box(before=False)[:size]
+        self._lead(lambda comm: comm.Ibcast([box, MPI.BYTE], self._node_of[source]))
+
+    def share(self, value: T | None, source: int = 0) -> T:
+        """See `Ranks`."""
+        memory, head = self._memory, _LENGTH.itemsize
+        most = memory.piece - head
+        data = pickle.dumps(value) if self.rank == source else b""
+        found = bytearray()
+        done, length = 0, 1
+        while done < length:
+            if self.rank == source:
+                box, part = memory.box(before=True), data[done : done + most]
+                box[:head] = np.array([len(data)], _LENGTH).view(np.uint8).data
+                box[head : head + len(part)] = part
+            memory.meet(partial(self._share_piece, source, done))
+            box = memory.box(before=False)
+            length = int(np.frombuffer(box, _LENGTH, 1)[0])
+            if self.rank != source:
+                found += box[head : head + min(most, length - done)]
+            done += most
+        return value if self.rank == source else pickle.loads(found)  # type: ignore[return-value]
+
+    def _share_piece(self, source: int, done: int) -> None:
+        head = _LENGTH.itemsize
+        self._tell_nodes(source, head)
+        length = int(np.frombuffer(self._memory.box(before=False), _LENGTH, 1)[0])
+        self._tell_nodes(source, head + min(self._memory.piece - head, length - done))
+
+    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """See `Ranks`."""
+        told = self.share(self.gather(counts))
+        if told.min() < 0:
+            return None
+        if self._nodes > 1:
+            self.barrier()
+            return _exchange_by_mpi(self.comm, rows, told)
+        memory, width = self._memory, rows.shape[1]
+        # Of each rank the elements that it sends, and among them those for this one.
+        ends = np.cumsum(told, axis=1) * width
+        wanted = np.stack([ends[:, self.rank] - told[:, self.rank] * width, ends[:, self.rank]], axis=1).tolist()
+        flat, most = np.ascontiguousarray(rows).reshape(-1), memory.piece // rows.itemsize
+        parts: list[list[NDArray[np.int64]]] = [[] for _ in wanted]
+        for begin in range(0, int(ends[:, -1].max()), most):
+            own = flat[begin : begin + most]
+            memory.own(len(own), own.dtype)[:] = own
+            memory.meet()
+            brought = memory.all_own(most, flat.dtype)
+            for source, (first, last) in enumerate(wanted):
+                parts[source].append(brought[source, max(first - begin, 0) : max(last - begin, 0)].copy())
+        return np.concatenate([piece for pieces in parts for piece in pieces] or [flat[:0]]).reshape(-1, width)
+
+    def send(self, data: memoryview, target: int) -> None:
+        """See `Ranks`."""
+        if self._node_of[target] == self._node_of[self.rank]:
+            self._memory.send(data, self._number_on_node[target])
+            return
+        wait(self.comm.Irecv([bytearray(0), MPI.BYTE], target, _TURN), self.size)
+        _yielding(self.comm.Issend([data, MPI.BYTE], target, _TAG))
+
+    def receive(self, data: memoryview, source: int) -> None:
+        """See `Ranks`."""
+        if self._node_of[source] == self._node_of[self.rank]:
+            self._memory.receive(data, self._number_on_node[source])
+            return
+        self.comm.Send([b"", MPI.BYTE], source, _TURN)
+        wait_until(lambda: self.comm.Iprobe(source, _TAG), self.size)
+        _yielding(self.comm.Irecv([data, MPI.BYTE], source, _TAG))
+
+    def close(self) -> None:
+        """See `Ranks`."""
+        self._memory.close()
+
+
+def _yielding(request: MPI.Request) -> None:
+    """Wait for bytes that move only while both ends call MPI: one that spins keeps the other from its core."""
+    while not request.Test():
+        os.sched_yield()
+
+
+def _gather_by_turns(
+    ranks: Ranks,
+    part: NDArray[np.int64],
+    lengths: Sequence[int],
+    by: Sequence[int] | None = None,
+    to: int = 0,
+) -> list[NDArray[np.int64]] | None:
+    """Send a vector to rank `to`, or receive those of all ranks on rank 0, that of rank r from rank by[r] (or r)."""
+    if ranks.rank:
+        if lengths[ranks.rank]:
+            ranks.send(part.data.cast("B"), to)
+        return None
+    parts = [part, *(np.empty(length, np.int64) for length in lengths[1:])]
+    for source, other in enumerate(parts):
+        if source and len(other):
+            ranks.receive(other.data.cast("B"), (by[source] or source) if by is not None else source)
+    return parts
+
+
+def _scatter_by_turns(
+    ranks: Ranks,
+    parts: Sequence[memoryview] | None,
+    own: memoryview,
+    source: int = 0,
+    by: Sequence[int] | None = None,
+) -> None:
+    """Receive from rank `source`, or send to all ranks from rank 0, to rank by[r] (or r) what is for rank r."""
+    if parts is None:
+        ranks.receive(own, source)
+        return
+    for target, part in enumerate(parts):
+        if target:
+            ranks.send(part, (by[target] or target) if by is not None else target)
+
+
+def _exchange_by_mpi(comm: MPI.Intracomm, rows: NDArray[np.int64], told: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows for this rank, where rank r has told[r, t] for rank t. Collective."""
+    width, meant = rows.shape[1], told[:, comm.rank]
+    found = np.empty((int(meant.sum()), width), np.int64)
+    comm.Alltoallv([np.ascontiguousarray(rows), width * told[comm.rank]], [found, width * meant])
+    return found

@@ -1,0 +1,1 @@
+"""What the machine of a rank does: cores, memory, page cache, free space, striping."""

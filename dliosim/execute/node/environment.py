@@ -1,0 +1,213 @@
+"""Where a run happens: launcher, MPI library, nodes, cores, memory and file systems."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import UsageError
+from dliosim.execute.mpi.polling import wait
+from dliosim.measure.machine import MEMORY_KINDS
+
+if TYPE_CHECKING:
+    from dliosim.execute.mpi.world import World
+
+# The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
+_FIRST_SPECIAL_STEP = 0xFFFFFFFA
+_MOST_CORES = 8192
+# Limit and use of a control group's memory, and the line of its memory.stat with what is cached and can be dropped; of
+# the group with all below it.
+_UNIFIED = ("memory.max", "memory.current", "inactive_file")
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """The file system that a path lies on: its type, where it is mounted, from what, and how."""
+
+    kind: str
+    mount_point: str
+    source: str
+    options: str
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether what is written there takes memory."""
+        return self.kind in MEMORY_KINDS
+
+
+class Node(NamedTuple):
+    """Cores that ranks may use, ranks, and the load average."""
+
+    cores: int
+    ranks: int
+    load: float
+
+
+def launcher_size(environ: Mapping[str, str]) -> int | None:
+    """How many processes the launcher of this one says that it started, or None if there is no launcher.
+
+    An allocation is no launch: SLURM_NTASKS stands in the environment of everything inside an salloc, so only the
+    variables of a step that srun started count, and a launcher inside such a step comes before it.
+    """
+    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        if environ.get(name, "").isdigit():
+            return int(environ[name])
+    step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
+    if step.isdigit() and int(step) < _FIRST_SPECIAL_STEP and tasks.isdigit() and "SLURM_PROCID" in environ:
+        return int(tasks)
+    return None
+
+
+def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
+    """Raise UsageError if the launcher started more processes than MPI knows of, each a job of its own."""
+    started = launcher_size(environ)
+    if started is None or started <= size:
+        return
+    raise UsageError(
+        f"the launcher started {started} processes, but in each of them mpi4py sees a job of {size}: the launcher "
+        f"belongs to another MPI than the one that mpi4py uses ({library})\n"
+        "  = help: use the mpiexec of the environment that dliosim is installed in (`python -m pip install "
+        '"dliosim[mpich]"` brings one), or make mpi4py use the MPI of the launcher: `python -m pip install '
+        "--no-binary=mpi4py --force-reinstall mpi4py` with its mpicc on the PATH"
+    )
+
+
+def mpi_library() -> str:
+    """Name and version of the MPI library, on one line."""
+    text = MPI.Get_library_version().rstrip("\0").strip()
+    first = re.sub(r"\s+", " ", text.splitlines()[0]) if text else "unknown"
+    return first.split(", package:")[0].replace("MPICH Version: ", "MPICH ")
+
+
+def mpi_io(granted: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Which MPI-IO a file was opened with, as far as its hints and the library tell; empty if they do not."""
+    if "romio_filesystem_type" in granted:
+        return f"ROMIO, {granted['romio_filesystem_type']}"
+    if any(name.startswith("romio_") for name in granted):
+        return "ROMIO"
+    if MPI.Get_library_version().startswith("Open MPI") and "romio" not in environ.get("OMPI_MCA_io", ""):
+        return "OMPIO"
+    return ""
+
+
+def own_cores() -> set[int]:
+    """The cores that this process may run on."""
+    return os.sched_getaffinity(0)
+
+
+def node_cores(node: MPI.Intracomm) -> int:
+    """The cores that the ranks of a node may run on, all taken together: each may be bound to its own. Collective."""
+    cores = np.zeros(_MOST_CORES, np.bool_)
+    cores[[core for core in own_cores() if core < _MOST_CORES]] = True
+    wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
+    return int(cores.sum())
+
+
+def node_name() -> str:
+    """What all processes of this node have in common that see each other: the host, and the numbering of processes."""
+    try:
+        numbering = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        numbering = ""
+    return f"{MPI.Get_processor_name()} {numbering}"
+
+
+def fullest_node(world: World, load: float) -> Node:
+    """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
+
+    `load` is the load average of this rank's node.
+    """
+    cores, ranks = node_cores(world.node.comm), world.node.size
+    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
+    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
+    world.allreduce(here, "max")
+    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
+    return Node(int(here[0]), int(here[1]), int(loads[0]) / 100)
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        groups = ""
+    found = (_meminfo("MemAvailable"), group_memory(groups, Path("/sys/fs/cgroup")))
+    return min((size for size in found if size is not None), default=None)
+
+
+def group_memory(groups: str, root: Path) -> int | None:
+    """Bytes that the memory limits of control groups leave; None if there is no limit.
+
+    `groups` is the text of /proc/self/cgroup, and `root` where the hierarchies, of version 1 or 2, are mounted. The
+    least of a group and of all above it counts: batch systems limit the job, and leave its tasks' groups without limit.
+    """
+    left = []
+    for number, controllers, group in re.findall(r"^(\d+):([^:]*):/?(.*)$", groups, re.MULTILINE):
+        if number == "0":
+            top, names = root, _UNIFIED
+        elif "memory" in controllers.split(","):
+            top, names = root / "memory", _VERSION_1
+        else:
+            continue
+        own = top / group
+        left += [_left_by(each, *names) for each in (own, *own.parents) if each.is_relative_to(top)]
+    return min((size for size in left if size is not None), default=None)
+
+
+def file_system(path: Path) -> FileSystem:
+    """The file system of a path, or of the nearest of its parents that exists."""
+    real = Path(os.path.realpath(path))
+    best = FileSystem("unknown", "/", "unknown", "")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return best
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, (kind, source, super_options) = before.split(" "), after.split(" ", 2)
+        mount_point = _unescaped(fields[4])
+        # Of two mounts in one place the later one is seen.
+        if real.is_relative_to(mount_point) and len(mount_point) >= len(best.mount_point):
+            best = FileSystem(kind, mount_point, _unescaped(source), _joined(fields[5], super_options))
+    return best
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that a user can still write to the file system of an existing path."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def _joined(mount_options: str, super_options: str) -> str:
+    return ",".join(dict.fromkeys([*mount_options.split(","), *super_options.split(",")]))
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return 1024 * int(found[1]) if found else None
+
+
+def _left_by(group: Path, limit: str, used: str, cached: str) -> int | None:
+    """Bytes that one control group's limit leaves; None if it has none."""
+    try:
+        most, taken = int((group / limit).read_text()), int((group / used).read_text())
+        spare = re.search(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
+    except (OSError, ValueError):  # not there, or "max"
+        return None
+    return max(0, most - taken + (int(spare[1]) if spare else 0))

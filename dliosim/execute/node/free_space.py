@@ -1,0 +1,33 @@
+"""Whether what is to be written fits, asked before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.node.environment import available_memory, file_system, free_bytes
+from dliosim.readable import count, size
+
+
+def require_space(directory: Path, needed: int, what: str) -> None:
+    """Raise ExecutionError [R402] unless the file system of `directory` has room for `needed` bytes.
+
+    A file system in memory (tmpfs) has no more room than the machine has memory.
+    """
+    room = free_bytes(directory)
+    place = f"the file system of {directory}"
+    mount = file_system(directory)
+    if mount.in_memory:
+        memory = available_memory()
+        if memory is not None and memory < room:
+            room, place = memory, f"memory, which holds the {mount.kind} of {directory},"
+    if needed > room:
+        raise ExecutionError(f"{what} needs {size(needed)} and {place} has {size(room)}", "R402")
+
+
+def require_memory(needed: int, ranks_per_node: int, what: str) -> None:
+    """Raise ExecutionError [R402] unless the memory of a node with that many ranks holds what each of them needs."""
+    memory = available_memory()
+    if memory is not None and needed * ranks_per_node > memory:
+        text = f"{what} need {size(needed)} a rank, with {count(ranks_per_node, 'rank')} on the node"
+        raise ExecutionError(f"{text}, and {size(memory)} of its memory are free", "R402")

@@ -1,0 +1,170 @@
+"""The page cache: asking the kernel to forget files, and what it still keeps; and what the process really read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.safe_open import close_read, reading
+from dliosim.execute.io_errors import failed
+
+# Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
+_WINDOW = 1 << 30
+
+# Of a file that is larger than so many windows of so many bytes a look takes as many, evenly spread: to ask the kernel
+# about 1 GiB takes it some 10 ms.
+_LOOKS, _LOOK = 16, 1 << 26
+_WRITES = re.compile(rb"wchar: (?P<bytes>\d+)\n.*\nsyscw: (?P<calls>\d+)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIO:
+    """Bytes that this process has read: by its read calls, and from storage below the page cache.
+
+    -1 where nobody knows. `own` of the former are those of asking, which the kernel counts only afterwards.
+    """
+
+    called_read: int
+    storage_read: int
+    own: int = 0
+
+
+def drop(paths: Iterable[Path | str]) -> None:
+    """Ask the kernel of this node to forget the pages of files; those not yet on storage are written first.
+
+    Raises ExecutionError for a file that cannot be opened or synced.
+    """
+    for path in paths:
+        call = "open"
+        try:
+            with reading(path) as descriptor:
+                call = "fdatasync"
+                # Dirty pages stay in the cache whatever is asked.
+                os.fdatasync(descriptor)
+                call = "posix_fadvise"
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError as error:
+            raise failed(call, str(path), error, reading=True) from error
+
+
+def read_through(path: Path | str, scratch: bytearray) -> None:
+    """Read a file from its beginning to its end through the page cache, and throw it away. Raises ExecutionError."""
+    call = "open"
+    try:
+        with reading(path) as descriptor:
+            call = "readv"
+            while os.readv(descriptor, [scratch]):
+                pass
+    except OSError as error:
+        raise failed(call, str(path), error, reading=True) from error
+
+
+def resident(path: Path | str, whole: bool = False) -> tuple[int, int]:
+    """Bytes of a file that are in this node's page cache, and those looked at; (0, 0) where the kernel does not tell.
+
+    Those looked at are all, or of a file above 1 GiB as many, evenly spread, unless the `whole` of it is asked for.
+
+    It tells only those who own the file or may write it; for others it claims that all of it is there. Raises
+    ExecutionError.
+    """
+    call = "open"
+    try:
+        with reading(path) as descriptor:
+            call = "mincore"
+            status = os.fstat(descriptor)
+            if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+                return 0, 0
+            size = status.st_size
+            windows = _windows(size, whole)
+            try:
+                found = sum(_resident_in(descriptor, first, length) for first, length in windows)
+                return found, sum(length for _, length in windows)
+            except ValueError as error:  # by Python itself, which looks before it maps
+                raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
+    except OSError as error:
+        raise failed(call, str(path), error, reading=True) from error
+
+
+def _windows(size: int, whole: bool) -> list[tuple[int, int]]:
+    """Where to look in a file of `size` bytes: first byte, a multiple of pages, and length."""
+    if whole or size <= _LOOKS * _LOOK:
+        return [(first, min(_WINDOW, size - first)) for first in range(0, size, _WINDOW)]
+    spread = (-(-(size - _LOOK) * number // (_LOOKS - 1) // mmap.PAGESIZE) * mmap.PAGESIZE for number in range(_LOOKS))
+    return [(first, min(_LOOK, size - first)) for first in spread]
+
+
+def process_io() -> ProcessIO | None:
+    """What /proc/self/io says, or None where there is none."""
+    try:
+        text = Path("/proc/self/io").read_text()
+    except OSError:
+        return None
+    values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
+    return ProcessIO(values["rchar"], values["read_bytes"], len(text))
+
+
+def read_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
+    """What this process has read since `before`, without what asking took; `drained` bytes of it are somebody else's.
+
+    How much of what is drained came from storage nobody knows.
+    """
+    now = process_io()
+    if before is None or now is None:
+        return ProcessIO(-1, -1)
+    called = now.called_read - before.called_read - before.own - drained
+    return ProcessIO(max(called, 0), -1 if drained else now.storage_read - before.storage_read)
+
+
+class WriteCount:
+    """The kernel's count of what the thread that made this has written, by all of its calls; closed at the end."""
+
+    def __init__(self) -> None:
+        try:
+            self._descriptor: int | None = os.open("/proc/thread-self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = None
+
+    def read(self) -> tuple[int, int] | None:
+        """Calls and bytes so far, None where the kernel does not count them. Takes some microseconds."""
+        if self._descriptor is None:
+            return None
+        try:
+            found = _WRITES.search(os.pread(self._descriptor, 512, 0))
+        except OSError:
+            return None
+        return (int(found["calls"]), int(found["bytes"])) if found else None
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor is not None:
+            close_read([self._descriptor])
+
+
+def _resident_in(descriptor: int, first: int, length: int) -> int:
+    pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
+    with mmap.mmap(descriptor, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first) as mapped:
+        window = np.frombuffer(mapped, np.uint8)
+        outcome = _libc().mincore(
+            ctypes.c_void_p(window.ctypes.data), ctypes.c_size_t(length), ctypes.c_void_p(pages.ctypes.data)
+        )
+        del window
+    if outcome != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    present = np.flatnonzero(pages & 1)
+    # The file may end inside its last page.
+    beyond = len(pages) * mmap.PAGESIZE - length if len(present) and present[-1] == len(pages) - 1 else 0
+    return len(present) * mmap.PAGESIZE - beyond
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

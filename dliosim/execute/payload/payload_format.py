@@ -1,0 +1,130 @@
+"""What a data set's samples hold: the random bytes of `sample_bytes`, thinned where they should compress, or made text.
+
+Both are functions of a byte and its place in the sample, so that any part of one can be made and checked by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.payload.sample_bytes import edge_words, fill, fill_batch, first_bad_sample
+from dliosim.formats.contract import Dressed
+from dliosim.formats.registry import format_for
+from dliosim.model import Dataset
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
+"""What becomes of random bytes at a place in their sample (of each, or of the first)."""
+
+#: Contents compress because of every so many bytes only the first are random, and the rest zero. Deflate's codes for a
+#: run of zeros take 3 bytes or so: longer periods come closer to the ratio asked, but need larger samples to have any.
+PERIOD = 256
+
+_AT_ONCE = 1 << 17  # bytes made again at a time to be compared
+
+
+@lru_cache(maxsize=64)
+def dressing(dataset: Dataset) -> Dress | None:
+    """What the data set's contents are besides random; None where they are that alone."""
+    form = format_for(dataset)
+    random = round(PERIOD / dataset.compressible)
+    if isinstance(form, Dressed):
+        dressed = form
+        return lambda data, place: dressed.dress(dataset, _thinned(data, place, random), place)
+    return None if random >= PERIOD else lambda data, place: _thinned(data, place, random)
+
+
+def _thinned(data: Bytes, place: NDArray[np.int64] | int, random: int) -> Bytes:
+    """Zeros for all but the first `random` of every PERIOD bytes, in place."""
+    if random >= PERIOD:
+        return data
+    if not isinstance(place, int):
+        data[place % PERIOD >= random] = 0
+        return data
+    head = min(-place % PERIOD, len(data))
+    data[:head][np.arange(place, place + head) % PERIOD >= random] = 0
+    whole = (len(data) - head) // PERIOD * PERIOD
+    data[head : head + whole].reshape(-1, PERIOD)[:, random:] = 0
+    data[head + whole :][random:] = 0
+    return data
+
+
+def fill_samples(
+    dress: Dress | None,
+    keys: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    out: memoryview,
+) -> None:
+    """Write whole contents, those of sample i to `out[starts[i]:starts[i] + lengths[i]]`; in order, not overlapping."""
+    fill_batch(keys, lengths, starts, out)
+    dress_samples(dress, lengths, starts, out)
+
+
+def dress_samples(dress: Dress | None, lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview) -> None:
+    """Make contents of random bytes that lie there already, of whole samples."""
+    if dress is None:
+        return
+    data = np.frombuffer(out, np.uint8)
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        data[start : start + length] = dress(data[start : start + length], 0)
+
+
+def fill_part(dress: Dress | None, key: int, begin: int, out: memoryview) -> None:
+    """Write bytes [begin, begin + len(out)) of a sample's contents."""
+    fill(key, begin, out)
+    if dress is not None:
+        data = np.frombuffer(out, np.uint8)
+        data[:] = dress(data, begin)
+
+
+def expected_edges(
+    dress: Dress | None, keys: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """As `sample_bytes.edge_words`, of contents."""
+    first, last = edge_words(keys, begins, lengths)
+    if dress is None:
+        return first, last
+    ends = np.maximum(lengths - 8, 0) + begins
+    return _dressed_words(dress, first, begins, lengths), _dressed_words(dress, last, ends, lengths)
+
+
+def _dressed_words(
+    dress: Dress, words: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    data = words.astype("<u8").view(np.uint8)
+    place = np.repeat(begins, 8) + np.tile(np.arange(8), len(words))
+    data = dress(data, place)
+    data[place >= np.repeat(begins + lengths, 8)] = 0  # beyond a sample of fewer than eight bytes
+    return data.view("<u8").astype(np.uint64)
+
+
+def first_wrong(
+    dress: Dress | None,
+    keys: NDArray[np.uint64],
+    begins: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    data: memoryview,
+) -> int | None:
+    """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not what the contents hold from begins[i] on.
+
+    Every byte is looked at; None where all is right.
+    """
+    if dress is None and not begins.any():
+        return first_bad_sample(keys, lengths, starts, data)
+    found = np.frombuffer(data, np.uint8)
+    scratch = np.empty(min(_AT_ONCE, int(lengths.max(initial=0))), np.uint8)
+    rows = zip(keys.tolist(), begins.tolist(), lengths.tolist(), starts.tolist(), strict=True)
+    for row, (key, begin, length, start) in enumerate(rows):
+        for done in range(0, length, _AT_ONCE):
+            expected = scratch[: min(_AT_ONCE, length - done)]
+            fill_part(dress, key, begin + done, expected.data)
+            if not np.array_equal(expected, found[start + done : start + done + len(expected)]):
+                return row
+    return None

@@ -1,0 +1,1 @@
+"""A pattern from top to bottom."""

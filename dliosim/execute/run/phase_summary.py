@@ -1,0 +1,57 @@
+"""What a verb that writes or reads files gives as a phase, and the hints that it asked for and was granted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dliosim.execute.context import Phase, Session
+from dliosim.execute.mpi.world import World
+from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.records import VerbRecord
+from dliosim.measure.summary import summarise_verb
+from dliosim.model import Access
+
+_Hints = tuple[tuple[str, str], ...]
+
+
+def verb_phase(
+    session: Session,
+    name: str,
+    kind: str,
+    record: VerbRecord,
+    access: Access | None,
+    notes: tuple[str, ...] = (),
+) -> Phase:
+    """The phase of a verb, with figures on rank 0 only. Collective."""
+    asked: _Hints = ()
+    granted: _Hints = ()
+    if access is not None:
+        asked, granted = asked_and_granted(session.world, access, record.hints)
+    summary = summarise_verb(record, session.world)
+    seconds = summary.seconds if summary is not None else record.wall_ns * 1e-9
+    share = summary.resident_share if summary is not None else None
+    api = access.api if access is not None else None
+    return Phase(
+        PhaseSummary(
+            name,
+            kind,
+            seconds,
+            verb=summary,
+            resident_share=share,
+            api=api,
+            hints_asked=asked,
+            hints_granted=granted,
+            hint_set=access.hint_set if access is not None else "library",
+            notes=notes,
+            root=record.root,
+        )
+    )
+
+
+def asked_and_granted(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
+    """The hints asked, and those of the first rank that opened a file; none where nobody did. Collective."""
+    first = int(world.allreduce(np.array([world.rank if granted is not None else world.size], np.int64), "min")[0])
+    if first == world.size:
+        return (), ()
+    found = world.share(granted if world.rank == first else None, first)
+    return access.hints, tuple(sorted(found.items()))

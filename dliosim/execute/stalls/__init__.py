@@ -1,0 +1,1 @@
+"""Seeing that nothing moves, and who keeps the others waiting."""

@@ -1,0 +1,252 @@
+"""A thread of each rank that sees whether anything moves; one a node says who keeps the others waiting.
+
+It uses no MPI, which may be what hangs, and takes no lock that the rank's other threads hold while they wait.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+
+from dliosim.execute.stalls.node_files import NodeTalk, Word
+from dliosim.execute.stalls.thread_calls import Found, look, transfers
+from dliosim.measure.board import Board, Row, start_time, stat_fields
+from dliosim.measure.stalled import Seen, Stall
+
+_STOPPED = frozenset("Tt")
+
+#: States of processes whose watchers do not run, for all that is known: "" is that of one that has ended.
+_STILL = frozenset(("T", "t", "Z", "X", ""))
+
+#: Reads and writes, and their bytes, between two looks, above which a rank is at work: a line of progress is less.
+_CALLS, _BYTES = 8, 4096
+
+#: Seconds by which a node that is not the first leaves it to others to end the job.
+_LATER = 10.0
+
+#: Seconds after which stopped processes are killed that the end of the job has left.
+_LEFT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds without any movement after which a stall is reported, and after which it ends the job; None: never."""
+
+    report: float | None
+    end: float | None
+
+    @property
+    def first(self) -> float | None:
+        """The earlier one."""
+        return min((each for each in (self.report, self.end) if each is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reactions:
+    """What is done with a stall: `say` prints it, `moves` that it is over after so many seconds, `end` ends the job.
+
+    All are called on the watcher's thread, and `end` does not return.
+    """
+
+    say: Callable[[Stall], None]
+    moves: Callable[[float], None]
+    end: Callable[[Stall], None]
+
+
+class Watcher(threading.Thread):
+    """Watches this rank's row of `board`; see `watching`."""
+
+    def __init__(self, board: Board, limits: Limits, reactions: Reactions, folder: Path | None) -> None:
+        super().__init__(name="watcher", daemon=True)
+        first = limits.first or 1.0
+        #: Seconds between two looks. A thousand ranks that each look once a second would keep a core half busy.
+        self._every = max(0.1, min(first / 10, 1 + len(board.rows) / 64))
+        #: Who has not looked for so many seconds is taken for stopped; and after so many without its own thread this
+        #: process was stopped, or the machine asleep.
+        self._patience = 3 * self._every + 0.5
+        self._first, self._limits, self._board, self._reactions = first, limits, board, reactions
+        self._over = threading.Event()
+        self._last: tuple[int, ...] = ()
+        self._calls: tuple[str, ...] = ()
+        self._transfers = 0, 0
+        self._seen: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._next = limits.report
+        self._said: float = 0.0
+        nodes, pause = len(board.hosts), max(self._every, first / 8)
+        self._talk = NodeTalk(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
+
+    def stop(self) -> bool:
+        """End the thread, and take away what it has told other nodes; False where it hangs in a call of its own."""
+        self._over.set()
+        self.join(self._patience)
+        if self._talk is not None and self._talk.is_alive():
+            self._talk.stop()
+        return not self.is_alive()
+
+    def run(self) -> None:
+        """Look until it is over."""
+        resumed, self._thread = True, threading.get_native_id()
+        while True:
+            self._look(perf_counter_ns(), resumed)
+            before = perf_counter_ns()
+            if self._over.wait(self._every):
+                return
+            resumed = perf_counter_ns() - before > (self._every + max(1.0, self._first / 4)) * 1e9
+
+    def _look(self, now: int, resumed: bool) -> None:
+        row = self._board.own
+        moving = row.moving
+        moved = resumed or moving != self._last
+        if resumed:
+            self._seen.clear()
+        row.note_look(now, moved)
+        self._last = moving
+        if not moved:
+            self._ask_kernel(row)
+        leads = self._leads(now)
+        if leads or self._said:
+            self._judge(now, leads)
+        if not leads and self._talk is not None:
+            self._talk.word = None
+
+    def _ask_kernel(self, row: Row) -> None:
+        pid = os.getpid()
+        own = {self._thread, *([self._talk.native_id] if self._talk and self._talk.native_id else [])}
+        found, (calls, size) = look(pid, _state(pid), own), transfers(pid, own)
+        ended = calls - self._transfers[0] > _CALLS or size - self._transfers[1] > _BYTES or found.key != self._calls
+        # What moves while all are waited for is no work: a library that looks for messages.
+        row.note_call(found.state, found.call, ended and not row.meeting)
+        self._calls, self._transfers = found.key, (calls, size)
+
+    def _leads(self, now: int) -> bool:
+        """Whether no rank below this one on its node has a watcher that runs."""
+        return not any(self._is_awake(row, now) for row in self._board.rows[: self._board.place])
+
+    def _is_awake(self, row: Row, now: int) -> bool:
+        """Whether a rank's own watcher runs; on a machine that is busy one may be late, without being stopped."""
+        late = (now - row.looked) * 1e-9
+        return late < self._patience or (late < 3 * self._patience and _state(row.process[0]) not in _STILL)
+
+    def _judge(self, now: int, leads: bool) -> None:
+        """Say what is due: of a stall if this rank leads, and of the end of one by whoever has said that it is."""
+        quiet = (now - self._moved(now)) * 1e-9
+        stalls = quiet >= self._first
+        others = self._others(now, quiet, stalls)
+        if others is None:
+            return
+        quiet = min(quiet, *(each for each, _ in others.values())) if others else quiet
+        if quiet < self._first:
+            if self._said:
+                self._reactions.moves(self._said)
+            self._said, self._next = 0.0, self._limits.report
+            return
+        ends = self._limits.end is not None and quiet >= self._limits.end
+        if not leads:
+            return
+        if not ends and (self._next is None or quiet < self._next):
+            return
+        stall = self._stall(now, quiet, others)
+        first = min([self._board.node, *others])
+        if stall.alone:
+            # Where results go hangs as well: the first node speaks for itself, and those with somebody to name.
+            first = self._board.node if any(one.blame > 2 for one in stall.seen) else 0
+        if first != self._board.node and not (ends and quiet >= (self._limits.end or 0) + _LATER):
+            return
+        self._said = quiet
+        if ends:
+            self._reactions.end(stall)
+        self._reactions.say(stall)
+        # The same again is news at ever longer times only.
+        self._next = 2 * quiet
+
+    def _moved(self, now: int) -> int:
+        """When anything on this node last moved."""
+        latest = 0
+        for place, row in enumerate(self._board.rows):
+            if row.is_over:
+                continue
+            moving, known = row.moving, self._seen.get(place)
+            if known is None or known[0] != moving:
+                # Of what was there before this watcher looked first only the rank's own watcher can tell.
+                self._seen[place] = moving, 0 if known is None else now
+            latest = max(latest, row.quiet_since, self._seen[place][1])
+        return latest or now
+
+    def _others(self, now: int, quiet: float, stalls: bool) -> Mapping[int, tuple[float, tuple[Seen, ...]]] | None:
+        """What other nodes say; None where it is too early to say what that is."""
+        talk = self._talk
+        if talk is None:
+            return {}
+        if not talk.is_alive():
+            talk.start()
+        talk.word = Word(quiet, self._all_seen(now) if stalls else (), stalls)
+        if not stalls:
+            return {}
+        if now - talk.answer.read > 3 * talk.pause * 1e9:
+            return {} if quiet > self._first + 6 * talk.pause else None
+        return talk.answer.words if quiet > self._first + 3 * talk.pause else None
+
+    def _hears_nothing(self, now: int) -> bool:
+        """Whether this node cannot even look for what others say."""
+        return self._talk is not None and now - self._talk.answer.read > 3 * self._talk.pause * 1e9
+
+    def _stall(self, now: int, quiet: float, others: Mapping[int, tuple[float, tuple[Seen, ...]]]) -> Stall:
+        board = self._board
+        seen = [*self._all_seen(now), *(one for _, ranks in others.values() for one in ranks)]
+        alone = self._hears_nothing(now)
+        silent = () if alone else (name for node, name in enumerate(board.hosts) if node not in (board.node, *others))
+        return Stall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
+
+    def _all_seen(self, now: int) -> list[Seen]:
+        return [self._seen_row(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
+
+    def _seen_row(self, place: int, row: Row, now: int) -> Seen:
+        pid, started = row.process
+        awake = self._is_awake(row, now)
+        state, call = row.call
+        own_state = _state(pid) if start_time(pid) == started else ("" if not stat_fields(pid) else "?")
+        if not awake:
+            found = look(pid, own_state) if own_state not in ("", "?") else Found(own_state, "")
+            # Of a process that is stopped, or that keeps others out, it may be what its own watcher has said last.
+            call = found.call or (call if state == "c" else "")
+            state = found.state
+        elif state != "c":
+            state = own_state
+        since = max(row.quiet_since, self._seen.get(place, ((), 0))[1])
+        return Seen(
+            row.rank, self._board.host, pid, row.phase, row.epoch, row.step, row.done, max(now - since, 0) * 1e-9,
+            state, call, awake, row.meeting, row.arrived, row.action,
+        )  # fmt: skip
+
+
+def kill_stopped(board: Board) -> None:
+    """Kill the ranks of this node that are stopped, and no other process: whose start time is what the rank wrote."""
+    for row in board.rows:
+        pid, started = row.process
+        if pid == os.getpid():
+            continue
+        with suppress(OSError):
+            # What this descriptor stands for stays the same process, whatever becomes of the number.
+            process = os.pidfd_open(pid)
+            try:
+                if start_time(pid) == started and _state(pid) in _STOPPED:
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+            finally:
+                os.close(process)
+
+
+def kill_stopped_later(board: Board) -> None:
+    """Kill them a little later, if whoever ends the job has not ended them by then."""
+    timer = threading.Timer(_LEFT, kill_stopped, (board,))
+    timer.daemon = True
+    timer.start()
+
+
+def _state(pid: int) -> str:
+    return (stat_fields(pid) or [""])[0]

@@ -1,0 +1,1 @@
+"""Directories that are complete or absent, and held by one job."""

@@ -1,0 +1,1 @@
+"""What backends of other packages are tested by."""

@@ -1,0 +1,350 @@
+"""What holds for every backend: checks to be called on one, by this package's tests and by others'.
+
+Checks are collective over `comm` where they take it; the others are for one process. `directory` is one that is there
+and that the checks have for themselves (all ranks the same one, where there is a `comm`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from mpi4py import MPI
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.registry import Backend, make_writer
+from dliosim.execute.testing.contract_fixtures import (
+    BATCHES,
+    FILES,
+    SIZE,
+    Rows,
+    begin,
+    expected,
+    make_calls,
+    name,
+    opened,
+    random_steps,
+    reader_of,
+    write_files,
+)
+from dliosim.measure.histogram import Histogram
+from dliosim.measure.meter import Meters
+from dliosim.model import Access
+
+LIFETIMES: Final[tuple[dict[str, Any], ...]] = ({"open": "each sample"}, {"open": "each epoch"}, {"open": "once"})
+
+#: How the threads of a rank share its reading: none beside the step's own, each a batch, all of them one batch.
+THREADS: Final[tuple[dict[str, Any], ...]] = (
+    {"readers": 0},
+    {"readers": 2, "prefetch": 2},
+    {"readers": 3, "by": "sample", "prefetch": 1, "open": "each epoch"},
+)
+
+
+def check_backend(backend: Backend, directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> None:
+    """Everything that is asked of a backend of another package; AssertionError where it does not hold. Collective."""
+    access = Access(backend.name)
+    own = directory / f"of rank {comm.rank}"
+    own.mkdir()
+    for lifetime in LIFETIMES:
+        asked = replace(access, **lifetime)
+        check_reading(backend, asked, own)
+        check_lifetime(backend, asked, own)
+        check_truncated(backend, asked, own)
+        check_missing(backend, asked, own)
+    for threads in THREADS:
+        asked = replace(access, **threads)
+        check_batches(backend, asked, directory, comm, files=1)
+        check_batches(backend, asked, directory, comm)
+        check_stopping_early(backend, asked, directory, comm)
+        check_cut_batch(backend, asked, directory, comm)
+    if backend.writer is not None:
+        check_writing(backend, access, directory, comm)
+        check_unwritable(backend, access, directory, comm)
+        check_full(backend, access, own)
+
+
+# ---- one reader ---------------------------------------------------------------------------------------------------
+
+
+def check_reading(backend: Backend, access: Access, directory: Path) -> None:
+    """Calls land where they say and nowhere else; the meter agrees with what was done; nothing is left open.
+
+    For `access` without `transfer`, so that a call is a sample.
+    """
+    contents, handles = write_files(directory), _handles()
+    one, into = reader_of(backend, access, directory), allocate(200_000)
+    for _ in range(2):
+        one.begin_epoch()
+        for rows in BATCHES:
+            into[:] = b"\xa5" * len(into)
+            size = sum(row[2] for row in rows)
+            assert one.read(make_calls([rows]), into) == size, "a read returns the bytes of its calls"
+            assert into[:size] == expected(contents, rows), "the bytes of each call lie where it says"
+            assert into[size : size + 4096] == b"\xa5" * 4096, "nothing else is written to"
+        one.end_epoch()
+    meter, calls = one.meter, sum(map(len, BATCHES))
+    assert meter.moved == 2 * sum(row[2] for rows in BATCHES for row in rows), "`moved` counts the bytes read"
+    opens = {"each sample": 2 * calls, "each epoch": 2 * FILES, "once": FILES}[access.open]
+    assert meter.opens == opens, f"`open {access.open}` opens {opens} times, not {meter.opens}"
+    assert meter.open_ns > 0, "`open_ns` is the time that opening took"
+    assert 0 < meter.calls <= 2 * calls, "`calls` counts calls"
+    taken = meter.take_latencies()
+    assert len(taken) == meter.calls, f"{meter.calls} calls have {len(taken)} latencies"
+    assert (taken >= 0).all(), "no call takes less than no time"
+    assert one.granted() == {} or access.is_mpi, "there are no hints"
+    one.close()
+    one.close()
+    assert _handles() <= handles, "files stay open after `close`"
+
+
+def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
+    """Files that others have taken the place of are met when `open` says so: by the next sample, or the next epoch."""
+    rows, into = [(0, 10, 500), (1, 0, 500)], allocate(1000)
+    old = write_files(directory)
+    one = reader_of(backend, access, directory)
+
+    def read() -> bytes:
+        one.read(make_calls([rows]), into)
+        return bytes(into)
+
+    one.begin_epoch()
+    assert read() == expected(old, rows)
+    new = [content[::-1] for content in old]
+    for file, content in enumerate(new):
+        aside = directory / "aside"
+        aside.write_bytes(content)
+        aside.rename(directory / name(file))
+    by_sample = access.open == "each sample"
+    assert read() == expected(new if by_sample else old, rows), f"`open {access.open}` within an epoch"
+    one.end_epoch()
+    one.begin_epoch()
+    assert read() == expected(old if access.open == "once" else new, rows), f"`open {access.open}` in the next epoch"
+    one.end_epoch()
+    one.close()
+
+
+def check_truncated(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
+    """A call that meets the end of its file is an error [R401] with file and offset; the errors, for their texts."""
+    write_files(directory)
+    os.truncate(directory / name(1), 6000)
+    os.truncate(directory / name(3), 0)
+    handles, found = _handles(), []
+    cases: list[Rows] = [
+        [(0, 0, 10), (1, 4096, 4096), (0, 0, 10)],
+        [(0, 0, 10), (1, 7000, 100)],
+        [(3, 0, 1)],
+    ]
+    for rows in cases:
+        file, offset, _ = rows[len(rows) // 2]
+        one = reader_of(backend, access, directory)
+        error = _error_of(one.read, make_calls([rows]), allocate(5000))
+        assert error.code == "R401", f"a file that is too short has code R401: {error}"
+        _names(error, str(directory / name(file)), f"offset {offset}")
+        one.close()
+        found.append(error)
+    assert _handles() <= handles, "files stay open after an error and `close`"
+    return found
+
+
+def check_missing(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
+    """A file that is not there, a link and a directory are errors with the path, and the reader can go on after them.
+
+    The first two have code R401; the errors, for their texts.
+    """
+    [content, *_] = write_files(directory)
+    for file in (1, 2, 3):
+        (directory / name(file)).unlink()
+    (directory / name(2)).symlink_to(name(0))
+    (directory / name(3)).mkdir()
+    handles, into, found = _handles(), allocate(30), []
+    for file in (1, 2, 3):
+        one = reader_of(backend, access, directory)
+        calls = make_calls([[(0, 0, 10), (file, 0, 10), (0, 0, 10)]])
+        error = _error_of(one.read, calls, into)
+        assert error.code == "R401" or file == 3, f"data that are not what was prepared have code R401: {error}"
+        _names(error, str(directory / name(file)))
+        assert one.read(make_calls([[(0, 5, 10)]]), into) == 10, "what was begun before an error is over"
+        assert into[:10] == content[5:15], "the reader can go on with what is there"
+        one.close()
+        found.append(error)
+    assert _handles() <= handles, "files stay open after an error and `close`"
+    (directory / name(2)).unlink()
+    (directory / name(3)).rmdir()
+    return found
+
+
+# ---- the readers of a rank, as an epoch uses them ------------------------------------------------------------------
+
+
+def check_batches(
+    backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm, files: int = FILES
+) -> dict[str, str]:
+    """Two epochs are whole, batch by batch, whichever threads read them; the hints that files were opened with.
+
+    With one file that is one which all ranks share. Collective.
+    """
+    contents = write_files(directory, comm)[:files]
+    steps = random_steps(comm.rank, files)
+    calls = make_calls(steps)
+    with opened(backend, access, directory, calls, comm, files == 1) as batches:
+        for _ in range(2):
+            begin(batches, access, calls, comm)
+            for step, rows in enumerate(steps):
+                slot, got = batches.wait(step)
+                whole = expected(contents, rows)
+                assert got == len(whole), f"step {step} has {got} bytes, not {len(whole)}"
+                assert slot[:got] == whole, f"the bytes of step {step}"
+            batches.end()
+        meters = [reader.meter for reader in batches.readers]
+        asked, moved = 2 * int(calls.length.sum()), sum(meter.moved for meter in meters)
+        assert moved <= asked if access.collective else moved == asked, f"`moved` is {moved} of {asked}"
+        in_turn = len(meters) == 1 and not meters[0].spans
+        together, latencies = Meters(meters), Histogram()
+        busy = together.take(latencies) + together.rest()
+        assert latencies.count == sum(meter.calls for meter in meters), "each call has a latency"
+        # Of one reader it is the time of its calls, in which no file is opened and no view set.
+        assert busy == latencies.sum_ns if in_turn else busy <= latencies.sum_ns, "calls overlap within a reader"
+        assert asked == 0 or busy > 0, "calls take time"
+        assert busy <= sum(meter.read_ns for meter in meters), "`read_ns` has all calls: see `Meter.add_run`"
+        return {key: value for reader in batches.readers for key, value in reader.granted().items()}
+
+
+def check_stopping_early(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
+    """An epoch may end at any step, and another may follow. Collective."""
+    write_files(directory, comm)
+    calls = make_calls(random_steps(comm.rank, 1))
+    with opened(backend, access, directory, calls, comm) as batches:
+        for _ in range(2):
+            begin(batches, access, calls, comm)
+            batches.wait(0)
+            assert batches.run(lambda: comm.rank) == comm.rank
+            batches.end()
+
+
+def check_cut_batch(
+    backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm
+) -> tuple[ExecutionError, ...]:
+    """One rank reads beyond the end of a file; it says so in that step and no other, and the others go on. Collective.
+
+    The error, on the last rank, for its text.
+    """
+    write_files(directory, comm)
+    last = comm.rank == comm.size - 1
+    rows = [(0, 0, 100), (0, SIZE - 50, 100)] if last else [(0, 0, 100)]
+    calls = make_calls([[(0, 5, 10)], rows, [(0, 9, 10)], []])
+    failures = {}
+    with opened(backend, access, directory, calls, comm) as batches:
+        begin(batches, access, calls, comm)
+        for step in range(4):
+            try:
+                batches.wait(step)
+            except ExecutionError as error:
+                failures[step] = error
+        batches.end()
+    assert list(failures) == ([1] if last else []), f"steps {list(failures)} failed"
+    for failure in failures.values():
+        assert failure.code == "R401", f"a file that is too short has code R401: {failure}"
+        _names(failure, name(0), f"offset {SIZE - 50}")
+    return tuple(failures.values())
+
+
+# ---- writers ------------------------------------------------------------------------------------------------------
+
+
+def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
+    """Ranks write a file together, one of them less than the others; what was there before is gone. Collective."""
+    path, piece = directory / "written", 1000
+    if comm.rank == 0:
+        path.write_bytes(b"x" * 100_000)
+    comm.Barrier()
+    handles = _handles()
+    writer = make_writer(backend, access, path, comm)
+    written = 0
+    for turn in (2, 0, 1):
+        data = bytes([turn * 16 + comm.rank]) * piece
+        if turn == 1 and comm.rank == comm.size - 1:
+            data = b""
+        writer.write((turn * comm.size + comm.rank) * piece, memoryview(data))
+        written += len(data)
+    writer.sync()
+    writer.close()
+    writer.close()
+    assert _handles() <= handles or access.is_mpi, "the file stays open after `close`"
+    meter = writer.meter
+    assert writer.path == path, "`path` is the file"
+    assert meter.sync_ns > 0, "`sync_ns` is the time that syncing took"
+    assert meter.opens == 1, "`opens` counts the file"
+    assert meter.calls == len(meter.call_ns) > 0, f"{meter.calls} calls have {len(meter.call_ns)} latencies"
+    assert meter.moved == written, f"`moved` is {meter.moved} of {written} bytes written"
+    comm.Barrier()
+    whole = bytearray(3 * comm.size * piece)
+    for turn, rank in product(range(3), range(comm.size)):
+        if (turn, rank) != (1, comm.size - 1):
+            at = (turn * comm.size + rank) * piece
+            whole[at : at + piece] = bytes([turn * 16 + rank]) * piece
+    assert path.read_bytes() == whole, "the bytes lie at their offsets"
+    comm.Barrier()
+    make_writer(backend, access, path, comm, create=False).close()
+    comm.Barrier()
+    assert path.read_bytes() == whole, "opening a file that is there leaves it as it is"
+
+
+def check_unwritable(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
+    """A place without a directory, and a link, are errors with the path and the reason, on every rank. Collective."""
+    target, link = directory / "target", directory / "link"
+    if comm.rank == 0:
+        target.write_bytes(b"as it was")
+        link.symlink_to(target)
+    comm.Barrier()
+    for path, reason in [(directory / "no" / "where", "No such file"), (link, "symbolic link")]:
+        error = _error_of(make_writer, backend, access, path, comm)
+        _names(error, str(path), reason)
+        assert error.shared == (comm.size > 1), "every rank raises it"
+        if backend.writer is not None and not access.is_mpi:
+            _names(_error_of(backend.writer, access, path, comm), str(path))
+    comm.Barrier()
+    assert target.read_bytes() == b"as it was", "nothing is written through a link"
+    comm.Barrier()
+    if comm.rank == 0:
+        link.unlink()
+    comm.Barrier()
+
+
+def check_full(backend: Backend, access: Access, directory: Path) -> ExecutionError:
+    """A write for which there is no room is an error [R402] with file and offset; the error, for its text."""
+    path = directory / "full"
+    writer = make_writer(backend, access, path, MPI.COMM_SELF)
+    with Path("/dev/full").open("wb") as full:
+        for own in list(Path("/proc/self/fd").iterdir()):
+            # What it has open is full from here on: a writer may refuse to open what is no file.
+            if own.is_symlink() and own.readlink() == path.resolve():
+                os.dup2(full.fileno(), int(own.name))
+    error = _error_of(writer.write, 9, memoryview(b"abc"))
+    assert error.code == "R402", f"where there is no room the code is R402: {error}"
+    _names(error, str(path), "offset 9")
+    writer.close()
+    return error
+
+
+def _handles() -> int:
+    """Descriptors that this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _error_of(action: Callable[..., object], *arguments: object) -> ExecutionError:
+    try:
+        action(*arguments)
+    except ExecutionError as error:
+        return error.with_traceback(None)  # whose frames keep what they have open
+    raise AssertionError("no ExecutionError was raised")
+
+
+def _names(error: ExecutionError, *texts: str) -> None:
+    for text in texts:
+        assert text in error.message, f"an error names `{text}`: {error}"

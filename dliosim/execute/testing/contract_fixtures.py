@@ -1,0 +1,126 @@
+"""What `backend_contract` tries backends on: files of known bytes, calls made by hand, and readers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Reader
+from dliosim.execute.backends.registry import Backend, Files
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
+from dliosim.model import Access
+from dliosim.plan.samples.io_requests import Calls, rounds
+
+Rows = list[tuple[int, int, int]]
+"""Calls of a step: file, offset, length."""
+
+FILES: Final = 4
+SIZE: Final = 40_000
+"""Bytes of each file."""
+
+STEPS: Final = 4
+
+#: Samples of one size at multiples of it, of one size anywhere, of many sizes, one alone, none; of a file and several.
+BATCHES: Final[list[Rows]] = [
+    [(0, 100 * (7 * k % 40) + 50, 100) for k in range(40)],
+    [(0, 97 * k % 39_000, 100) for k in range(40)],
+    [(0, 50 * k, 1 + 13 * k % 60) for k in range(40)],
+    [(2, SIZE - 12, 12)],
+    [],
+    [(k % FILES, 1000 * (k % 7), 4096) for k in range(40)],
+    [(1, 4096 * k, 4096) for k in range(9)],
+]
+
+
+def name(file: int) -> str:
+    """Of a file, below its directory."""
+    return f"{file}.raw"
+
+
+def write_files(directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> list[bytes]:
+    """Make the files that readers are tried on, with the same bytes each time, which it returns. Collective."""
+    random = np.random.default_rng(99)
+    contents = [random.bytes(SIZE) for _ in range(FILES)]
+    comm.Barrier()
+    if comm.rank == 0:
+        for file, content in enumerate(contents):
+            (directory / name(file)).write_bytes(content)
+    comm.Barrier()
+    return contents
+
+
+def make_calls(steps: Sequence[Sequence[tuple[int, int, int]]]) -> Calls:
+    """The calls of steps, each a list of (file, offset, length); their bytes lie back to back in the buffer."""
+    rows = [row for step in steps for row in step]
+    file, offset, length = (np.array([row[column] for row in rows], np.int64) for column in range(3))
+    starts: list[int] = []
+    for step in steps:
+        at = 0
+        for row in step:
+            starts.append(at)
+            at += row[2]
+    start = np.array(starts, np.int64)
+    step_start = np.array([0, *np.cumsum([len(step) for step in steps])], np.int64)
+    step_bytes = np.array([sum(row[2] for row in step) for step in steps], np.int64)
+    return Calls(file, offset, length, start, step_start, step_bytes, start, step_start)
+
+
+def random_steps(rank: int, files: int) -> list[Rows]:
+    """Calls of one size and of many, some of the same bytes; some steps are empty on some ranks."""
+    random = np.random.default_rng(rank)
+    steps = []
+    for step in range(STEPS):
+        count = 0 if (step + rank) % 3 == 2 else 12
+        length = np.full(count, 512) if step % 2 else random.integers(1, 700, count)
+        offset = random.integers(0, SIZE - 700, count)
+        offset[: count // 4] = offset[count // 4 : count // 2]
+        file = random.integers(0, files, count)
+        steps.append(list(zip(file.tolist(), offset.tolist(), length.tolist(), strict=True)))
+    return steps
+
+
+def expected(contents: Sequence[bytes], rows: Rows) -> bytes:
+    """What the calls of a step give."""
+    return b"".join(contents[file][at : at + size] for file, at, size in rows)
+
+
+def reader_of(backend: Backend, access: Access, directory: Path) -> Reader:
+    """A reader of the files of `write_files`, on this rank alone."""
+    return backend.reader(access, Files(directory, name, lambda _: SIZE, False, MPI.COMM_SELF))
+
+
+@contextmanager
+def opened(
+    backend: Backend, access: Access, directory: Path, calls: Calls, comm: MPI.Intracomm, shared: bool = True
+) -> Iterator[Batches]:
+    """The batches of a rank, read by as many readers as `access` asks for. Collective."""
+    io = comm.Dup()
+    files = Files(directory, name, lambda _: SIZE, shared, io)
+    slots = [allocate(calls.buffer_size) for _ in range(slot_count(access))]
+    count = 1 if access.collective else max(1, access.readers)
+    batches = make_batches(access, [backend.reader(access, files) for _ in range(count)], slots)
+    try:
+        yield batches
+    finally:
+        batches.close()
+        batches.close()
+        io.Free()
+
+
+def begin(batches: Batches, access: Access, calls: Calls, comm: MPI.Intracomm) -> None:
+    """Begin an epoch, in rounds where collective calls are cut. Collective."""
+    if access.collective and access.transfer is not None:
+        dealt = rounds(calls, access.transfer)
+        most = np.empty_like(dealt.count)
+        comm.Allreduce(dealt.count, most, MPI.MAX)
+        batches.begin(EpochCalls(calls, dealt, most))
+    else:
+        batches.begin(EpochCalls(calls))
+    batches.start()

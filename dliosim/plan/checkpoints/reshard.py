@@ -1,0 +1,226 @@
+"""What a rank reads when it restores: of whatever the ranks that saved have stored, the bytes that it will hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.model import Split
+from dliosim.plan.checkpoints.layout import StateFiles
+from dliosim.plan.checkpoints.shards import Block, held_blocks, range_blocks, saved_once, sources, stream_bytes
+from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, pieces
+
+#: Rows of a strided block that one step reads: a call and some objects each.
+_MOST_ROWS = 1 << 14
+
+
+class Fetch(NamedTuple):
+    """A block of a part that lies in a file: its first byte at `offset`, its rows `stride` bytes apart."""
+
+    part: int
+    block: Block
+    file: str
+    offset: int
+    stride: int
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether its rows follow each other without gaps."""
+        return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
+
+
+def check_holder(stored: StateFiles, holder: Split) -> None:
+    """Raise PlanError where a job that holds the state as `holder` cannot restore it.
+
+    Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved:
+    no others can hold it, and none where what they hold was `dealt` to others to save.
+    """
+    written = stored.split
+    if written.played and holder != written:
+        text = f"{written.played} of {written.ranks} ranks saved checkpoint `{stored.checkpoint.name}`"
+        raise PlanError(f"{text}: only the same ranks can restore it, and not {holder}")
+    if stored.checkpoint.replicas == "dealt" and not written.has_all_copies:
+        raise PlanError(f"of checkpoint `{stored.checkpoint.name}` some was dealt to ranks that take no part")
+
+
+def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, Block]]:
+    """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
+
+    Raises PlanError by `check_holder`.
+    """
+    check_holder(stored, holder)
+    written = stored.split
+    held = stored.checkpoint.parts_for(holder)
+    for number, part in enumerate(stored.parts):
+        if part.scope == "per rank" and holder != written:
+            # Of what each rank kept for itself there is no other way to deal it out than anew.
+            size, ranks = stream_bytes(part, written), holder.ranks
+            blocks = range_blocks(rank * size // ranks, (rank + 1) * size // ranks, part.row_bytes)
+        else:
+            blocks = held_blocks(held[number], holder, rank)
+        for block in blocks:
+            yield number, block
+
+
+def fetches(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """Where a rank finds what it needs, once: file after file, in each by the offset.
+
+    Of copies it takes those of the ranks whose place is like its own.
+    """
+    written, copies = stored.split, stored.checkpoint.copies(stored.split)
+    tensor, _, data = holder.place(rank)
+    near = tensor * written.tensor // holder.tensor, data % written.data
+    wanted = [
+        (number, block, sources(stored.parts[number], number, written, copies, block, near))
+        for number, block in needs(stored, holder, rank)
+    ]
+    if stored.regions:
+        for number, block, owners in wanted:
+            for owner in owners:
+                yield from _common(stored, owner, number, block)
+        return
+    by_part: dict[int, list[tuple[Block, range]]] = {}
+    for number, block, owners in wanted:
+        by_part.setdefault(number, []).append((block, owners))
+    for owner in sorted({owner for _, _, owners in wanted for owner in owners}):
+        for number in stored.saved_parts(owner):
+            for block, owners in by_part.get(number, ()):
+                if owner in owners:
+                    yield from _common(stored, owner, number, block)
+
+
+def everything(stored: StateFiles) -> Iterator[Fetch]:
+    """Where all that was saved lies, each byte once, in the order of `fetches`."""
+    copies = stored.checkpoint.copies(stored.split)
+    once = [saved_once(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
+    if stored.regions:
+        places = ((owner, number) for number, owners in enumerate(once) for owner in owners)
+    else:
+        ranks = range(stored.split.present)
+        places = ((owner, number) for owner in ranks for number in stored.saved_parts(owner) if owner in once[number])
+    for owner, number in places:
+        yield from _common(stored, owner, number, None)
+
+
+def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """Of what a rank needs, that which all hold that differ in their data rank alone: as the first of them finds it."""
+    tensor, stage, _ = holder.place(rank)
+    first = holder.rank(tensor, stage, 0)
+    return (fetch for fetch in fetches(stored, holder, first) if _is_shared(stored, fetch))
+
+
+def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+    """The rest of what a rank needs: what no other one holds."""
+    return (fetch for fetch in fetches(stored, holder, rank) if not _is_shared(stored, fetch))
+
+
+def _is_shared(stored: StateFiles, fetch: Fetch) -> bool:
+    return stored.parts[fetch.part].scope in ("rows", "columns", "whole")
+
+
+def _common(stored: StateFiles, owner: int, number: int, needed: Block | None) -> Iterator[Fetch]:
+    """What an owner has stored of a block, or of all that a part has."""
+    for shard in stored.shards_of(owner, number):
+        common = shard.block if needed is None else shard.block.overlap(needed)
+        if common is not None:
+            width = shard.block.width
+            skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
+            yield Fetch(number, common, shard.file, shard.offset + skipped, width)
+
+
+class Step(NamedTuple):
+    """What is read into memory at a time: where each call begins in a file, its bytes, and what all of it is."""
+
+    file: str
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    segments: tuple[Segment, ...]
+
+
+class Reading(NamedTuple):
+    """How many steps and calls there are, their bytes, and what a buffer for any step must hold."""
+
+    steps: int
+    calls: int
+    bytes: int
+    largest: int
+
+    def and_then(self, other: Reading) -> Reading:
+        """Both, one after the other."""
+        largest = max(self.largest, other.largest)
+        return Reading(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
+
+
+def steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Iterator[Step]:
+    """Fetches cut into steps of at most `transfer` bytes (None: of any size), a call for each stretch of the file.
+
+    A step of what is contiguous is what one call of `pieces` would write. Of other blocks it has as many whole rows as
+    fit when each call is widened to multiples of `page` bytes, or part of one.
+    """
+    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+        if contiguous:
+            for piece in pieces(some, transfer, whole):
+                yield Step(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
+        else:
+            for fetch in some:
+                yield from _strided(fetch, transfer, page)
+
+
+def _strided(fetch: Fetch, transfer: int | None, page: int) -> Iterator[Step]:
+    block, width, begin = fetch.block, fetch.block.width, 0
+    together = _rows_together(width, transfer, page)
+    while begin < block.length:
+        row, column = divmod(begin, width)
+        if together:
+            rows, length = min(together, block.row1 - block.row0 - row), width
+        else:
+            rows, length = 1, min(transfer or width, width - column)
+        offset = fetch.offset + column + fetch.stride * np.arange(row, row + rows)
+        yield Step(fetch.file, offset, np.full(rows, length), (Segment(fetch.part, block, begin, rows * length),))
+        begin += rows * length
+
+
+def _rows_together(width: int, transfer: int | None, page: int) -> int:
+    """Rows of a strided block that a step reads; 0 where one does not fit."""
+    if transfer is None:
+        return _MOST_ROWS
+    return min(_MOST_ROWS, max(1, transfer // widened(width, page))) if width <= transfer else 0
+
+
+def widened(length: int, page: int) -> int:
+    """The most bytes that a call may have which begins and ends with pages, for `length` bytes anywhere."""
+    return length if page == 1 else -(-length // page) * page + page
+
+
+def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Reading:
+    """Count what `steps` would cut, without doing so."""
+    made = calls = total = largest = 0
+
+    def counted(some: Iterator[Fetch]) -> Iterator[Fetch]:
+        nonlocal total
+        for fetch in some:
+            total += fetch.block.length
+            yield fetch
+
+    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+        if contiguous:
+            count = count_pieces(counted(some), transfer, whole)
+            made, calls, largest = made + count.calls, calls + count.calls, max(largest, widened(count.largest, page))
+            continue
+        for fetch in counted(some):
+            strided = count_strided(fetch.block.row1 - fetch.block.row0, fetch.block.width, transfer, page)
+            made, calls, largest = made + strided.steps, calls + strided.calls, max(largest, strided.largest)
+    return Reading(made, calls, total, largest)
+
+
+def count_strided(rows: int, width: int, transfer: int | None, page: int) -> Reading:
+    """Count the steps of `rows` stretches of `width` bytes that do not follow each other."""
+    if together := _rows_together(width, transfer, page):
+        return Reading(-(-rows // together), rows, rows * width, min(rows, together) * widened(width, page))
+    calls = rows * -(-width // (transfer or width))
+    return Reading(calls, calls, rows * width, widened(transfer or width, page))

@@ -1,0 +1,1 @@
+"""What a run will do, before it runs."""

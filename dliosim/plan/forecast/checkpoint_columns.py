@@ -1,0 +1,311 @@
+"""How many calls save and restore a checkpoint: of all parts and many owners at once, as columns.
+
+A part is units that its owners share evenly: bytes (`total`, `per rank`), rows, columns, or one that has all of it
+(`whole`). What `reshard.fetches` finds block by block is then a range of units for each part and owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model import Split
+from dliosim.plan.checkpoints.layout import StateFiles
+from dliosim.plan.checkpoints.reshard import Reading, check_holder, count_strided, widened
+from dliosim.plan.checkpoints.shard_sizes import Column, shared
+
+#: Stretches that are looked at together: 8 bytes in each of some thirty columns.
+_AT_ONCE = 1 << 19
+
+
+class Needs(NamedTuple):
+    """Units [begin, end) of each part, and the ranks [first, stop) of whom they are taken."""
+
+    begin: Column
+    end: Column
+    first: Column
+    stop: Column
+
+    @property
+    def some(self) -> NDArray[np.bool_]:
+        """Of which parts anything is needed, and to be had."""
+        return (self.begin < self.end) & (self.first < self.stop)
+
+    def only(self, parts: NDArray[np.bool_]) -> Needs:
+        """Nothing of the other parts."""
+        return self._replace(stop=np.where(parts, self.stop, self.first))
+
+
+class Rows(NamedTuple):
+    """Stretches of files, in the order in which they are read or written; those of a `strided` one have gaps.
+
+    `place` is an offset in all files of one kind, one after the other; `file` is a number of one.
+    """
+
+    part: Column
+    file: Column
+    place: Column
+    length: Column
+    lines: Column
+    strided: NDArray[np.bool_]
+
+
+class StateCounts:
+    """Counts what ranks of a job that holds a checkpoint as `holder` read of it, or write."""
+
+    def __init__(self, stored: StateFiles, holder: Split) -> None:
+        self._stored, self._holder = stored, holder
+        written, parts = stored.split, stored.parts
+        held = stored.checkpoint.parts_for(holder)
+        scope = np.array([part.scope for part in parts])
+        size, row, count, element, stage, held_stage = (
+            np.fromiter(column, np.int64)
+            for column in (
+                (part.size for part in parts),
+                (part.row_bytes for part in parts),
+                (part.rows for part in parts),
+                (part.element for part in parts),
+                (part.stage for part in parts),
+                (part.stage for part in held),
+            )
+        )
+        per_rank, self._whole = scope == "per rank", scope == "whole"
+        rows, columns = scope == "rows", scope == "columns"
+        self.tensors = rows | columns | self._whole
+        self._units = np.select([rows, columns, self._whole], [count, row // element, np.minimum(size, 1)], size)
+        self._units[per_rank] *= written.present
+        self._unit = np.select([rows, columns, self._whole], [row, element, size], 1)
+        self._lines = np.where(columns, count, 1)
+        alone = np.where(self._whole, 1, written.tensor)
+        self._owners = np.where(self.tensors, alone, np.where(per_rank, written.present, written.ranks))
+        self._stage = np.where(self.tensors, held_stage, -1)
+        # The first of the ranks that share a part, as data rank 0 has it.
+        copies = stored.checkpoint.copies(written)
+        number = np.arange(len(parts))
+        self._all_copies = copies == "all"
+        copy = number % written.data if copies == "dealt" else np.full_like(number, 0 if copies == "all" else copies)
+        self._base = np.where(self.tensors, written.tensor * (copy + written.data * stage), 0)
+        # Parts that owners have: those that all share, and those of each stage (and data rank, unless all save them).
+        self._flat = np.flatnonzero(~self.tensors)
+        tensors = np.flatnonzero(self.tensors)
+        order = np.argsort(self._base[tensors], kind="stable")
+        self._dealt, self._dealt_base = tensors[order], self._base[tensors][order]
+        labels: dict[str, int] = {}
+        alone_each = stored.checkpoint.writers.kind == "file per rank"
+        self._label = np.array([labels.setdefault(part.file if alone_each else "", len(labels)) for part in parts])
+        self._labels = len(labels)
+        total = stored.shares.before(written.present)
+        self._start: Column = np.cumsum(total) - total
+        self._before = np.append(0, np.cumsum(stored.owned_by_each()))
+
+    def needs(self, rank: int) -> Needs:
+        """What a rank of the job needs that holds the state now, from those whose place is most like its own.
+
+        Raises PlanError by `check_holder`.
+        """
+        check_holder(self._stored, self._holder)
+        written, holder, tensors = self._stored.split, self._holder, self.tensors
+        tensor, stage, data = holder.place(rank)
+        among = np.where(tensors, np.where(self._whole, 1, holder.tensor), holder.ranks)
+        if holder == written:
+            among = np.where(tensors, among, self._owners)
+        mine: Column = np.where(tensors, np.where(self._whole, 0, tensor), rank)
+        begin, end = shared(self._units, mine, among), shared(self._units, mine + 1, among)
+        end = np.where((self._stage == stage) | ~tensors, end, begin)
+        base = self._base_near(data % written.data)
+        near = base + tensor * written.tensor // holder.tensor
+        base = np.where(self._whole & (near < written.present), near, base)
+        some = begin < end
+        first, stop = base.copy(), base.copy()
+        for bound, unit, more in ((first, begin, 0), (stop, end - 1, 1)):
+            bound[some] += self._owner_of(unit[some], some) + more
+        return Needs(begin, end, first, np.minimum(stop, written.present))
+
+    def _base_near(self, data: int) -> Column:
+        """The first of the ranks that share a part, as it is had by those of a data rank."""
+        near: Column = np.where(self.tensors & self._all_copies, data * self._stored.split.tensor, 0)
+        return self._base + near
+
+    def everything(self) -> Needs:
+        """All that was saved, each byte once."""
+        none, present = np.zeros_like(self._units), self._stored.split.present
+        return Needs(none, self._units, self._base, np.minimum(self._base + self._owners, present))
+
+    def own(self, rank: int) -> Needs:
+        """What a rank saves."""
+        split, none = self._stored.split, np.zeros_like(self._units)
+        base = self._base_near(split.place(rank)[2])
+        saves = (base <= rank) & (rank < base + np.where(self.tensors, split.tensor, self._owners))
+        return Needs(none, self._units, none + rank, none + rank + saves)
+
+    def _owner_of(self, unit: Column, some: NDArray[np.bool_]) -> Column:
+        """Which of its owners, from 0 on, has a unit of each of some parts."""
+        units, owners = self._units[some], self._owners[some]
+        found: Column = np.clip(np.ceil((unit + 1.0) * (owners / units)).astype(np.int64) - 1, 0, owners - 1)
+        while (early := shared(units, found + 1, owners) <= unit).any():
+            found += early
+        while (late := shared(units, found, owners) > unit).any():
+            found -= late
+        return found
+
+    def count(self, needs: Needs, transfer: int | None, whole: bool, page: int) -> tuple[Reading, int]:
+        """What `count_steps` counts of the same fetches, and in how many files they lie."""
+        runs, made, calls, total, largest, files = 0, 0, 0, 0, 0, 0
+        last: Rows | None = None
+        run = 0  # bytes of the last run of contiguous stretches, which may go on
+
+        for rows in self._rows(needs):
+            if not len(rows.part):
+                continue
+            if last is not None:
+                rows = _joined(last, rows)
+            files += int((rows.file[1:] != rows.file[:-1]).sum()) + (last is None)
+            total += int(rows.length[last is not None :].sum())
+            strided = rows.strided[last is not None :]
+            for lines, width, count in _alike(rows, strided, last is not None):
+                reading = count_strided(lines, width, transfer, page)
+                made, calls = made + count * reading.steps, calls + count * reading.calls
+                largest = max(largest, reading.largest)
+            follows = (rows.file[1:] == rows.file[:-1]) & (rows.place[1:] == rows.place[:-1] + rows.length[:-1])
+            follows &= ~rows.strided[1:] & ~rows.strided[:-1]
+            if not whole:
+                follows &= rows.part[1:] == rows.part[:-1]
+            starts = np.flatnonzero(np.append(True, ~follows))
+            length = np.where(rows.strided, 0, rows.length)
+            if last is not None:
+                length[0] = run
+            sums = np.add.reduceat(length, starts)
+            run = int(sums[-1])
+            done = sums[:-1]
+            calls_of_runs, most = _cut(done, transfer)
+            runs, largest = runs + calls_of_runs, max(largest, widened(most, page) if most else 0)
+            last = rows
+        calls_of_runs, most = _cut(np.array([run]), transfer)
+        runs, largest = runs + calls_of_runs, max(largest, widened(most, page) if most else 0)
+        return Reading(made + runs, calls + runs, total, largest), files
+
+    def _rows(self, needs: Needs) -> Iterator[Rows]:
+        """Where what is needed lies, in the order of `fetches`: in one file part by part, else owner by owner."""
+        found = self._by_part(needs) if self._stored.regions else self._by_owner(needs)
+        return (self._stretches(needs, part, owner) for part, owner in found)
+
+    def stretches(self, needs: Needs) -> int:
+        """How many parts of owners `count` looks at, each of which takes it about 0.1 us."""
+        if self._stored.regions:
+            return int((needs.stop - needs.first)[needs.some].sum())
+        _, first, stop = self._owners_of(needs)
+        return int((stop - first).sum()) + len(self._flat) * len(first)
+
+    def _by_part(self, needs: Needs) -> Iterator[tuple[Column, Column]]:
+        part = np.flatnonzero(needs.some)
+        count = (needs.stop - needs.first)[part]
+        ends = np.cumsum(count)
+        for begin in range(0, int(count.sum()), _AT_ONCE):
+            index = np.arange(begin, min(begin + _AT_ONCE, int(ends[-1])))
+            which = np.searchsorted(ends, index, side="right")
+            yield part[which], needs.first[part[which]] + index - (ends - count)[which]
+
+    def _owners_of(self, needs: Needs) -> tuple[Column, Column, Column]:
+        """The ranks who have saved what is needed; the range of tensors in `_dealt` of which each has saved some."""
+        first, stop = needs.first[needs.some], needs.stop[needs.some]
+        if not len(first):
+            return first, first, first
+        lowest, highest = int(first.min()), int(stop.max())
+        change = np.bincount(first - lowest, minlength=highest - lowest + 1)
+        change -= np.bincount(stop - lowest, minlength=highest - lowest + 1)
+        owners = lowest + np.flatnonzero(np.cumsum(change))
+        # A tensor is found by the first of the ranks that share it.
+        group = self._stored.split.tensor * (self._stored.split.data if self._all_copies else 1)
+        base = owners // group * group
+        return owners, np.searchsorted(self._dealt_base, base), np.searchsorted(self._dealt_base, base, side="right")
+
+    def _by_owner(self, needs: Needs) -> Iterator[tuple[Column, Column]]:
+        """All that any of the owners has saved, as what is left out lies between."""
+        owners, first, stop = self._owners_of(needs)
+        count = stop - first + len(self._flat)
+        ends = np.cumsum(count)
+        begin = 0
+        while begin < len(owners):
+            end = max(begin + 1, int(np.searchsorted(ends, (ends[begin - 1] if begin else 0) + _AT_ONCE)))
+            here = slice(begin, end)
+            which = np.repeat(np.arange(begin, min(end, len(owners))), count[here])
+            index = np.arange(len(which)) - np.repeat(np.cumsum(count[here]) - count[here], count[here])
+            tensor = index < (stop - first)[which]
+            part = np.empty_like(index)
+            part[tensor] = self._dealt[(first[which] + index)[tensor]]
+            part[~tensor] = self._flat[(index - (stop - first)[which])[~tensor]]
+            order = np.argsort(which * len(self._units) + part, kind="stable")
+            if len(part):
+                yield part[order], owners[which[order]]
+            begin = end
+
+    def _stretches(self, needs: Needs, part: Column, owner: Column) -> Rows:
+        """What of the parts is needed and saved by the owners, in this order."""
+        stored, split = self._stored, self._stored.split
+        base = self._base[part]
+        if self._all_copies:
+            base = np.where(self.tensors[part], owner // split.tensor * split.tensor, base)
+        mine: Column = np.where(self._whole[part], 0, owner - base)
+        units, owners, unit = self._units[part], self._owners[part], self._unit[part] * self._lines[part]
+        begin, end = shared(units, mine, owners), shared(units, mine + 1, owners)
+        place = self._places(part, owner, begin * unit, (end - begin) * unit)
+        low, high = np.maximum(begin, needs.begin[part]), np.minimum(end, needs.end[part])
+        found = (low < high) & (needs.first[part] <= owner) & (owner < needs.stop[part])
+        part, owner, unit, begin, end, low, high, place = (
+            column[found] for column in (part, owner, unit, begin, end, low, high, place)
+        )
+        lines = self._lines[part]
+        strided = (lines > 1) & (high - low < end - begin)
+        # Of what is strided no stretch goes on: only where the first begins matters, to nobody.
+        place = place + np.where(strided, 0, (low - begin) * unit)
+        file = np.zeros_like(owner)
+        if not stored.regions:
+            number = stored.checkpoint.writers.number
+            writer = owner // number * number if stored.checkpoint.writers.kind == "one per" else owner
+            file = writer * self._labels + self._label[part]
+        return Rows(part, file, place, (high - low) * unit, lines, strided)
+
+    def _places(self, part: Column, owner: Column, before: Column, length: Column) -> Column:
+        """Where what owners saved of parts begins: `before` bytes of it are other owners'."""
+        split = self._stored.split
+        if not self._stored.regions:
+            # Owner after owner, in each part after part.
+            saved: Column = np.cumsum(length) - length
+            starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
+            lengths = np.diff(np.append(starts, len(owner)))
+            return self._before[owner] + saved - np.repeat(saved[starts], lengths)
+        tensor, copy = owner % split.tensor, owner // split.tensor % split.data
+        size = self._units[part] * self._unit[part] * self._lines[part]
+        before = np.where(self._whole[part], tensor * size, before)
+        if self._all_copies:
+            all_of_copy = np.where(self._whole[part], split.tensor * size, size)
+            before = before + np.where(self.tensors[part], copy * all_of_copy, 0)
+        return self._start[part] + before
+
+
+def _joined(last: Rows, rows: Rows) -> Rows:
+    """Rows behind the last one of those before them."""
+    part, file, place, length, lines = (
+        np.append(before[-1:], column) for before, column in zip(last[:5], rows[:5], strict=True)
+    )
+    return Rows(part, file, place, length, lines, np.append(last.strided[-1:], rows.strided))
+
+
+def _cut(lengths: Column, transfer: int | None) -> tuple[int, int]:
+    """Calls that write or read so many bytes each time, and the bytes of the largest."""
+    lengths = lengths[lengths > 0]
+    if not len(lengths):
+        return 0, 0
+    most = int(lengths.max())
+    return (len(lengths), most) if transfer is None else (int((-(-lengths // transfer)).sum()), min(most, transfer))
+
+
+def _alike(rows: Rows, strided: NDArray[np.bool_], skip: bool) -> Iterator[tuple[int, int, int]]:
+    """Lines and bytes of each line of strided stretches, and how many are so."""
+    lines, length = rows.lines[skip:][strided], rows.length[skip:][strided]
+    both, counts = np.unique(np.stack([lines, length // lines]), axis=1, return_counts=True)
+    for (line, width), count in zip(both.T.tolist(), counts.tolist(), strict=True):
+        yield line, width, count

@@ -1,0 +1,328 @@
+"""The figures of `dliosim plan`: what each phase of a workload will do and need, known before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from dliosim.errors import PlanError
+from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
+from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
+from dliosim.model.workload import Workload
+from dliosim.plan.forecast.checkpoint_counts import flat, saves_of
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
+from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
+from dliosim.plan.forecast.epoch_statistics import Census, Passes, census
+from dliosim.plan.forecast.forecast_types import (
+    Demand,
+    Forecast,
+    Listing,
+    Memory,
+    PhaseForecast,
+    Spread,
+    StateForecast,
+    Storage,
+    time_to_read,
+)
+from dliosim.plan.forecast.layout_forecast import Placement, expected, place
+from dliosim.plan.forecast.prepare_forecast import files_each, forecast_prepare
+from dliosim.plan.samples.format_sizes import is_framed
+from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals, own_sums
+
+__all__ = [
+    "Demand",
+    "Forecast",
+    "Listing",
+    "Memory",
+    "PhaseForecast",
+    "Spread",
+    "Storage",
+    "csv_rows",
+    "forecast",
+    "loops_of",
+]
+
+#: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
+PROCESS_BYTES = 80 * 1024 * 1024
+
+_LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
+_ROWS = 1 << 14  # samples listed at a time
+_STEPS = 4 * LARGEST_TABLE  # rows of a step of each loop
+_SUMMED = 1 << 24  # sizes summed up to place samples behind each other
+
+
+def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
+    """Plan a workload for its job without touching data; seconds, however large it is.
+
+    `found` has the indexes of files that are there already: by `Dataset.found`, or by the digest of what was prepared.
+    """
+    placements = {
+        dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
+    }
+    _require_time(workload)
+    phases: list[PhaseForecast] = []
+    needed = 0
+    for verb, times in flat(workload.verbs):
+        made, memory = _phases(workload, placements, verb, times)
+        phases += made
+        needed = max(needed, memory)
+    used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
+    index = sum(8 * (block_count(dataset) + 1) for dataset in used)
+    rank_bytes = PROCESS_BYTES + needed
+    states = tuple(_states(workload, phases))
+    return Forecast(
+        workload.name,
+        workload.digest(),
+        workload.job.ranks,
+        workload.job.nodes,
+        tuple(phases),
+        _storage(workload, phases, states),
+        states,
+        rank_bytes,
+        index,
+        rank_bytes * workload.job.ranks_per_node + index,
+    )
+
+
+def csv_rows(
+    workload: Workload,
+    rank: int,
+    epoch: int,
+    loop: str | None = None,
+    found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
+) -> Iterator[Listing]:
+    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named: block after block of steps.
+
+    `found` is that of `forecast`, with the names of the files. PlanError if there is no such loop, or if nobody can
+    know before files are written where samples will lie.
+    """
+    job = workload.job
+    if not 0 <= rank < job.ranks:
+        raise PlanError(f"there is no rank {rank}: the job has {job.ranks}")
+    chosen = next((one for one in loops_of(workload.verbs) if loop in (None, one.name)), None)
+    if chosen is None:
+        raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
+    dataset = workload.dataset(chosen.dataset)
+    index, names = found.get(dataset.found or dataset.digest(), (None, ()))
+    if index is None and not is_framed(dataset):
+        text = f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}"
+        text = f"{text}, and there are none below --dir"
+        raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
+    # 30 to 200 ns for each sample whose size varies.
+    if needs_totals(dataset) and dataset.samples > _SUMMED:
+        text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
+        raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
+    before = own_sums(dataset) if needs_totals(dataset) else index
+    steps = steps_of_epoch(chosen, dataset, job.ranks)
+    # Requests are one epoch, of as many passes as they take.
+    epochs = sum(runs for each, runs in _runs(workload.verbs) if each is chosen)
+    epochs *= 1 if chosen.arrivals is not None else chosen.epochs
+    if epoch >= epochs:
+        raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
+    passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
+    if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
+        passes = []  # it may be millions of them, all empty
+    rows = steps * chosen.batch
+    if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
+        text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"
+        raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
+    folder = f"{dataset.path}/{dataset.digest()}"
+    # To place a sample behind others of its block, all of these are drawn again: some 64 for each.
+    at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
+    return (
+        Listing(
+            before_it + first + np.searchsorted(plan.step_start, np.arange(row, upto), side="right") - 1,
+            plan.sample[row:upto],
+            [names[file] if names else f"{folder}/{dataset.file_name(file)}" for file in plan.file[row:upto].tolist()],
+            plan.offset[row:upto],
+            plan.length[row:upto],
+        )
+        for number, before_it, steps in _numbered(passes)
+        for first, last in _blocks(steps, max(1, at_once // chosen.batch))
+        for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
+        for row, upto in _blocks(len(plan.sample), _ROWS)
+    )
+
+
+def _require_time(workload: Workload) -> None:
+    """Refuse loops of which not even a step each can be planned."""
+    rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
+    if rows > _STEPS:
+        text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
+        raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")
+
+
+def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
+    """Each epoch (from 0), the steps before it, and its own."""
+    before = 0
+    for each in passes:
+        for number in range(each.first - 1, each.last):
+            yield number, before, each.steps
+            before += each.steps
+
+
+def _blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """First and last (exclusive) of at most so many of them each."""
+    return ((first, min(first + most, count)) for first in range(0, count, most))
+
+
+def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
+    """All loops, each followed by the evaluations inside it."""
+    return (loop for loop, _ in _runs(verbs))
+
+
+def _runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
+    """Loops, and how often each runs before its epochs count from 0 again: evaluations go on where they ended."""
+    for verb, _ in flat(verbs):
+        if isinstance(verb, Loop):
+            yield verb, 1
+            for evaluation in verb.evaluations:
+                yield evaluation.loop, verb.epochs // evaluation.every
+
+
+def _phases(
+    workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
+) -> tuple[list[PhaseForecast], int]:
+    """The phases of one verb, and the bytes of memory that a rank needs for it."""
+    if isinstance(verb, Loop):
+        return _loop(workload, placements, verb, times, 1)
+    if isinstance(verb, Prepare):
+        made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
+    elif isinstance(verb, Save):
+        made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
+    elif isinstance(verb, Restore):
+        checkpoint = workload.checkpoint(verb.checkpoint)
+        made = [forecast_restore(checkpoint, verb, workload.job.ranks, times)]
+    else:
+        made = []
+    return made, max((phase.memory.total for phase in made), default=0)
+
+
+def _loop(
+    workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
+) -> tuple[list[PhaseForecast], int]:
+    """A loop done `times` times over, each time in `runs` runs, whose epochs go on from one to the next."""
+    dataset = workload.dataset(loop.dataset)
+    passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
+    stream = loop.arrivals is not None
+    loops = sum(1 for _ in loops_of(workload.verbs))
+    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
+    phases = [_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
+    if stream:
+        phases = [_of_a_stream(phase, passes[-1].last) for phase in phases]
+    needed = max((phase.memory.total for phase in phases), default=0)
+    for evaluation in loop.evaluations:
+        inner, more = _loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
+        phases += inner
+        needed += more  # its buffers stay beside those of the training loop
+    if loop.seconds is not None:
+        phases = [replace(phase, at_most=True) for phase in phases]
+    saving = 0
+    for cadence in loop.checkpoints:
+        saves = saves_of(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
+        by_clock = cadence.unit == "seconds"
+        if by_clock:
+            saves = max(saves, 1)  # there are more where steps wait for data; without compute nobody knows
+        phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
+        at_most = loop.seconds is not None and cadence.unit not in ("end", "seconds")
+        phases.append(replace(phase, at_most=at_most, at_least=by_clock))
+        saving = max(saving, phase.memory.total)
+    return phases, needed + saving
+
+
+def _of_a_stream(phase: PhaseForecast, passes: int) -> PhaseForecast:
+    """A pass that requests make; they are one stream without epochs, planned as a whole."""
+    when = f"pass {phase.first_epoch}"
+    if phase.last_epoch != phase.first_epoch:
+        when += f" to {phase.last_epoch}"
+    memory = replace(phase.memory, plan=phase.memory.plan * passes)
+    return replace(phase, first_epoch=None, last_epoch=None, when=when, memory=memory)
+
+
+def _passes(loop: Loop, steps: int, runs: int) -> list[Passes]:
+    """The passes of so many runs of a loop: the first stands apart, as does the last of a stream of requests."""
+    whole, rest = loop.epochs * runs, 0
+    if loop.arrivals is not None:
+        whole, rest = divmod(loop.arrivals.requests, max(steps, 1))
+    made = [Passes(1, 1, steps), Passes(2, whole, steps)][: min(whole, 2)]
+    return [*made, Passes(whole + 1, whole + 1, rest)] if rest else made
+
+
+def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: int) -> PhaseForecast:
+    access = loop.access
+    memory = Memory(
+        access.batches * found.buffer,
+        found.plan_bytes,
+        loop.sync.size if loop.sync.kind == "allreduce" else 0,
+        int(min(access.memory, found.bytes.maximum)) if each.first == 1 else access.memory,
+    )
+    return PhaseForecast(
+        loop.kind,
+        loop.name,
+        times * (each.last - each.first + 1),
+        found.steps,
+        found.samples,
+        found.bytes,
+        found.files,
+        found.opens,
+        found.calls,
+        memory,
+        each.first,
+        each.last,
+        False,
+        found.amplification,
+        found.span_ratio,
+        _demand(loop, found, workload.job.ranks),
+    )
+
+
+def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
+    """What storage must deliver for a loop; None where nothing says in which time."""
+    if not found.steps:
+        return None
+    compute, readers = expected(loop.compute.time), loop.access.readers
+    time = time_to_read(compute, readers > 0) if loop.arrivals is None else expected(loop.arrivals.gap)
+    if time <= 0:
+        return None
+    each = expected(loop.preprocess.time) if loop.preprocess is not None else 0.0
+    processing = each * found.samples.mean / found.steps
+    # Readers preprocess beside the compute and each other; without them that is a part of the step.
+    left = time if readers else time - processing
+    if loop.arrivals is not None:
+        left -= compute
+    step_bytes = found.bytes.mean / found.steps
+    if left > (processing / readers if readers else 0):
+        return Demand(step_bytes, left, step_bytes / left, step_bytes / left * ranks, processing)
+    enough = 0 if loop.arrivals is not None else int(processing / time_to_read(compute, True)) + 1
+    return Demand(step_bytes, 0.0, None, None, processing, enough)
+
+
+def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+    # As this job goes on; what another one saved is read for another reason.
+    restores = [verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None]
+    for checkpoint in workload.checkpoints:
+        saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
+        if not saves:
+            continue
+        state = forecast_state(checkpoint, workload.job.ranks, saves)
+        hows = [("restore", checkpoint.name, verb.how) for verb in restores if verb.checkpoint == checkpoint.name]
+        read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) in hows[:1])
+        yield replace(state, restored=next(read, state.restored))
+
+
+def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]) -> tuple[Storage, ...]:
+    """Data sets that are prepared, and checkpoints that are saved."""
+    prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
+    made = []
+    for name, size in prepared.items():
+        dataset = workload.dataset(name)
+        files = dataset.layout.files * files_each(dataset)
+        made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
+    for state in states:
+        made += storage_of(workload.checkpoint(state.checkpoint), state)
+    return tuple(made)

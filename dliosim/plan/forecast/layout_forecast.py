@@ -1,0 +1,86 @@
+"""What it takes to place the samples of a data set, and how much of that a forecast can afford."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.formats.contract import Resolved
+from dliosim.formats.registry import format_for
+from dliosim.model.dataset import Dataset
+from dliosim.model.distributions import Distribution, constant
+from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.plan.samples.format_sizes import framed, is_framed
+from dliosim.plan.samples.sample_index import DataIndex, Places, joined, repeated
+from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.plan.samples.sizes import needs_totals, own_sums, sample_sizes
+
+AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
+_DRAWS = 65_536
+_GUESSED_FILES = 1 << 22  # of formats whose files know their places themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A data set with what it takes to place its samples; not `exact` where a stand-in of one size takes its place."""
+
+    dataset: Dataset
+    places: Places
+    exact: bool
+
+
+@lru_cache(maxsize=16)
+def mean_read(dataset: Dataset) -> float:
+    """Bytes that reading a sample takes, in the mean of all samples, or of an even part of them if these are too many.
+
+    Whatever is said of more samples than are planned rests on it, so that the same data are as many bytes everywhere.
+    """
+    return float(framed(dataset).length(dataset, _some_sizes(dataset)).mean())
+
+
+def _some_sizes(dataset: Dataset) -> NDArray[np.int64]:
+    """Sizes of all samples, or of an even part of them."""
+    step = 1 if dataset.samples <= AFFORDABLE else dataset.samples // _DRAWS
+    return sample_sizes(dataset, np.arange(0, dataset.samples, step))
+
+
+def expected(distribution: Distribution) -> float:
+    """The mean of a distribution; with clamping, of 65536 draws."""
+    if distribution.low is None and distribution.high is None:
+        return distribution.mean
+    return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
+
+
+def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
+    """What places the samples of a data set: what its files say (`found`), or roughly will; or totals of blocks.
+
+    Where these are needed and not affordable, a stand-in of one size, the mean, takes the place of all samples.
+    """
+    if found is not None:
+        return Placement(dataset, found, True)
+    if not is_framed(dataset):
+        return Placement(dataset, guessed(dataset), False)
+    if not needs_totals(dataset):
+        return Placement(dataset, None, True)
+    if dataset.samples <= AFFORDABLE:
+        return Placement(dataset, own_sums(dataset), True)
+    mean = round(float(_some_sizes(dataset).mean()))
+    return Placement(replace(dataset, size=constant(mean)), None, False)
+
+
+def guessed(dataset: Dataset) -> DataIndex:
+    """What the files' indexes will roughly say, of files that nobody has written yet; PlanError for too many."""
+    form, files = format_for(dataset), dataset.layout.files
+    if not isinstance(form, Resolved) or dataset.source:
+        raise PlanError(f"data set `{dataset.name}`: only its files know where its samples lie")
+    if files > _GUESSED_FILES:
+        text = f"data set `{dataset.name}` would have {files:_} files of {dataset.format} to look up"
+        raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
+    counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
+    fewest = int(counts.min())  # all files have as many samples, or one more
+    kinds = joined([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
+    return repeated(kinds, counts - fewest)

@@ -1,0 +1,188 @@
+"""Forecasts of preparing a data set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.formats.contract import Resolved
+from dliosim.formats.registry import format_for
+from dliosim.model.dataset import Dataset
+from dliosim.model.verbs import Prepare
+from dliosim.plan.forecast.forecast_types import Memory, PhaseForecast, Spread, over, same
+from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, expected
+from dliosim.plan.samples.format_sizes import framed, header_bytes, is_framed
+from dliosim.plan.samples.io_requests import file_sizes
+from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
+from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.sample_to_file import files_of, first_samples
+from dliosim.plan.samples.sizes import bytes_before, own_sums
+
+_SAMPLED_RANKS = 256
+_SAMPLED_FILES = 65_536
+
+
+def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
+    """Writing a data set: whole files dealt over the ranks, or a share of the samples for each."""
+    dataset = placement.dataset
+    transfer = verb.access.transfer
+    if isinstance(placement.places, DataIndex):
+        samples, written, files, calls = _resolved(placement.places, ranks, transfer)
+    elif dataset.layout.files < ranks and framed(dataset).checksum is None:
+        samples, written, files, calls = _shared_files(placement, ranks, transfer)
+    elif dataset.layout.files <= AFFORDABLE:
+        samples, written, files, calls = _whole_files(placement, ranks, transfer)
+    else:
+        samples, written, files, calls = _many_files(dataset, ranks, transfer)
+    if verb.access.collective:
+        calls = same(calls.maximum, ranks, calls.estimated)
+    if is_framed(dataset) and dataset.format != "raw":
+        written, files, calls = _with_frames(dataset, transfer, written, files, calls)
+    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
+    around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
+    largest = transfer or _largest_sample(dataset) + around
+    memory = Memory(buffers=int(min(largest, written.maximum)))
+    opens = _opens(dataset, verb, ranks, files)
+    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
+
+
+def _opens(dataset: Dataset, verb: Prepare, ranks: int, files: Spread) -> Spread:
+    """Opens of a rank: what a library lays out is opened by it, and once more to write the samples."""
+    form = format_for(dataset)
+    laid_out = isinstance(form, Resolved) and form.in_place(dataset)
+    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it; what a library does
+    # to it, and what stands beside it, is one rank's.
+    if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
+        return over(1 + (np.arange(ranks) == 0) * (laid_out + files_each(dataset) - 1), ranks, False)
+    return _times(files, 1 + laid_out)
+
+
+def _times(figure: Spread, factor: int) -> Spread:
+    """A figure that is so many times as large on every rank."""
+    minimum, mean, maximum, total = (
+        factor * value for value in (figure.minimum, figure.mean, figure.maximum, figure.total)
+    )
+    return Spread(minimum, mean, maximum, total, figure.estimated)
+
+
+def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """Samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
+    dataset = placement.dataset
+    files = np.arange(dataset.layout.files)
+    owner = files % ranks
+    starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
+    sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
+    # A file without samples still has its header to write.
+    calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
+    if transfer is None and framed(dataset).checksum is not None:
+        # The header is written again once the checksum is known, unless one call holds all.
+        again = samples > 1
+        calls, sizes = calls + again, sizes + again * header_bytes(dataset)
+    known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
+    return (
+        over(np.bincount(owner, samples, ranks), ranks, False),
+        over(np.bincount(owner, sizes, ranks), ranks, not placement.exact),
+        over(np.bincount(owner, minlength=ranks), ranks, False),
+        over(np.bincount(owner, calls, ranks), ranks, not known),
+    )
+
+
+def _with_frames(
+    dataset: Dataset, transfer: int | None, written: Spread, files: Spread, calls: Spread
+) -> tuple[Spread, Spread, Spread]:
+    """Bytes, files and calls where samples are surrounded by something: estimates of what depends on their sizes.
+
+    Whole samples are made at a time, so that calls are shorter than `transfer`; what stands beside a file is opened,
+    too, and written.
+    """
+    form = framed(dataset)
+    beside = files_each(dataset) - 1
+    again = form.checksum is not None and transfer is not None
+    return (
+        replace(written, estimated=written.estimated or beside > 0 or again),
+        replace(_times(files, 1 + beside), estimated=files.estimated or beside > 0),
+        replace(calls, estimated=calls.estimated or beside > 0 or transfer is not None),
+    )
+
+
+def files_each(dataset: Dataset) -> int:
+    """Files for each of a data set's: itself, and those that stand beside it."""
+    return 1 + (len(framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
+
+
+def _resolved(index: DataIndex, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """The same for files that are made whole by a library, or laid out by it: estimates."""
+    files = len(index.size)
+    owner, samples = np.arange(files) % ranks, np.diff(index.first_sample)
+    calls = samples if transfer is None else -(-index.size // transfer)
+    return (
+        over(np.bincount(owner, samples, ranks), ranks, files < ranks),
+        over(np.bincount(owner, index.size, ranks), ranks, True),
+        over(np.bincount(owner, minlength=ranks), ranks, files < ranks),
+        over(np.bincount(owner, calls, ranks), ranks, True),
+    )
+
+
+def _many_files(dataset: Dataset, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """The same for more files than are counted: by the mean of an even sample of them."""
+    total, files = dataset.samples, dataset.layout.files
+    some = np.arange(0, files, files // _SAMPLED_FILES)
+    sizes = file_sizes(dataset, None, some)
+    held = (files - np.arange(ranks) + ranks - 1) // ranks
+    uneven = total % files != 0
+    calls = total / files if transfer is None else float((-(-sizes // transfer)).mean())
+    return (
+        over(held * (total / files), ranks, uneven),
+        over(held * float(sizes.mean()), ranks, uneven or dataset.fixed_size is None),
+        over(held, ranks, False),
+        over(held * calls, ranks, uneven or (transfer is not None and dataset.fixed_size is None)),
+    )
+
+
+def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+    """The same for ranks that each write a contiguous share of the samples of few files."""
+    dataset = placement.dataset
+    total, files = dataset.samples, dataset.layout.files
+    edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
+    starts = first_samples(np.arange(files + 1), total, files)
+    filled = np.diff(starts) > 0
+    # The header goes with the first sample of a file, the trailer with the last, and to rank f % R where there is none.
+    owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
+    closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
+    before = None if isinstance(placement.places, DataIndex) else placement.places
+    if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
+        before = own_sums(dataset)
+    written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
+    header = header_bytes(dataset)
+    sizes = file_sizes(dataset, before, np.arange(files))
+    trailer = sizes - header - np.diff(bytes_before(dataset, before, starts))
+    np.add.at(written, owner, header)
+    np.add.at(written, closer, trailer)
+    held = np.bincount(owner[~filled], minlength=ranks)
+    busy = edges[:-1] < edges[1:]
+    filled_before = np.append(0, np.cumsum(filled))
+    first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
+    held[busy] += filled_before[last + 1] - filled_before[first]
+    samples = np.diff(edges)
+    empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
+    # A file of no bytes is made, and not written.
+    filled_by = held - np.bincount(owner[sizes == 0], minlength=ranks)
+    calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
+    # A share that lies in several files ends each with a shorter call.
+    known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
+    return (
+        over(samples, ranks, False),
+        over(written, ranks, not placement.exact),
+        over(held, ranks, False),
+        over(calls, ranks, transfer is not None and not known),
+    )
+
+
+def _largest_sample(dataset: Dataset) -> float:
+    """Bytes of the largest sample, or four times the mean where there is no limit."""
+    if dataset.fixed_size is not None:
+        return dataset.fixed_size
+    return dataset.size.high if dataset.size.high is not None else 4 * expected(dataset.size)

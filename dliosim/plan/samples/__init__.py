@@ -1,0 +1,1 @@
+"""Which bytes of which files each rank reads and writes."""

@@ -1,0 +1,69 @@
+"""Which bytes of files are asked for, each counted once however often and by however many ranks it is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model.dataset import Dataset
+from dliosim.model.verbs import Loop
+from dliosim.plan.samples.format_sizes import samples_overlap
+from dliosim.plan.samples.sample_index import DataIndex, Places
+
+#: Files are dealt to the ranks that count them in blocks of so many bytes.
+BLOCK = 1 << 26
+
+#: Ranges that a rank keeps in memory to count what is distinct: 24 bytes each, three times over while they are sorted.
+MOST_RANGES = 1 << 22
+
+
+class Ranges(NamedTuple):
+    """Bytes [begin, end) of files, int64 (n,) each, by file and place; no two of a file overlap or touch."""
+
+    file: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes these are."""
+        return int((self.end - self.begin).sum())
+
+
+def union(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> Ranges:
+    """The bytes that lie in any of some ranges (n,), in any order, which may be empty or overlap."""
+    some = end > begin
+    file, begin, end = file[some], begin[some], end[some]
+    order = np.lexsort((begin, file))
+    file, begin, end = file[order], begin[order], end[order]
+    first = np.ones(len(file), np.bool_)
+    first[1:] = file[1:] != file[:-1]
+    # Files one behind the other, so that the greatest end so far is one running maximum.
+    heads = np.flatnonzero(first)
+    longest = np.maximum.reduceat(end, heads) if len(heads) else end
+    base = np.repeat(np.cumsum(longest) - longest, np.diff(np.append(heads, len(file))))
+    reach = np.maximum.accumulate(base + end)
+    first[1:] |= base[1:] + begin[1:] > reach[:-1]
+    heads = np.flatnonzero(first)
+    tails = np.append(heads[1:], len(file))[: len(heads)] - 1
+    return Ranges(file[heads], begin[heads], reach[tails] - base[tails])
+
+
+def in_blocks(ranges: Ranges) -> tuple[Ranges, NDArray[np.int64]]:
+    """The same bytes, cut where a block of `BLOCK` bytes begins; and for each range a number that its block has."""
+    first = ranges.begin // BLOCK
+    pieces = (ranges.end - 1) // BLOCK + 1 - first
+    row = np.repeat(np.arange(len(pieces)), pieces)
+    block = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begin, end = np.maximum(ranges.begin[row], block * BLOCK), np.minimum(ranges.end[row], (block + 1) * BLOCK)
+    return Ranges(ranges.file[row], begin, end), ranges.file[row] + block
+
+
+def each_byte_once(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> bool:
+    """Whether it is certain that in an epoch no byte of the data set is asked for twice, by any of the ranks."""
+    dealt = loop.shard != "off" or ranks == 1
+    once = loop.last_batch != "pad" and loop.arrivals is None
+    apart = places.apart if isinstance(places, DataIndex) else not samples_overlap(dataset)
+    return dealt and once and apart

@@ -1,0 +1,38 @@
+"""Hashes of what a rank did that add up over steps and ranks modulo 2**64, whoever did what in which order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.plan.samples.counter_rng import CHUNK, key, mix
+from dliosim.plan.samples.io_requests import Extents
+
+_FACTORS = tuple(np.uint64(key(0, "digest", i) | 1) for i in range(4))
+
+
+def order_hash(rank: int, extents: Extents, first_step: int, last_step: int, epoch: int = 0, salt: int = 0) -> int:
+    """The sum over the rows of steps [first_step, last_step) of a hash of (salt, epoch, step, rank, sample, length)."""
+    rows = np.diff(extents.step_start[first_step : last_step + 1])
+    step = np.repeat(np.arange(first_step, last_step), rows)
+    first, last = int(extents.step_start[first_step]), int(extents.step_start[last_step])
+    return _total(key(salt, "order", epoch, rank), step, extents.sample[first:last], extents.length[first:last])
+
+
+def extent_hash(extents: Extents, first_step: int, last_step: int, salt: int = 0) -> int:
+    """The sum over the rows of steps [first_step, last_step) of a hash of (salt, file, offset, length)."""
+    first, last = int(extents.step_start[first_step]), int(extents.step_start[last_step])
+    columns = extents.file[first:last], extents.offset[first:last], extents.length[first:last]
+    return _total(key(salt, "extents"), *columns)
+
+
+def _total(start: int, *columns: NDArray[np.int64]) -> int:
+    total = 0
+    for begin in range(0, len(columns[0]), CHUNK):
+        word = np.full(len(columns[0][begin : begin + CHUNK]), start, np.uint64)
+        for column, factor in zip(columns, _FACTORS, strict=False):
+            # Mixed after each column: a plain weighted sum of all would let rows trade places.
+            word += column[begin : begin + CHUNK].view(np.uint64) * factor
+            mix(word)
+        total += int(word.sum(dtype=np.uint64))
+    return total & (2**64 - 1)

@@ -1,0 +1,98 @@
+"""Who prepares what: the parts of a data set's files, dealt over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dliosim.model.dataset import Dataset
+from dliosim.model.job import Job
+from dliosim.plan.samples.format_sizes import framed, is_framed
+from dliosim.plan.samples.io_requests import file_sizes, locate
+from dliosim.plan.samples.sample_index import Places
+from dliosim.plan.samples.sample_to_file import files_of, first_samples
+
+#: Samples of a part that are made at a time while preparing; no call goes across.
+SAMPLES_AT_ONCE = 65_536
+
+# Files placed at a time.
+_FILES_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes [offset, offset + length) of a file: samples [first_sample, last_sample), with what lies around each.
+
+    The part that is `first` holds the header, too, and makes the file; the one that is `last` holds the trailer.
+    """
+
+    file: int
+    offset: int
+    length: int
+    first_sample: int
+    last_sample: int
+    first: bool
+    last: bool = True
+
+
+def prepare_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
+    """The parts that `rank` writes; those of all ranks cover every file once.
+
+    File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless
+    a checksum runs through the file. Of files that a library lays out, parts are samples: their offset says nothing.
+    """
+    if not is_framed(dataset):
+        return _samples_of_files(dataset, job.ranks, rank)
+    if dataset.layout.files >= job.ranks or framed(dataset).checksum is not None:
+        return _whole_files(dataset, places, range(rank, dataset.layout.files, job.ranks))
+    return _shares(dataset, places, job.ranks, rank)
+
+
+def _samples_of_files(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+    total, files, size = dataset.samples, dataset.layout.files, dataset.fixed_size or 0
+    shared = files < ranks
+    begin, end = (rank * total // ranks, (rank + 1) * total // ranks) if shared else (0, total)
+    for file in range(files) if shared else range(rank, files, ranks):
+        start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+        first, last = max(begin, start), min(end, stop)
+        if first < last:
+            yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
+
+
+def _whole_files(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:
+    for begin in range(0, len(owned), _FILES_AT_ONCE):
+        piece = owned[begin : begin + _FILES_AT_ONCE]
+        files = np.arange(piece.start, piece.stop, piece.step)
+        sizes = file_sizes(dataset, places, files).tolist()
+        first = first_samples(files, dataset.samples, dataset.layout.files).tolist()
+        last = first_samples(files + 1, dataset.samples, dataset.layout.files).tolist()
+        for row, file in enumerate(piece):
+            yield FilePart(file, 0, sizes[row], first[row], last[row], True)
+
+
+def _shares(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
+    total, files = dataset.samples, dataset.layout.files
+    begin, end = rank * total // ranks, (rank + 1) * total // ranks
+    if begin < end:
+        touched = files_of(np.array([begin, end - 1]), total, files)
+        for file in range(int(touched[0]), int(touched[1]) + 1):
+            start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+            if start == stop:
+                continue
+            first, last = max(begin, start), min(end, stop)
+            size = int(file_sizes(dataset, places, np.array([file]))[0])
+            offset = 0 if first == start else _offset(dataset, places, first)
+            until = size if last == stop else _offset(dataset, places, last)
+            yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
+    # Files without samples (more files than samples) are but a header and a trailer.
+    for file in range(rank, files, ranks):
+        start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+        if start == stop:
+            size = int(file_sizes(dataset, places, np.array([file]))[0])
+            yield FilePart(file, 0, size, start, stop, True)
+
+
+def _offset(dataset: Dataset, places: Places, sample: int) -> int:
+    return int(locate(dataset, places, np.array([sample]))[1][0])

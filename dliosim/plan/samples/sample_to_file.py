@@ -1,0 +1,149 @@
+"""Which samples lie in which file: sample i of N in file i * F // N, in closed forms both ways.
+
+Files that somebody else has written may hold any number of samples each: then tables take the place of closed forms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.plan.samples.shuffling import Permutation
+
+
+def align_up(value: int, align: int) -> int:
+    """`value` rounded up to a multiple of `align`."""
+    return -(-value // align) * align
+
+
+def aligned(values: NDArray[np.int64], align: int) -> NDArray[np.int64]:
+    """`values` rounded up to multiples of `align`."""
+    return values if align == 1 else -(-values // align) * align
+
+
+def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
+    """The file of each sample out of `total` in `files` files."""
+    if files == total:
+        return samples
+    if files == 1:
+        return np.zeros_like(samples)
+    if total % files == 0:
+        return samples // (total // files)
+    _check(total, files)
+    return samples * files // total
+
+
+def first_samples(file: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
+    """The first sample of each file, `file` in [0, files]; that of the file after the last is `total`."""
+    if files == total:
+        return file
+    if total % files == 0:
+        return file * (total // files)
+    _check(total, files)
+    return -(-file * total // files)
+
+
+def _check(total: int, files: int) -> None:
+    if total * files >= 2**62:
+        raise PlanError(f"{total} samples in {files} files: more than can be planned unless every file holds as many")
+
+
+class FileOrder:
+    """The stream of all samples, file after file; with a key the files are permuted, samples stay in order inside.
+
+    Where files differ in their number of samples (by one, since N is no multiple of F), the larger ones are permuted
+    among the places of larger ones and the smaller among theirs. So the file in place q holds as many samples as file
+    q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
+    """
+
+    __slots__ = ("_large", "_remainder", "_small", "each", "files", "total")
+
+    def __init__(self, total: int, files: int, key: int | None) -> None:
+        self.total = total
+        self.files = files
+        self.each = None if total % files else total // files
+        self._remainder = total % files
+        self._large = self._small = None
+        if key is not None:
+            _check(self._remainder, files)
+            self._large = Permutation(self._remainder, key)
+            self._small = Permutation(files - self._remainder, key ^ 0x9E3779B97F4A7C15)
+
+    def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The file in each place of the order."""
+        if self._large is None or self._small is None:
+            return place
+        if self._remainder == 0:
+            return self._small(place)
+        files, larger, smaller = self.files, self._remainder, self.files - self._remainder
+        before = -(-place * larger // files)  # larger files in the places before this one
+        is_large = -(-(place + 1) * larger // files) > before
+        result = np.empty_like(place)
+        result[is_large] = self._large(before[is_large]) * files // larger
+        rest = ~is_large
+        result[rest] = -(-(self._small(place[rest] - before[rest]) + 1) * files // smaller) - 1
+        return result
+
+    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place in the order of the file that each position of the stream lies in."""
+        return files_of(position, self.total, self.files)
+
+    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        return first_samples(place, self.total, self.files)
+
+    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first sample of each file."""
+        return first_samples(file, self.total, self.files)
+
+    def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sample at each position of the stream."""
+        if self._large is None:
+            return position
+        place = self.places_of(position)
+        return position - self.starts_of(place) + self.first_samples(self.files_at(place))
+
+
+class TableOrder:
+    """As `FileOrder`, of files that hold any number of samples: `first` is the first one of each, and last the total.
+
+    With a key any file may come in any place, so that the place of a file says nothing of how many samples it holds.
+    Time and memory grow with the files.
+    """
+
+    __slots__ = ("_file", "_first", "_start", "each", "files", "total")
+
+    def __init__(self, first: NDArray[np.int64], key: int | None) -> None:
+        self.files = len(first) - 1
+        self.total = int(first[-1])
+        self.each = None
+        self._first = self._start = first
+        self._file: NDArray[np.int64] | None = None
+        if key is not None:
+            self._file = Permutation(self.files, key)(np.arange(self.files))
+            self._start = np.zeros(self.files + 1, np.int64)
+            np.cumsum(np.diff(first)[self._file], out=self._start[1:])
+
+    def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The file in each place of the order."""
+        return place if self._file is None else self._file[place]
+
+    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place in the order of the file that each position of the stream lies in; no empty file's."""
+        return np.searchsorted(self._start, position, side="right") - 1
+
+    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        return self._start[place]
+
+    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first sample of each file."""
+        return self._first[file]
+
+    def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sample at each position of the stream."""
+        if self._file is None:
+            return position
+        place = self.places_of(position)
+        return position - self._start[place] + self._first[self._file[place]]

@@ -1,0 +1,178 @@
+"""What one rank reads in one epoch of a loop: the order of samples, sharded, shuffled, cut into steps, and placed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.model.counting import (
+    LARGEST_TABLE,
+    files_in_table,
+    order_decides_shares,
+    ranges_of_sample,
+    samples_of_rank,
+    steps_of_epoch,
+)
+from dliosim.model.dataset import Dataset
+from dliosim.model.job import Job
+from dliosim.model.verbs import Loop
+from dliosim.plan.samples.counter_rng import key
+from dliosim.plan.samples.io_requests import Extents, locate
+from dliosim.plan.samples.sample_index import DataIndex, Places
+from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
+from dliosim.plan.samples.shuffling import Permutation, buffered_order
+
+#: Columns of `Extents` and of `Calls`, 8 bytes each.
+_STEP_BYTES = 3 * 8
+_ROW_BYTES = 9 * 8
+
+
+def plan_epoch(
+    loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int, first: int = 0
+) -> Extents:
+    """The samples of each step of `rank` in `epoch` (from 0), of step `first` and all after it, and where they lie.
+
+    Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
+    takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files. Where
+    files hold any number of samples (`Dataset.counts`), `shuffle files globally` takes as much as there are files.
+
+    Raises PlanError where that takes a table of more files than `LARGEST_TABLE`; [E215] where the order of files would
+    decide how many samples a rank has.
+    """
+    if (files := files_in_table(loop, dataset, job.ranks)) > LARGEST_TABLE:
+        raise PlanError(
+            f"`{loop.name}` needs a table of {files:_} files; at most {LARGEST_TABLE:_} are planned", "E113"
+        )
+    if order_decides_shares(loop, dataset):
+        text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
+        raise PlanError(text, "E215")
+    # Shifted by N ranks: this rank reads what the rank N further on would have.
+    reader = (rank + loop.shift) % job.ranks
+    own = samples_of_rank(loop, dataset, job.ranks, reader)
+    steps = steps_of_epoch(loop, dataset, job.ranks)
+    rows = steps * loop.batch if loop.last_batch == "pad" and own else min(steps * loop.batch, own)
+    begin = min(first * loop.batch, rows)
+    index = np.arange(begin, rows)
+    if rows > own:
+        index %= own
+    sample = _samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
+    file, offset, length = locate(dataset, places, sample)
+    step_start = np.minimum(np.arange(first, steps + 1) * loop.batch, rows) - begin
+    return Extents(sample, file, offset, length, step_start)
+
+
+def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
+    """Bytes of memory that planning so many steps of a rank takes, at least."""
+    return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
+
+
+def _samples(
+    loop: Loop,
+    dataset: Dataset,
+    places: Places,
+    ranks: int,
+    rank: int,
+    epoch: int,
+    own: int,
+    index: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The samples at places `index` of the rank's own sequence of `own`."""
+    if not len(index):
+        return index
+    total, shuffle = dataset.samples, loop.shuffle
+    round_of_samples = 0 if shuffle.samples_once else epoch
+    round_of_files = 0 if shuffle.files_once else epoch
+    by_file = loop.shard == "by file"
+    if shuffle.samples == "within shard" or (shuffle.samples == "globally" and by_file):
+        permutation = Permutation(own, key(dataset.seed, "within", dataset.name, round_of_samples, rank))
+        index = permutation(index)
+    elif shuffle.samples == "within buffer":
+        seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
+        index = buffered_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
+    file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
+    order = _file_order(dataset, places, file_key)
+    own_key = None
+    if shuffle.files == "within shard":
+        own_key = key(dataset.seed, "files within", dataset.name, round_of_files, rank)
+    if by_file:
+        return _samples_by_file(order, ranks, rank, own_key, index)
+    if own_key is not None:
+        index = _files_permuted(loop, order, ranks, rank, own_key, own, index)
+    position = _positions(loop, total, ranks, rank, index)
+    if shuffle.samples == "globally":
+        position = Permutation(total, key(dataset.seed, "samples", dataset.name, round_of_samples))(position)
+    return order.samples_at(position)
+
+
+def _file_order(dataset: Dataset, places: Places, key: int | None) -> FileOrder | TableOrder:
+    if dataset.counts is None:
+        return FileOrder(dataset.samples, dataset.layout.files, key)
+    if isinstance(places, DataIndex):
+        return TableOrder(places.first_sample, key)
+    raise PlanError(f"data set `{dataset.name}`: only its files know which samples they hold")
+
+
+def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions, in the stream of all samples, of places in the sequence of one rank."""
+    if loop.shard == "by sample":
+        return index + (index // loop.batch * (ranks - 1) + rank) * loop.batch
+    if loop.shard == "by block":
+        return index + rank * total // ranks
+    return index
+
+
+def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many places of the rank's sequence lie before each position of the stream."""
+    if loop.shard == "by sample":
+        turn = position // (ranks * loop.batch)
+        below: NDArray[np.int64] = np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
+        return below + turn * loop.batch
+    if loop.shard == "by block":
+        first, last = rank * total // ranks, (rank + 1) * total // ranks
+        return np.clip(position, first, last) - first
+    return position
+
+
+def _samples_by_file(
+    order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
+    places = len(range(rank, order.files, ranks))
+    if order.each is not None:
+        group, within = np.divmod(index, order.each)
+        if own_key is not None:
+            group = Permutation(places, own_key)(group)
+    else:
+        place = rank + np.arange(places) * ranks
+        counts = order.starts_of(place + 1) - order.starts_of(place)
+        group, within = _regrouped(counts, own_key, index)
+    file = order.files_at(rank + group * ranks)
+    return within + order.first_samples(file)
+
+
+def _files_permuted(
+    loop: Loop, order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Places with the files that the rank has a share of permuted, each share staying in order inside."""
+    if order.each == 1:
+        return Permutation(own, own_key)(index)
+    ends = _positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
+    first, last = order.places_of(ends).tolist()
+    starts = order.starts_of(np.arange(first, last + 2))
+    bounds = _places_below(loop, order.total, ranks, rank, starts)
+    group, within = _regrouped(np.diff(bounds), own_key, index)
+    return bounds[group] + within
+
+
+def _regrouped(
+    counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which group, and which of its members, stands at each place when groups of `counts` come in permuted order."""
+    groups = np.arange(len(counts))
+    if key is not None:
+        groups = Permutation(len(counts), key)(groups)
+    ends = np.cumsum(counts[groups])
+    place = np.searchsorted(ends, index, side="right")
+    chosen = groups[place]
+    return chosen, index - (ends[place] - counts[chosen])

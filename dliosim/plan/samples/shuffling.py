@@ -1,0 +1,110 @@
+"""Orders that need no stored permutation: a keyed bijection, and the streaming reservoir of tf.data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.plan.samples.counter_rng import in_chunks, random_words
+
+# Up to here a permutation is a table of sorted random words: exact, and cheaper than the bijection.
+TABLE_LIMIT = 4096
+_ROUNDS = 6
+_FIRST = np.uint64(0xD6E8FEB86659FD93)
+_SECOND = np.uint64(0xA0761D6478BD642F)
+_32 = np.uint64(32)
+
+
+class Permutation:
+    """A permutation of [0, n) that is a function of (n, key), evaluated where it is asked.
+
+    An additive Feistel network over the smallest rectangle a x b >= n with a = ceil(sqrt(n)); values outside [0, n),
+    fewer than one in sqrt(n), walk on along their cycle. Time and memory are those of the positions asked.
+    """
+
+    __slots__ = ("_columns", "_keys", "_rows", "_table", "n")
+
+    def __init__(self, n: int, key: int) -> None:
+        self.n = n
+        self._table: NDArray[np.int64] | None = None
+        if n <= TABLE_LIMIT:
+            self._table = np.argsort(random_words(key, np.arange(n)), kind="stable").astype(np.int64)
+            return
+        rows = math.isqrt(n - 1) + 1
+        self._rows = np.uint64(rows)
+        self._columns = np.uint64(-(-n // rows))
+        self._keys = random_words(key, np.arange(_ROUNDS))
+
+    def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The image of each position; positions must lie in [0, n)."""
+        if self._table is not None:
+            return self._table[positions]
+        return in_chunks(self._images, positions, np.int64)
+
+    def _images(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        values = self._network(positions.astype(np.uint64))
+        limit = np.uint64(self.n)
+        outside = np.flatnonzero(values >= limit)
+        while len(outside):
+            values[outside] = self._network(values[outside])
+            outside = outside[values[outside] >= limit]
+        return values.view(np.int64)
+
+    def _network(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        row: NDArray[np.uint64] = values // self._columns
+        column = values - row * self._columns
+        for i in range(0, _ROUNDS, 2):
+            _add(row, column, self._keys[i], self._rows)
+            _add(column, row, self._keys[i + 1], self._columns)
+        row *= self._columns
+        row += column
+        return row
+
+
+def _add(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.uint64, size: np.uint64) -> None:
+    """Add a random function of `source` to `target`, modulo `size` (at most 2**32), in place."""
+    word = source ^ key
+    word *= _FIRST
+    word ^= word >> _32
+    word *= _SECOND
+    word >>= _32
+    word *= size
+    word >>= _32
+    target += word
+    # Below `size` the difference wraps round to a huge number, so the smaller of both is the remainder.
+    np.subtract(target, size, out=word)
+    np.minimum(target, word, out=target)
+
+
+def buffered_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.int64]:
+    """The first `outputs` inputs that a shuffle buffer of `buffer` lets out of a stream of n.
+
+    As tf.data: the buffer is filled with the first inputs; each output picks a slot at random, which the next input
+    refills; when the stream has ended the rest comes out in random order. So output j is an input below j + buffer.
+    Time and memory grow with the outputs, not with the buffer.
+    """
+    buffer = max(1, min(buffer, n))
+    picks = max(0, min(outputs, n - buffer))
+    words = random_words(key, np.arange(picks))
+    slot = ((words >> _32) * np.uint64(buffer)) >> _32
+    # All picks of one slot stand together and in order of time: each takes out what the one before it put in.
+    by_slot = np.argsort(slot, kind="stable")
+    chains = slot[by_slot].astype(np.int64)
+    head = np.ones(picks, np.bool_)
+    head[1:] = chains[1:] != chains[:-1]
+    content = np.empty(picks, np.int64)
+    content[1:] = by_slot[:-1] + buffer
+    content[head] = chains[head]
+    result = np.empty(outputs, np.int64)
+    result[by_slot] = content
+    if outputs > picks:
+        left = Permutation(buffer, key ^ 0x2545F4914F6CDD1D)(np.arange(outputs - picks))
+        if picks:  # the last pick of a slot leaves there what it put in
+            tail = np.append(head[1:], True)
+            slots, last = chains[tail], by_slot[tail] + buffer
+            place = np.minimum(np.searchsorted(slots, left), len(slots) - 1)
+            left = np.where(slots[place] == left, last[place], left)
+        result[picks:] = left
+    return result

@@ -1,0 +1,86 @@
+"""Chunks cover a part in order and without holes, as many as were foretold, and hold header, samples and padding."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.execute.datasets import raw_writer
+from dliosim.execute.datasets.raw_writer import chunk_count, largest_chunk, place
+from dliosim.execute.payload.sample_bytes import fill, sample_keys
+from dliosim.model import Dataset, Job, Layout, constant
+from dliosim.plan.samples.io_requests import file_sizes, locate
+from dliosim.plan.samples.prepare_partition import prepare_parts
+from tests.plan.helpers import prefix_of
+from tests.strategies import datasets
+
+transfers = st.one_of(st.none(), st.sampled_from([1000, 4096, 100_000]), st.integers(300, 9000))
+few_ranks = st.integers(1, 4)
+as_it_is = (raw_writer.SAMPLES_AT_ONCE, raw_writer.SMALL, raw_writer.PARTS_AT_ONCE)
+
+
+def expected(dataset: Dataset) -> list[bytearray]:
+    """The content of every file, sample by sample."""
+    before = prefix_of(dataset)
+    files = [bytearray(size) for size in file_sizes(dataset, before, np.arange(dataset.layout.files)).tolist()]
+    samples = np.arange(dataset.samples)
+    columns = (sample_keys(dataset, samples), *locate(dataset, before, samples))
+    for key, file, offset, length in zip(*(column.tolist() for column in columns), strict=True):
+        fill(key, 0, memoryview(files[file])[offset : offset + length])
+    return files
+
+
+def small(dataset: Dataset) -> bool:
+    """Whether a data set is quick to write byte by byte."""
+    return dataset.samples <= 60
+
+
+@settings(deadline=None, max_examples=60)
+@given(datasets().filter(small), few_ranks, transfers, st.sampled_from([(7, 2, 3), (7, 0, 1), as_it_is]))
+def test_chunks_of_all_ranks_make_the_files(
+    dataset: Dataset, ranks: int, transfer: int | None, limits: tuple[int, int, int]
+) -> None:
+    before = prefix_of(dataset)
+    files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
+    group, together, parts = limits
+    with patch.multiple(raw_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
+        for rank in range(ranks):
+            for placed in place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank)):
+                part = placed.part
+                largest = largest_chunk(dataset, before, part, transfer)
+                buffer = memoryview(bytearray(b"\xbb" * largest))
+                at, count = part.offset, 0
+                for offset, data in placed.chunks(transfer, buffer):
+                    assert offset == at
+                    assert 0 < len(data) <= largest
+                    assert transfer is None or len(data) <= transfer
+                    files[part.file][offset : offset + len(data)] = data
+                    at += len(data)
+                    count += 1
+                assert at == part.offset + part.length
+                assert count == chunk_count(dataset, before, part, transfer)
+    assert files == expected(dataset)
+
+
+def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
+    dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
+    (part,) = place(dataset, None, prepare_parts(dataset, None, Job(1), 0))
+    made = [(at, len(data)) for at, data in part.chunks(None, memoryview(bytearray(100)))]
+    assert made == [(0, 24), (24, 16), (40, 16)]
+
+
+def test_a_file_without_samples_is_its_header() -> None:
+    dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
+    placed = list(place(dataset, None, prepare_parts(dataset, None, Job(1), 0)))
+    empty = [one for one in placed if one.part.first_sample == one.part.last_sample]
+    assert len(empty) == 2
+    for one in empty:
+        part = one.part
+        buffer = memoryview(bytearray(b"x" * largest_chunk(dataset, None, part, 2000)))
+        made = [bytes(data) for _, data in one.chunks(2000, buffer)]
+        assert made == [bytes(2000), bytes(2000), bytes(1000)]
+        assert chunk_count(dataset, None, part, 2000) == 3
+        assert chunk_count(dataset, None, part, None) == 1

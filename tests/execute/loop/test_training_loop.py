@@ -1,0 +1,106 @@
+"""Loops that run in this process: what is shown of them, what their compute uses, and what of a step is whose."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import re
+import time
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.context import Options, Session
+from dliosim.execute.run.workload_runner import run_workload
+from dliosim.language.compile import compile_pattern
+from dliosim.measure.figures import EpochSummary
+from dliosim.measure.records import EpochRecord
+from dliosim.model import Job
+from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
+
+DATASET = """dlio 1
+workload alone
+dataset d {
+    samples  4
+    size     1 kB
+    path     "d"
+}
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run_alone(directory: Path, loop: str, terminal: Terminal) -> None:
+    """Run a loop over four samples as the only rank, with every step shown."""
+    pattern = directory / "alone.dlio"
+    pattern.write_text(DATASET + loop)
+    workload, _ = compile_pattern(pattern, [], Job(1))
+    world = world_of_one()
+    run_workload(Session(workload, world, {"data": directory}, Options(null=True), Progress(terminal, 0, 0)))
+
+
+def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path) -> None:
+    terminal = Terminal()
+    evaluation = "evaluate every 1 epochs {\nread d\nepochs 2\n}"
+    run_alone(tmp_path, f"train {{\nread d\nepochs 2\n{evaluation}\n}}\n", terminal)
+    shown = [label for label, _ in groupby(re.findall(r"\r(\w+, epoch \d of \d)", terminal.getvalue()))]
+    evaluated = ["evaluate, epoch 1 of 2", "evaluate, epoch 2 of 2"]
+    assert shown == ["train, epoch 1 of 2", *evaluated, "train, epoch 2 of 2", *evaluated]
+
+
+def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> None:
+    class Counting(Terminal):
+        def write(self, text: str) -> int:
+            alive.append(sum(isinstance(each, EpochRecord) for each in gc.get_objects()))
+            return len(text)
+
+    alive: list[int] = []
+    run_alone(tmp_path, "train {\nread d\nepochs 5\n}\n", Counting())
+    assert 1 <= max(alive) <= 2
+
+
+def test_busy_compute_uses_the_core_as_long_as_it_was_told(tmp_path: Path) -> None:
+    def used(compute: str) -> int:
+        before = time.thread_time_ns()
+        run_alone(tmp_path, f"train {{\nread d\ncompute {compute}\n}}\n", Terminal())
+        return time.thread_time_ns() - before
+
+    # Four steps of 100 ms, of which others may have the core for a while.
+    assert used("100 ms busy") - used("100 ms") > 100_000_000
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+@pytest.mark.parametrize("blamed", ["storage", "tool"])
+def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blamed: str, readers: int
+) -> None:
+    pattern = tmp_path / "delayed.dlio"
+    loop = f"readers {readers}" + ("\nprefetch 1 batches" if readers else "")
+    pattern.write_text(f"{DATASET}prepare d\ntrain {{\nread d\n{loop}\n}}\n")
+    workload, _ = compile_pattern(pattern, [], Job(1))
+
+    def late(made: Callable[..., object]) -> Callable[..., object]:
+        def delayed(*arguments: object) -> object:
+            time.sleep(0.05)
+            return made(*arguments)
+
+        return delayed
+
+    target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "parts")
+    monkeypatch.setattr(target, name, late(getattr(target, name)))
+    session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), Progress(None))
+    epochs = [one for phase in run_workload(session) for one in phase.summary.epochs]
+    [epoch] = epochs
+    assert isinstance(epoch, EpochSummary) and epoch.bound_by is not None and epoch.steps == 4
+    parts = {"storage": epoch.data_wait_seconds.mean, "tool": epoch.tool_seconds.mean}
+    # Four delays of 50 ms, but for the first where it is ahead of the clock.
+    assert parts.pop(blamed) > max(0.15, *parts.values())
+    assert getattr(epoch.bound_by, blamed) >= 0.75

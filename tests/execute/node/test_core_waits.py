@@ -1,0 +1,61 @@
+"""What the kernel says of threads that wait for a core."""
+
+from __future__ import annotations
+
+from threading import Event, Thread, get_native_id
+
+import pytest
+
+from dliosim.execute.node.core_waits import core_wait, ready_ns, waited_since
+
+
+@pytest.mark.parametrize(
+    ("schedstat", "ready"),
+    [
+        ("925758 318743 4\n", 318743),
+        ("925758 0 4\n", 0),
+        ("0 0 0\n", None),  # a kernel with the file and without the count
+        ("0 318743 4\n", None),
+        ("", None),
+        ("1 2\n", None),
+        ("1 2 3 4\n", None),
+        ("1 -2 3\n", None),
+        ("1 two 3\n", None),
+    ],
+)
+def test_a_kernel_that_does_not_count_is_not_taken_for_one_that_counts_nothing(
+    schedstat: str, ready: int | None
+) -> None:
+    assert ready_ns(schedstat) == ready
+
+
+def test_a_thread_that_is_not_there_has_no_wait_and_no_thread_waits_for_nothing() -> None:
+    assert core_wait([1 << 30]) is None
+    assert core_wait([]) == 0
+    assert waited_since(0, [1 << 30]) == -1
+    assert waited_since(None, []) == -1
+
+
+def test_waits_of_threads_add_up() -> None:
+    done, found = Event(), []
+
+    def stay() -> None:
+        found.append(get_native_id())
+        done.wait()
+
+    other = Thread(target=stay)
+    other.start()
+    try:
+        own = [get_native_id()]
+        before = core_wait(own)
+        if before is None:
+            pytest.skip("this kernel does not count it")
+        # The other one sleeps and hence waits for nothing meanwhile.
+        beside = core_wait(found)
+        both, after = core_wait([*own, *found]), core_wait(own)
+        assert beside is not None and both is not None and after is not None
+        assert before <= both - beside <= after
+        assert waited_since(before, own) >= after - before
+    finally:
+        done.set()
+        other.join()

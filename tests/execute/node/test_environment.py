@@ -1,0 +1,130 @@
+"""The launcher's word against MPI's, and what the machine says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+
+from dliosim.errors import UsageError
+from dliosim.execute.node.environment import (
+    FileSystem,
+    available_memory,
+    check_launcher,
+    file_system,
+    free_bytes,
+    group_memory,
+    launcher_size,
+    mpi_io,
+    mpi_library,
+    node_cores,
+)
+
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_NNODES": "2"}
+SRUN = {**SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "64", "SLURM_PROCID": "3"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "size"),
+    [
+        ({}, None),
+        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 4),
+        (SALLOC, None),
+        (SRUN, 64),
+        ({**SRUN, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({**SRUN, "SLURM_STEP_NUM_TASKS": "2", "PMI_SIZE": "128"}, 128),
+        ({"PMI_SIZE": ""}, None),
+    ],
+    ids=["none", "hydra", "open mpi", "salloc", "srun", "shell of an salloc", "mpiexec in an allocation", "empty"],
+)
+def test_only_a_launcher_says_how_many_processes_there_are(environ: dict[str, str], size: int | None) -> None:
+    assert launcher_size(environ) == size
+
+
+def test_a_launcher_of_another_mpi_is_found_and_the_way_out_is_told() -> None:
+    with pytest.raises(UsageError, match=r"started 4 processes.*a job of 1.*(?s:.)*dliosim\[mpich\]"):
+        check_launcher({"OMPI_COMM_WORLD_SIZE": "4"}, 1, "MPICH 4.1.3")
+    check_launcher({"PMI_SIZE": "4"}, 4, "MPICH 4.1.3")
+    check_launcher(SALLOC, 1, "MPICH 4.1.3")
+
+
+def test_the_library_is_named_on_one_line() -> None:
+    assert "\n" not in mpi_library()
+    assert any(character.isdigit() for character in mpi_library())
+
+
+def test_romio_is_known_by_its_hints() -> None:
+    assert mpi_io({"romio_filesystem_type": "UFS: any"}, {}) == "ROMIO, UFS: any"
+    assert mpi_io({"romio_cb_read": "automatic"}, {}) == "ROMIO"
+
+
+def test_the_cores_of_a_node_are_those_of_all_its_ranks() -> None:
+    assert node_cores(MPI.COMM_SELF) >= 1
+
+
+def test_memory_is_some() -> None:
+    found = available_memory()
+    assert found is None or found > 1 << 20
+
+
+UNIFIED = ("memory.max", "memory.current", "inactive_file")
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def make_group(directory: Path, names: tuple[str, str, str], limit: object, used: int, cached: int) -> None:
+    """A control group as the kernel shows it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / names[0]).write_text(f"{limit}\n")
+    (directory / names[1]).write_text(f"{used}\n")
+    (directory / "memory.stat").write_text(f"anon 5\n{names[2]} {cached}\nactive_file 7\n")
+
+
+def test_a_batch_system_limits_the_job_and_not_its_task(tmp_path: Path) -> None:
+    job = tmp_path / "system.slice" / "slurmstepd.scope" / "job_7"
+    make_group(job / "step_0" / "user" / "task_3", UNIFIED, "max", 10, 1)
+    make_group(job / "step_0" / "user", UNIFIED, "max", 20, 1)
+    make_group(job / "step_0", UNIFIED, 6000, 1000, 200)
+    make_group(job, UNIFIED, 5000, 1100, 300)
+    own = "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_3\n"
+    assert group_memory(own, tmp_path) == 5000 - 1100 + 300
+    assert group_memory("0::/system.slice\n", tmp_path) is None
+
+
+def test_the_groups_of_version_1_are_heard_where_they_hold_memory(tmp_path: Path) -> None:
+    groups = "9:name=systemd:/a\n4:cpu,memory:/slurm/job_7\n2:memory_of_something:/b\n0::/\n"
+    make_group(tmp_path / "memory" / "slurm" / "job_7", VERSION_1, 2**63 - 4096, 900, 0)
+    make_group(tmp_path / "memory" / "slurm", VERSION_1, 8000, 900, 100)
+    make_group(tmp_path / "a", UNIFIED, 1, 0, 0)
+    assert group_memory(groups, tmp_path) == 8000 - 900 + 100
+
+
+def test_a_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
+    make_group(tmp_path / "memory", VERSION_1, 3000, 4000, 0)
+    assert group_memory("4:memory:/docker/0123\n", tmp_path) == 0
+
+
+def test_without_control_groups_nothing_limits(tmp_path: Path) -> None:
+    assert group_memory("", tmp_path) is None
+    assert group_memory("0::/\n", tmp_path) is None
+
+
+def test_a_path_lies_on_its_nearest_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n"
+        "30 22 0:25 / /scratch rw,nosuid - lustre 10.0.0.1@o2ib:/fs rw,flock,lazystatfs\n"
+        "31 30 0:26 / /scratch/a\\040b rw - tmpfs tmpfs rw,size=1g\n"
+    )
+    monkeypatch.setattr(Path, "read_text", lambda self: lines)
+    assert file_system(Path("/home/x")).kind == "ext4"
+    assert file_system(Path("/scratching")).mount_point == "/"
+    assert file_system(Path("/scratch/d/e")) == FileSystem(
+        "lustre", "/scratch", "10.0.0.1@o2ib:/fs", "rw,nosuid,flock,lazystatfs"
+    )
+    memory = file_system(Path("/scratch/a b/c"))
+    assert (memory.kind, memory.in_memory) == ("tmpfs", True)
+
+
+def test_free_space_is_what_a_user_may_take(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path) > 0

@@ -1,0 +1,68 @@
+"""What a comparison prepares before its passes: the data of every variant, each once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.compare.design import parse_varied
+from dliosim.compare.variants import comparables
+from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.offset_tables import share_totals
+from dliosim.execute.run.benchmark_pass import prepare_data, run_pass
+from dliosim.model import Job, Loop
+from dliosim.report.progress import Progress
+from tests.execute.alone import world_of_one
+
+PATTERN = """dlio 1
+workload tiny
+dataset d {
+    samples  7
+    size     900 B
+    path     "d"
+}
+prepare d { fsync off }
+train {
+    read  d
+    batch 2 per rank
+}
+"""
+
+#: What of a data set can vary, two of which are drawn, two values of each.
+VARIED = {
+    "path": ('"one"', '"two"', '"one/below"'),
+    "root": ("data", "local"),
+    "format": ("raw", "npy", "npz", "tfrecord", "hdf5", "tar"),
+    "layout": ("shared file", "file per sample", "3 files", "3 files in 2 folders"),
+    "size": ("900 B", "1 kB", "4000 B"),
+    "samples": ("7", "9"),
+    "stripe": ("1 MiB over 1 targets", "1 MiB over 2 targets"),
+}
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=2, unique=True))
+    vary = [
+        f"d.{name}=" + ",".join(data.draw(st.permutations(VARIED[name]).map(lambda values: values[:2])))
+        for name in names
+    ]
+    place = tmp_path_factory.mktemp("variants")
+    (place / "tiny.dlio").write_text(PATTERN)
+    roots = {"data": place / "data", "local": place / "local"}
+    found, _ = comparables(place / "tiny.dlio", (), Job(1), parse_varied(vary), None)
+    world = world_of_one()
+    sessions = [Session(one.workload, world, roots, Options(verify=True), Progress(None)) for one in found.variants]
+    for session in sessions:
+        session.make_roots()
+    share_totals(sessions)
+    done: set[Path] = set()
+    prepared = [phase for session in sessions for phase in prepare_data(session, done)]
+    assert len(prepared) == len(sessions) == 2 ** len(names)
+    for one, session in zip(found.variants, sessions, strict=True):
+        assert isinstance(one.verb, Loop)
+        assert run_pass(session, one.verb, cold=False).summary is not None

@@ -1,0 +1,128 @@
+"""Ranges of samples in files of any layout, held against the plain walk through one file's index."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.formats.testing import ranges
+from dliosim.plan.samples.sample_index import joined, ranges_of, repeated, sample_places
+
+
+@st.composite
+def columns(draw: st.DrawFn, count: int) -> Column:
+    """A column of `count` samples: rows in units, units of several samples that are encoded, or pieces."""
+    kind = draw(st.sampled_from(["rows", "encoded", "pieces", "encoded pieces", "uneven"]))
+    filters = (Filter("deflate", (4,)),) if "encoded" in kind else ()
+    row = draw(st.integers(1, 50))
+    if "pieces" in kind:
+        # A sample is several runs, each cut in units of which the last is shorter where they do not divide it.
+        unit, runs = draw(st.integers(1, row)), draw(st.integers(1, 3))
+        along = -(-row // unit)
+        length = np.full(count * runs * along, unit)
+        if "encoded" not in kind:
+            length[along - 1 :: along] = row - (along - 1) * unit
+        row_bytes = 0 if "encoded" in kind else runs * row
+        return Column(1, runs * along, row_bytes, unit, places(draw, length), length, filters)
+    each = draw(st.integers(1, 5))
+    units = -(-count // each)
+    length = np.full(units, each * row)
+    if kind == "rows":
+        return Column(each, 1, row, each * row, places(draw, length), length)
+    length = np.array(draw(st.lists(st.integers(0, 60), min_size=units, max_size=units)), np.int64)
+    if kind == "encoded":
+        return Column(each, 1, 0, each * row, places(draw, length), length, filters)
+    cuts = draw(st.lists(st.integers(1, max(count - 1, 1)), max_size=4))
+    first = np.unique([0, *(cut for cut in cuts if cut < count)]).astype(np.int64)
+    length = np.arange(1, len(first) + 1) * 10
+    return Column(count, 1, 0, count * row, places(draw, length), length, filters, first)
+
+
+def places(draw: st.DrawFn, length: np.ndarray) -> np.ndarray:
+    """Units somewhere, in any order, none over another."""
+    order = np.array(draw(st.permutations(range(len(length)))), np.int64)
+    offset = np.empty(len(length), np.int64)
+    offset[order] = np.cumsum(length[order]) - length[order] + 100
+    return offset
+
+
+@st.composite
+def files(draw: st.DrawFn) -> list[FileIndex]:
+    wide = draw(st.integers(1, 3))
+    result = []
+    for _ in range(draw(st.integers(1, 4))):
+        count = draw(st.integers(1, 9))
+        result.append(FileIndex(count, 10_000, tuple(draw(columns(count)) for _ in range(wide))))
+    return result
+
+
+@given(files())
+def test_ranges_are_those_of_each_files_own_index(made: list[FileIndex]) -> None:
+    index = joined(made)
+    total = sum(one.samples for one in made)
+    samples = np.random.default_rng(len(made)).permutation(np.repeat(np.arange(total), 2))
+    found = ranges_of(index, samples)
+    file = index.files_of(samples)
+    for row, sample in enumerate(samples.tolist()):
+        mine = found.row == row
+        inside = sample - int(index.first_sample[file[row]])
+        expected = [one for one in ranges(made[int(file[row])], inside) if one[1]]
+        assert list(zip(found.offset[mine].tolist(), found.length[mine].tolist(), strict=True)) == expected
+
+
+@given(files())
+def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileIndex]) -> None:
+    index = joined(made)
+    total = int(index.first_sample[-1])
+    found = ranges_of(index, np.arange(total))
+    plain = all(column.row_bytes for one in made for column in one.columns)
+    if plain:
+        for row in range(total):
+            mine = found.row == row
+            begin, length = found.begin[mine], found.length[mine]
+            assert begin.tolist() == (np.cumsum(length) - length).tolist()
+            assert int(sample_places(index, np.array([row]))[2][0]) == int(length.sum())
+    file = index.files_of(np.arange(total))[found.row]
+    for number, column in enumerate(index.columns):
+        mine = found.column == number
+        assert ((found.begin[mine] < 0) == (column.row_bytes[file[mine]] == 0)).all()
+
+
+@given(files())
+def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_units_are(made: list[FileIndex]) -> None:
+    index = joined(made)
+    _, _, length = sample_places(index, np.arange(index.first_sample[-1]))
+    for number, one in enumerate(made):
+        encoded = all(column.row_bytes == 0 for column in one.columns)
+        if encoded:
+            found = int(length[index.first_sample[number] : index.first_sample[number + 1]].sum())
+            whole = sum(int(column.length.sum()) for column in one.columns)
+            assert whole - one.samples * len(one.columns) < found <= whole
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 1), st.lists(st.integers(0, 1), min_size=1, max_size=4))
+def test_units_that_repeat_lie_where_they_would_if_all_were_listed(
+    pieces: int, each: int, encoded: int, kinds: list[int]
+) -> None:
+    each = 1 if pieces > 1 else each
+    length = np.arange(pieces) * 3 + 6 * each
+    row_bytes = 0 if encoded else int(length.sum()) // each
+    step = int(length.sum()) + 5
+
+    def file(groups: int, listed: bool) -> FileIndex:
+        begin = 100 + np.cumsum(length) - length
+        offsets = (begin + step * np.arange(groups)[:, np.newaxis]).ravel()
+        units = (offsets, np.tile(length, groups)) if listed else (begin, length)
+        column = Column(each, pieces, row_bytes, 99, *units, step=0 if listed else step)
+        return FileIndex(groups * each, 10_000, (column,))
+
+    short = repeated(joined([file(4, listed=False), file(5, listed=False)]), np.array(kinds))
+    full = joined([file(4 + kind, listed=True) for kind in kinds])
+    assert (short.first_sample == full.first_sample).all()
+    samples = np.arange(full.first_sample[-1])[::-1]
+    for found, expected in zip(sample_places(short, samples), sample_places(full, samples), strict=True):
+        assert (found == expected).all()
+    found, expected = ranges_of(short, samples), ranges_of(full, samples)
+    assert all((getattr(found, name) == getattr(expected, name)).all() for name in found.__slots__)
