@@ -27,8 +27,8 @@ from mpi4py import MPI
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.checkpoint_manager import Saves
 from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.execute.store.locking import Locks
 from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers
 

@@ -46,8 +46,8 @@ from dliosim.execute.datasets.offset_tables import shared_totals
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
 from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
 from dliosim.plan.samples.format_sizes import framed, is_framed
 

@@ -2,8 +2,8 @@
 
     python scripts/bench_run.py [--pairs 15] [--place /dev/shm] [--only TEXT]
 
-Each case prepares one shared file on tmpfs and runs `execute.loop.training_loop.run_loop` over it: a random order, new each epoch,
-batch and call latencies recorded, every sample's first and last word checked, a barrier after each step. Beside every
+Each case prepares one shared file on tmpfs and runs `execute.loop.training_loop.run_loop` over it: a random order, new
+each epoch, batch and call latencies recorded, every sample's first and last word checked, a barrier after each step. Beside every
 epoch, in the same processes and over the offsets that the plan gives for that same epoch, in its order, a bare loop
 reads into the rows of one batch buffer; the two take turns at going first. Compared is the wall time of an epoch's
 steps (the slowest rank's where there are two), the tool's share included. Not included, and given apart: what the
@@ -32,8 +32,8 @@ from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.offset_tables import shared_totals
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Prepare
 from dliosim.plan.samples.sampler import plan_epoch

@@ -21,8 +21,8 @@ from mpi4py import MPI
 
 from dliosim.execute.loop.step_sync import Syncer
 from dliosim.execute.mpi.job_abort import job_name
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.model import Sync
 
 

@@ -31,9 +31,9 @@ from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.discovery import FileFinder, Source
 from dliosim.execute.datasets.offset_tables import share_totals
+from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.compute import wake_on_time
-from dliosim.execute.node.environment import fullest_node
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.run.benchmark_pass import prepare_data
 from dliosim.execute.run.capacity_check import require_room

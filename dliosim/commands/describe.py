@@ -12,7 +12,8 @@ from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
 from dliosim.execute.context import Session
-from dliosim.execute.node.environment import Node, available_memory, file_system, mpi_io, mpi_library
+from dliosim.execute.mpi.node_cores import Node
+from dliosim.execute.node.environment import available_memory, file_system, mpi_io, mpi_library
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary

@@ -20,8 +20,9 @@ from dliosim.commands.stalls import NEVER, Watch, watching
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import failed_on
 from dliosim.execute.mpi.job_abort import abort, end_job, end_late, follow_launcher, job_name
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.node.environment import check_launcher, mpi_library, node_cores
+from dliosim.execute.node.environment import check_launcher, mpi_library
 from dliosim.model import Finder, Job, Workload
 from dliosim.readable import printable
 

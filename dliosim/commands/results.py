@@ -22,7 +22,7 @@ from dliosim.commands.partial import Unfinished
 from dliosim.errors import ExecutionError, ExpectationMissed
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.discovery import FileFinder, Source
-from dliosim.execute.node.environment import Node
+from dliosim.execute.mpi.node_cores import Node
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import RunSummary
 from dliosim.model import Job, Workload

@@ -20,8 +20,8 @@ from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import UsageError
 from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.environment import fullest_node
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.execute.store.locking import Locks
 from dliosim.measure.board import own

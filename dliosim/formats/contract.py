@@ -4,7 +4,8 @@ Two kinds of formats. In a `Framed` one every byte has its place before any is w
 around them, trailers. So files are planned, and written by all ranks, without looking at any. In a `Resolved` one
 (compression, layouts that a library decides) only the file knows: its own index is read before it is planned with.
 
-Formats know numpy and their library, no MPI. They are given contents (`execute.payload.sample_bytes`), and never make their own.
+Formats know numpy and their library, no MPI. They are given contents (`execute.payload.sample_bytes`), and never make
+their own.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, File
 from dliosim.formats.refusals import without_use
 from dliosim.formats.scanning import file_to_read, read_at
 from dliosim.model import ELEMENTS, Dataset
-from dliosim.plan.samples.counter_rng import key, uniforms
+from dliosim.model.counter_rng import key, uniforms
 
 CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
 """Types of tokens, by numpy's names, and what stands for them in an index."""

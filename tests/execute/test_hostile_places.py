@@ -25,9 +25,10 @@ from dliosim.execute.checkpoints.checkpoint_manager import Saves
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.selection import Newest
 from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.dataset_residency import resident_bytes
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.mpi.world import World
-from dliosim.execute.run.page_cache_residency import drop_caches, resident_bytes
+from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.execute.store.manifest import NAME
 from dliosim.model import (
     Access,

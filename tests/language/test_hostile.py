@@ -17,7 +17,7 @@ from dliosim.language import vocabulary
 from dliosim.language.compile import compile_pattern, explain_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job, Workload
-from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.sizes import sample_sizes
 from tests.language.conftest import DATA, Patterns
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.model import Distribution
-from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.model.counter_rng import draw, key
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ from dliosim.measure.figures import RunSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
+from dliosim.model.counter_rng import key
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
-from dliosim.plan.samples.counter_rng import key
 from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.order_hash import order_hash

@@ -13,8 +13,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.contract import ReadByLibrary
 from dliosim.formats.registry import format_for

@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import (

@@ -25,8 +25,8 @@ from dliosim.execute.batches.decode_preprocess import Columns
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.file_list import LinkedNames
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.node.environment import node_cores
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.contract import ReadByLibrary
 from dliosim.formats.registry import format_for

@@ -23,8 +23,8 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim import cli
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.node.environment import node_cores
 
 #: What a launcher says of this job, which has more ranks than most of those that it is used for.
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")

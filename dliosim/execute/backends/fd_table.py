@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import SAFE, close_read
 from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 

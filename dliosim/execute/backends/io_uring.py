@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import close_read
+from dliosim.execute.safe_open import close_read
 
 Integers = NDArray[np.int64]
 

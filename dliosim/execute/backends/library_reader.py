@@ -12,9 +12,9 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
-from dliosim.execute.backends.safe_open import require_file
 from dliosim.execute.io_errors import failed
 from dliosim.execute.mpi.world import first_alone
+from dliosim.execute.safe_open import require_file
 from dliosim.formats.contract import LibraryFile, ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.measure.meter import Meter

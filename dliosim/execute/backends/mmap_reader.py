@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import only_file
 from dliosim.execute.backends.fd_table import OpenFiles
-from dliosim.execute.backends.safe_open import close_read
 from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.safe_open import close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads

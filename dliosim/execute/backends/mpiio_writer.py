@@ -9,9 +9,9 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import refuse_link
 from dliosim.execute.io_errors import no_room
 from dliosim.execute.mpi.world import first_alone, same_error
+from dliosim.execute.safe_open import refuse_link
 from dliosim.measure.board import own
 from dliosim.measure.meter import Meter
 from dliosim.model import Access

@@ -14,8 +14,8 @@ import numpy as np
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import Cut, Pieces, address_of, allocate, only_file
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
-from dliosim.execute.backends.safe_open import ANEW, close_written, open_regular
 from dliosim.execute.io_errors import failed
+from dliosim.execute.safe_open import ANEW, close_written, open_regular
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads

@@ -20,8 +20,8 @@ from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentR
 from dliosim.execute.backends.mpiio_writer import CollectiveWriter, IndependentWriter
 from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
-from dliosim.execute.backends.safe_open import create_file, remove_file
 from dliosim.execute.mpi.world import first_alone
+from dliosim.execute.safe_open import create_file, remove_file
 from dliosim.formats.registry import points_of
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.plan.forecast.checkpoint_counts import flat

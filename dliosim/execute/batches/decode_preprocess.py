@@ -13,7 +13,7 @@ from dliosim.execute.node.compute import busy, sleep_until
 from dliosim.formats.contract import Column, Format
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Loop
-from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents
 from dliosim.plan.samples.read_ranges import Stored
 from dliosim.plan.samples.sample_index import DataIndex, Places

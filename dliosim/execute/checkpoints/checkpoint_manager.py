@@ -21,7 +21,7 @@ from dliosim.execute.checkpoints.worker_thread import Job, Worker, require_threa
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.striping import hints_dropped
-from dliosim.execute.run.phase_summary import verb_phase
+from dliosim.execute.phase_summary import verb_phase
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Loop, Workload
 from dliosim.model import Save as SaveVerb

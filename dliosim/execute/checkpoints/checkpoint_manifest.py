@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from dliosim.execute.backends.safe_open import folder_open, read_pieces, reading
 from dliosim.execute.io_errors import failed, is_damage, reason, unreadable
+from dliosim.execute.safe_open import folder_open, read_pieces, reading
 from dliosim.execute.store.manifest import read_manifest
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit

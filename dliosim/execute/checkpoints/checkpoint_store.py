@@ -15,9 +15,9 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.backends.safe_open import write_file
 from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles, saved_in
 from dliosim.execute.io_errors import calling, failed, is_damage, unreadable
+from dliosim.execute.safe_open import write_file
 from dliosim.execute.store.locking import Hold
 from dliosim.execute.store.manifest import (
     NAME,

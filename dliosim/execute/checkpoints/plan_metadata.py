@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import write_file
 from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_crc import crc32_combine
+from dliosim.execute.safe_open import write_file
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
 

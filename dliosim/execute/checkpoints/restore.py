@@ -10,14 +10,14 @@ from dataclasses import replace
 from time import perf_counter_ns
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.backends.safe_open import read_pieces, reading
 from dliosim.execute.checkpoints.checkpoint_manifest import OLDER
 from dliosim.execute.checkpoints.selection import Found, Newest
 from dliosim.execute.checkpoints.state_reader import Pass, read_state
 from dliosim.execute.context import Session
 from dliosim.execute.io_errors import failed, unreadable
 from dliosim.execute.mpi.world import ranks_of_colour
-from dliosim.execute.run.page_cache_residency import resident_before_reading
+from dliosim.execute.residency import resident_before_reading
+from dliosim.execute.safe_open import read_pieces, reading
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files

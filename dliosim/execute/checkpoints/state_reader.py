@@ -17,11 +17,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends.accounting import account
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Reader
 from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.checkpoints.selection import Found
-from dliosim.execute.checkpoints.state_writer import account
 from dliosim.execute.context import Session
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.ranks import Ranks

@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
+from dliosim.execute.backends.accounting import finish
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Writer
 from dliosim.execute.backends.registry import open_writer
@@ -21,7 +22,6 @@ from dliosim.execute.node.compute import busy
 from dliosim.execute.node.striping import with_striping
 from dliosim.execute.payload.shard_payload import fill_segment
 from dliosim.execute.store.manifest import make_directory
-from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles
@@ -237,26 +237,3 @@ def _receive(
         world.ranks.receive(data, sender)
         record.send_ns += perf_counter_ns() - begun
         _write(session, writer, piece, data, written, record)
-
-
-def finish(writer: Writer, record: VerbRecord) -> None:
-    """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
-    try:
-        if record.hints is None:
-            record.hints = writer.granted()
-    finally:
-        writer.close()
-        account(writer.meter, record)
-
-
-def account(meter: Meter, record: VerbRecord) -> None:
-    """Add to the record what the reader or writer of one or more files has done."""
-    record.opens += meter.opens
-    record.calls += meter.calls
-    record.bytes_moved += meter.moved
-    record.open_ns += meter.open_ns + meter.close_ns
-    record.view_ns += meter.view_ns
-    record.file_sync_ns += meter.sync_ns
-    latencies = meter.take_latencies()
-    record.call_ns += int(latencies.sum())
-    record.call_latency.add(latencies)

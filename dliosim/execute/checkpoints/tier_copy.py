@@ -10,7 +10,6 @@ from time import perf_counter_ns
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.safe_open import reading, writing
 from dliosim.execute.checkpoints import checkpoint_store
 from dliosim.execute.checkpoints.blocking_save import Target
 from dliosim.execute.checkpoints.checkpoint_manifest import saved_in
@@ -19,6 +18,7 @@ from dliosim.execute.context import Session
 from dliosim.execute.io_errors import failed, truncated
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import ask_for_striping
+from dliosim.execute.safe_open import reading, writing
 from dliosim.execute.store.locking import Hold
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.backends.safe_open import follow_to_file
 from dliosim.execute.datasets.index_build import joined_by, shared_memory
 from dliosim.execute.mpi.world import World
+from dliosim.execute.safe_open import follow_to_file
 from dliosim.plan.samples.sample_index import DataIndex
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dliosim.execute.backends.safe_open import reading, write_at, writing
+from dliosim.execute.safe_open import reading, write_at, writing
 from dliosim.formats.contract import FileIndex, Resolved
 from dliosim.formats.scanning import read_at
 from dliosim.model import Dataset

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import require_file
 from dliosim.execute.context import Session
 from dliosim.execute.io_errors import failed
+from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.shared_memory import SharedMemory
+from dliosim.execute.safe_open import require_file
 from dliosim.formats.contract import Column, FileIndex, Filter
 from dliosim.model import Dataset
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units

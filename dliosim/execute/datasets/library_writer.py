@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dliosim import readable
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import reading, remove_file, write_file
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import damaged
 from dliosim.execute.datasets.hdf5_template import LaidOut, laid_out, make_alike
@@ -23,6 +22,7 @@ from dliosim.execute.io_errors import failed, no_room
 from dliosim.execute.node.page_cache import WriteCount
 from dliosim.execute.payload.payload_format import dressing, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.execute.safe_open import reading, remove_file, write_file
 from dliosim.formats.contract import Encoding, FileIndex, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord

@@ -13,10 +13,9 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.execute.backends.accounting import finish
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.backends.safe_open import kind_error
-from dliosim.execute.checkpoints.state_writer import finish
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import ABSENT, damaged, prepared_by, what_is_wrong, write_description
 from dliosim.execute.datasets.library_writer import build, lay_out, resolve_prepared, write_sidecars
@@ -25,6 +24,7 @@ from dliosim.execute.datasets.writer_registry import maker_of
 from dliosim.execute.io_errors import failed, is_damage, unreadable
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import ask_for_striping, hints_dropped, with_striping
+from dliosim.execute.safe_open import kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
 from dliosim.formats.contract import BuiltInGroups, Encoding, Resolved
 from dliosim.formats.registry import format_for, import_libraries

@@ -19,7 +19,7 @@ from dliosim.execute.payload.payload_format import Dress, dressing, expected_edg
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys
 from dliosim.measure.meter import Meters
 from dliosim.model import Dataset, Loop
-from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, calls, rounds
 from dliosim.plan.samples.read_ranges import Stored, rows_to_keep, stored_rows
 from dliosim.plan.samples.sample_index import DataIndex

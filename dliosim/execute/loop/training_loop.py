@@ -24,6 +24,7 @@ from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.execute.batches.sample_cache import KeptSamples
 from dliosim.execute.checkpoints.checkpoint_manager import Save, Saves
 from dliosim.execute.context import Phase, RunningLoop, Session
+from dliosim.execute.datasets.dataset_residency import resident_bytes
 from dliosim.execute.datasets.library_writer import resolve_prepared
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.checkpoint_timers import Timers
@@ -36,8 +37,7 @@ from dliosim.execute.mpi.file_groups import free_group, group_of, who_reads
 from dliosim.execute.node.core_waits import core_wait, waited_since
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io, read_since
-from dliosim.execute.run.page_cache_residency import resident_bytes
-from dliosim.execute.run.phase_summary import asked_and_granted
+from dliosim.execute.phase_summary import asked_and_granted
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
@@ -45,9 +45,9 @@ from dliosim.measure.series import EpochSeries, thinned
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
 from dliosim.model import Cadence, Dataset, Loop
+from dliosim.model.counter_rng import key
 from dliosim.model.counting import steps_of_epoch
 from dliosim.plan.forecast.layout_forecast import guessed
-from dliosim.plan.samples.counter_rng import key
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, each_byte_once, union
 from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.io_requests import Calls, Extents, file_sizes

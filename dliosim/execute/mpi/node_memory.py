@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.execute.mpi.job_abort import abort, forget_end, hear_of_end
 from dliosim.execute.mpi.polling import wait
-from dliosim.execute.node.shared_memory import SharedMemory
+from dliosim.execute.mpi.shared_memory import SharedMemory
 
 #: Bytes for each semaphore and each rank's row: a cache line of its own. A sem_t has 32 bytes on 64-bit Linux.
 _LINE = 64

@@ -7,21 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
-from dliosim.execute.mpi.polling import wait
 from dliosim.measure.machine import MEMORY_KINDS
-
-if TYPE_CHECKING:
-    from dliosim.execute.mpi.world import World
 
 # The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
-_MOST_CORES = 8192
 # Limit and use of a control group's memory, and the line of its memory.stat with what is cached and can be dropped; of
 # the group with all below it.
 _UNIFIED = ("memory.max", "memory.current", "inactive_file")
@@ -41,14 +34,6 @@ class FileSystem:
     def in_memory(self) -> bool:
         """Whether what is written there takes memory."""
         return self.kind in MEMORY_KINDS
-
-
-class Node(NamedTuple):
-    """Cores that ranks may use, ranks, and the load average."""
-
-    cores: int
-    ranks: int
-    load: float
 
 
 def launcher_size(environ: Mapping[str, str]) -> int | None:
@@ -103,14 +88,6 @@ def own_cores() -> set[int]:
     return os.sched_getaffinity(0)
 
 
-def node_cores(node: MPI.Intracomm) -> int:
-    """The cores that the ranks of a node may run on, all taken together: each may be bound to its own. Collective."""
-    cores = np.zeros(_MOST_CORES, np.bool_)
-    cores[[core for core in own_cores() if core < _MOST_CORES]] = True
-    wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
-    return int(cores.sum())
-
-
 def node_name() -> str:
     """What all processes of this node have in common that see each other: the host, and the numbering of processes."""
     try:
@@ -118,19 +95,6 @@ def node_name() -> str:
     except OSError:
         numbering = ""
     return f"{MPI.Get_processor_name()} {numbering}"
-
-
-def fullest_node(world: World, load: float) -> Node:
-    """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
-
-    `load` is the load average of this rank's node.
-    """
-    cores, ranks = node_cores(world.node.comm), world.node.size
-    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
-    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
-    world.allreduce(here, "max")
-    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
-    return Node(int(here[0]), int(here[1]), int(loads[0]) / 100)
 
 
 def available_memory() -> int | None:

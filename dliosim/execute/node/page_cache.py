@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import close_read, reading
 from dliosim.execute.io_errors import failed
+from dliosim.execute.safe_open import close_read, reading
 
 # Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
 _WINDOW = 1 << 30

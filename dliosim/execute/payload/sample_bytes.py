@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Dataset
-from dliosim.plan.samples.counter_rng import key as stream_key
-from dliosim.plan.samples.counter_rng import mix, random_words
+from dliosim.model.counter_rng import key as stream_key
+from dliosim.model.counter_rng import mix, random_words
 
 POOL_WORDS = 1 << 15
 CHUNK = 8 * POOL_WORDS

@@ -8,8 +8,8 @@ import numpy as np
 
 from dliosim.execute.payload.sample_bytes import fill, first_mismatch
 from dliosim.model import Checkpoint, Part
+from dliosim.model.counter_rng import key
 from dliosim.plan.checkpoints.write_calls import Segment
-from dliosim.plan.samples.counter_rng import key
 
 #: A block's rows are cut out of whole rows, made many at a time, where these have no more bytes than this: a call of
 #: `fill` for each takes as long as making about so many.

@@ -17,9 +17,9 @@ from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phase_summary import verb_phase
 from dliosim.execute.run.compare_dirs import delete_saved
 from dliosim.execute.run.page_cache_residency import drop_caches, warm_caches, warm_checkpoints
-from dliosim.execute.run.phase_summary import verb_phase
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Loop, Prepare, Restore, Save
 from dliosim.plan.forecast.checkpoint_counts import flat

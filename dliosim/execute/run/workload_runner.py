@@ -18,12 +18,12 @@ from dliosim.execute.datasets.offset_tables import share_totals
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.node.compute import sleep_until, wake_on_time
+from dliosim.execute.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
-from dliosim.execute.run.phase_summary import verb_phase
 from dliosim.measure.phase import PhaseSummary, with_null
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
-from dliosim.plan.samples.counter_rng import draw, key
+from dliosim.model.counter_rng import draw, key
 
 #: So many loops of a run, each with its evaluations, leave a timeline: rank 0 keeps 26 MB of each at 512 ranks.
 _TIMELINES = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.shared_memory import SharedMemory
 from dliosim.measure.board import ROW_BYTES, Board, private_row, rows_of, show
 from dliosim.readable import printable
 

@@ -22,8 +22,8 @@ from time import sleep
 from types import TracebackType
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.safe_open import close_read, open_regular
 from dliosim.execute.io_errors import calling
+from dliosim.execute.safe_open import close_read, open_regular
 from dliosim.execute.store.manifest import make_durably
 
 NAME = "lock"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from dliosim.boundedjson import LARGEST, check_amount, parse_json
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.backends.safe_open import folder_open, read_pieces, reading, write_file
 from dliosim.execute.io_errors import calling, failed, is_damage, unreadable
+from dliosim.execute.safe_open import folder_open, read_pieces, reading, write_file
 from dliosim.formats.scanning import read_at
 
 NAME = "manifest.json"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.access import Access, ranks_together
+from dliosim.model.counter_rng import key
 from dliosim.model.counting import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
@@ -31,7 +32,6 @@ from dliosim.plan.forecast.rank_aggregates import (
     handles_of,
     span_ratio,
 )
-from dliosim.plan.samples.counter_rng import key
 from dliosim.plan.samples.format_sizes import framed, samples_overlap
 from dliosim.plan.samples.io_requests import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.samples.read_ranges import buffer_bytes, rows_to_keep, stored_rows

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.contract import Resolved
 from dliosim.formats.registry import format_for
+from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.samples.counter_rng import draw, key
 from dliosim.plan.samples.format_sizes import framed, is_framed
 from dliosim.plan.samples.sample_index import DataIndex, Places, joined, repeated
 from dliosim.plan.samples.sample_to_file import first_samples

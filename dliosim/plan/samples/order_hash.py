@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.plan.samples.counter_rng import CHUNK, key, mix
+from dliosim.model.counter_rng import CHUNK, key, mix
 from dliosim.plan.samples.io_requests import Extents
 
 _FACTORS = tuple(np.uint64(key(0, "digest", i) | 1) for i in range(4))

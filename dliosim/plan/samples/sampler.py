@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.model.counter_rng import key
 from dliosim.model.counting import (
     LARGEST_TABLE,
     files_in_table,
@@ -17,7 +18,6 @@ from dliosim.model.counting import (
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.samples.counter_rng import key
 from dliosim.plan.samples.io_requests import Extents, locate
 from dliosim.plan.samples.sample_index import DataIndex, Places
 from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.plan.samples.counter_rng import in_chunks, random_words
+from dliosim.model.counter_rng import in_chunks, random_words
 
 # Up to here a permutation is a table of sorted random words: exact, and cheaper than the bijection.
 TABLE_LIMIT = 4096

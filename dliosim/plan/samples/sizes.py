@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
-from dliosim.plan.samples.counter_rng import draw, key
 from dliosim.plan.samples.format_sizes import is_framed, room
 
 BLOCK = 64

@@ -8,6 +8,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
+from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.node.environment import (
     FileSystem,
     available_memory,
@@ -18,7 +19,6 @@ from dliosim.execute.node.environment import (
     launcher_size,
     mpi_io,
     mpi_library,
-    node_cores,
 )
 
 SALLOC = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_NNODES": "2"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.plan.samples.counter_rng import key, random_words
+from dliosim.model.counter_rng import key, random_words
 from dliosim.plan.samples.shuffling import TABLE_LIMIT, Permutation, buffered_order
 
 

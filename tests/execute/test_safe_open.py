@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.posix import PosixWriter
-from dliosim.execute.backends.safe_open import refuse_link, require_file, writing
+from dliosim.execute.safe_open import refuse_link, require_file, writing
 from dliosim.model import Access
 from tests.execute.failing import failing
 

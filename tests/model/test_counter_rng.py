@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.model import Distribution, constant
-from dliosim.plan.samples.counter_rng import CHUNK, draw, key, random_words, uniforms
+from dliosim.model.counter_rng import CHUNK, draw, key, random_words, uniforms
 
 MANY = np.arange(200_000)
 

@@ -1,0 +1,45 @@
+"""How many cores the ranks of a node have, and which node has the fewest for its ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.execute.mpi.polling import wait
+from dliosim.execute.node.environment import own_cores
+
+if TYPE_CHECKING:
+    from dliosim.execute.mpi.world import World
+
+_MOST_CORES = 8192
+
+
+class Node(NamedTuple):
+    """Cores that ranks may use, ranks, and the load average."""
+
+    cores: int
+    ranks: int
+    load: float
+
+
+def node_cores(node: MPI.Intracomm) -> int:
+    """The cores that the ranks of a node may run on, all taken together: each may be bound to its own. Collective."""
+    cores = np.zeros(_MOST_CORES, np.bool_)
+    cores[[core for core in own_cores() if core < _MOST_CORES]] = True
+    wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
+    return int(cores.sum())
+
+
+def fullest_node(world: World, load: float) -> Node:
+    """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
+
+    `load` is the load average of this rank's node.
+    """
+    cores, ranks = node_cores(world.node.comm), world.node.size
+    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
+    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
+    world.allreduce(here, "max")
+    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
+    return Node(int(here[0]), int(here[1]), int(loads[0]) / 100)
