@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends import async_reader as queued_module
+from dliosim.execute.backends import io_uring
 from dliosim.execute.backends.async_reader import QueuedReader
 from dliosim.execute.backends.buffers import address_of, allocate
 from dliosim.execute.backends.contract import OverlappingReader, Reader
 from dliosim.execute.backends.io_uring import Aio, Queue, Ring, make_queue
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader
-from dliosim.execute.backends.registry import async_reader as queued_module
-from dliosim.execute.backends.registry import backend_of, io_uring
+from dliosim.execute.backends.registry import backend_of
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches, slot_count
 from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated

@@ -32,8 +32,8 @@ from dliosim.plan.checkpoints.reshard import (
 from dliosim.plan.checkpoints.shard_sizes import Shares
 from dliosim.plan.checkpoints.shards import Block, held_blocks, saves
 from dliosim.plan.checkpoints.write_calls import count_pieces, pieces
+from dliosim.plan.forecast import checkpoint_columns
 from dliosim.plan.forecast.checkpoint_columns import Needs, StateCounts
-from dliosim.plan.forecast.forecast import checkpoint_columns
 
 splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
 

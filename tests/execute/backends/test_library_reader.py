@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from dliosim.execute.backends import library_reader
 from dliosim.execute.backends.library_reader import LibraryReader
-from dliosim.execute.backends.registry import Backend, Files, library_reader
+from dliosim.execute.backends.registry import Backend, Files
 from dliosim.execute.testing.backend_contract import (
     LIFETIMES,
     THREADS,

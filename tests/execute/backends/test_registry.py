@@ -13,6 +13,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
+from dliosim.execute.backends import registry
 from dliosim.execute.backends.contract import Reader
 from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.registry import (
@@ -21,7 +22,6 @@ from dliosim.execute.backends.registry import (
     backend_of,
     known_backends,
     make_writer,
-    registry,
     require_backends,
 )
 from dliosim.model import (

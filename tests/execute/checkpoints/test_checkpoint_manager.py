@@ -336,7 +336,7 @@ def test_what_was_written_is_forgotten_unless_it_is_drained(tmp_path: Path) -> N
     plain = replace(STAGED, background=None)
     own = session(tmp_path, plain)
     with Saves(own, [plain, STAGED]) as saves:
-        kept = [saves.save(plain), checkpoint_manager.save(STAGED)]
+        kept = [saves.save(plain), saves.save(STAGED)]
     assert [save.runs for save in kept] == [[], []]
 
 

@@ -20,7 +20,7 @@ from dliosim.plan.forecast.forecast import forecast
 from tests.plan.forecast.test_forecast import LOOP, workload
 from tests.strategies import checkpoints, jobs
 
-PATTERNS = Path(__file__).parents[2] / "patterns"
+PATTERNS = Path(__file__).parents[3] / "patterns"
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("file per rank"), Access(), "c", keep=2)
 
 

@@ -38,8 +38,9 @@ from dliosim.model import (
     constant,
 )
 from dliosim.plan.checkpoints.layout import state_files
+from dliosim.plan.forecast import epoch_statistics
 from dliosim.plan.forecast.checkpoint_forecast import forecast_save
-from dliosim.plan.forecast.forecast import PROCESS_BYTES, csv_rows, epoch_statistics, forecast
+from dliosim.plan.forecast.forecast import PROCESS_BYTES, csv_rows, forecast
 from dliosim.plan.forecast.forecast_types import Listing, Spread
 from dliosim.plan.samples.io_requests import calls, file_sizes
 from dliosim.plan.samples.prepare_partition import prepare_parts

@@ -77,7 +77,7 @@ def test_a_restart_reads_what_all_ranks_restore_and_not_what_was_saved() -> None
 
 def test_a_restart_of_65_536_ranks_reads_the_weights_of_each_data_parallel_rank() -> None:
     """5.7 TB saved; of T x P x D = 8 x 32 x 256 ranks every one reads its weights, and its share of all else."""
-    path = Path(__file__).parents[2] / "patterns/llama3_405b.dlio"
+    path = Path(__file__).parents[3] / "patterns/llama3_405b.dlio"
     workload = compile_pattern(path, [("scale", "1")], Job(65536, 8192))[0]
     checkpoint = workload.checkpoints[0]
     split = checkpoint.split(65536)
