@@ -6,9 +6,9 @@ Each case prepares one shared file on tmpfs and runs `execute.loop.training_loop
 each epoch, batch and call latencies recorded, every sample's first and last word checked, a barrier after each step.
 Beside every epoch, in the same processes and over the offsets that the plan gives for that same epoch, in its order, a
 bare loop reads into the rows of one batch buffer; the two take turns at going first. Compared is the wall time of an
-epoch's steps (the slowest rank's where there are two), the tool's share included. Not included, and given apart: what the
-tool does between two epochs, planning the next one above all. The bare loops record nothing, check nothing, and do
-not wait for each other unless the title says so. The first pair is dropped.
+epoch's steps (the slowest rank's where there are two), the tool's share included. Not included, and given apart: what
+the tool does between two epochs, planning the next one above all. The bare loops record nothing, check nothing, and
+do not wait for each other unless the title says so. The first pair is dropped.
 """
 
 from __future__ import annotations
