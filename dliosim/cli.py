@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
 from dliosim.commands.garbage import lasting
-from dliosim.commands.launcher import launcher_cores, launcher_rank, library_settings
+from dliosim.commands.launcher import launcher_rank, libraries_told
 from dliosim.commands.signals import kept
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
@@ -77,7 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and given[:1] in (["run"], ["compare"]):
         kept()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
-    os.environ.update(library_settings(os.environ, launcher_cores()))
     with _usage_from_rank_0_alone():
         parser = _parser()
         parsed = parser.parse_args(given)
@@ -104,7 +103,7 @@ def _on_all_ranks(parsed: argparse.Namespace, given: Sequence[str]) -> int:
     """Do what needs MPI, as a rank of a job."""
     # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
-    with lasting():
+    with lasting(), libraries_told():
         world = _world()
         command: Callable[[MPI.Intracomm, argparse.Namespace, Sequence[str]], int]
         if parsed.command == "compare":

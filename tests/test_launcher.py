@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dliosim.commands.launcher import launcher_cores, library_settings
+from dliosim.commands.launcher import launcher_cores, libraries_told, library_settings
 
 THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -33,6 +33,21 @@ def test_a_network_is_left_alone_on_one_node_and_waits_sleep_where_ranks_outnumb
 def test_what_somebody_has_set_stays() -> None:
     environ = {"MPI_LOCALNRANKS": "4", "PMI_SIZE": "4", THREADS: "8", PROVIDER: "tcp", YIELD: "0"}
     assert library_settings(environ, 2) == {}
+
+
+def test_only_what_starts_in_the_block_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": "4096", "PMI_SIZE": "4096", PROVIDER: "tcp"})
+    before = dict(os.environ)
+    with libraries_told():
+        assert dict(os.environ) == {**before, THREADS: "1", YIELD: "1"}
+    assert dict(os.environ) == before
+
+
+def test_numpy_is_not_there_before_libraries_are_told() -> None:
+    program = "import sys, dliosim.cli; dliosim.cli._parser().parse_args(sys.argv[1:]); print('numpy' in sys.modules)"
+    arguments = ["run", "x.dlio", "--mtbf", "3 h", "--stall-report", "1s"]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_without_a_launcher_the_cores_are_all_of_the_node() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # The launcher that started this very process comes before one that it may stand in: srun starts an mpiexec.
@@ -15,6 +15,21 @@ def launcher_rank(environ: Mapping[str, str]) -> int:
     """Which of the launcher's processes this is; 0 where it does not say."""
     found = (environ.get(name, "") for name in _VARIABLES)
     return next((int(rank) for rank in found if rank.isdecimal()), 0)
+
+
+@contextmanager
+def libraries_told() -> Iterator[None]:
+    """A block in which MPI and numpy start, and find `library_settings`.
+
+    No longer than that: a storage's own library may use libfabric as well, and InfiniBand with it.
+    """
+    settings = library_settings(os.environ, launcher_cores())
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            del os.environ[name]
 
 
 def library_settings(environ: Mapping[str, str], cores: int) -> dict[str, str]:

@@ -28,10 +28,10 @@ def stall_text(stall: Stall) -> str:
     """The lines of a stall, without an end of line."""
     late, waiting = _alike(stall.late), stall.waiting
     lines = [f"stall: nothing has moved for {seconds(stall.quiet, 2)}: no step, chunk or call of any rank has ended"]
-    lines += [f"  not arrived: {_late(group)}" for group in late[:_MOST]]
+    lines += [f"  late: {_late(group)}" for group in late[:_MOST]]
     if len(late) > _MOST:
         rest = [one.rank for group in late[_MOST:] for one in group]
-        lines.append(f"  not arrived: {count(len(rest), 'rank')} more: {ranges(rest)}")
+        lines.append(f"  late: {count(len(rest), 'rank')} more: {ranges(rest)}")
     if stall.silent:
         more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
         hosts = ", ".join(stall.silent[:_MOST]) + more
@@ -78,7 +78,7 @@ def _late(group: Sequence[Seen]) -> str:
     if one.action:
         state += f"; inside {one.action}"
     if one.meeting:
-        state += f"; it had arrived at {one.meeting}"
+        state += f"; it had come to {one.meeting}"
     return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
 
 

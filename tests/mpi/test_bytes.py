@@ -57,7 +57,7 @@ pause 1 s
 """
 
 #: Of what else processes read meanwhile: directories, and modules of Python that memory had no room for.
-BESIDE = MIB
+BESIDE = 3 * MIB
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_a_rank_that_is_stopped_is_named_goes_on_when_told_and_ends_the_job_if_i
         first, _, last = by_rank(job, place)
         os.kill(first, signal.SIGSTOP)
         job.wait_until(lambda: "next:" in said.read_text())
-        assert f"not arrived: rank 0 on {os.uname().nodename} (pid {first}), " in said.read_text()
+        assert f"late: rank 0 on {os.uname().nodename} (pid {first}), " in said.read_text()
         assert f"kill -CONT {first}" in said.read_text() and "2 of 3 ranks (1-2)" in said.read_text()
         os.kill(first, signal.SIGCONT)
         job.wait_until(lambda: "the job moves again" in said.read_text())
@@ -36,7 +36,7 @@ def test_a_rank_that_is_stopped_is_named_goes_on_when_told_and_ends_the_job_if_i
         done = job.finish()
     text = said.read_text()
     assert done.returncode == 1, text
-    assert f"not arrived: rank 2 on {os.uname().nodename} (pid {last})" in text
+    assert f"late: rank 2 on {os.uname().nodename} (pid {last})" in text
     assert text.count("error: ") == 1 and "error: the job is ended, as --stall-timeout says" in text
     partial = json.loads((place.output / "results.partial.json").read_text())
     assert partial["partial"]["signal"] == "a stall"
@@ -64,7 +64,7 @@ def test_a_read_that_hangs_in_a_reader_thread_is_named(tmp_path: Path) -> None:
     options = ["--stall-report", "off", "--stall-timeout", "1s"]
     done = run_ranks(2, *place.arguments(*options), env=environment, seconds=60)
     assert done.returncode == 1, done.stderr
-    late = next((line for line in done.stderr.splitlines() if "not arrived" in line), done.stderr)
+    late = next((line for line in done.stderr.splitlines() if "  late: " in line), done.stderr)
     assert "rank 1 on" in late and "train, epoch 1" in late and f"in a call: read({tmp_path / 'pipe'})" in late
 
 
@@ -74,7 +74,7 @@ def test_who_never_reaches_a_collective_open_is_named_by_another_node_with_what_
     done = run_ranks(3, "-m", "tests.mpi.stall_program", str(tmp_path), seconds=60)
     assert done.returncode == 1, done.stderr
     first, *rest = [line for line in done.stderr.splitlines() if line.startswith("  ")][:3]
-    assert first.startswith("  not arrived: rank 2 on") and f"in a call: openat({tmp_path / 'pipe'})" in first
+    assert first.startswith("  late: rank 2 on") and f"in a call: openat({tmp_path / 'pipe'})" in first
     assert (
         rest[0].startswith(f"  waiting inside MPI_File_open of {tmp_path / 'data'}"[:60]) and "ranks (0-1)" in rest[0]
     )

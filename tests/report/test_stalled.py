@@ -25,6 +25,9 @@ DEEP = replace(WAITS, rank=6, pid=4106, state="D", call="fsync(/data/y)", meetin
 STALLS = {
     "a read that hangs": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3))),
     "one that is stopped, and others that run": Stall(5, 30.4, (WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS)),
+    "one that is stopped while it waits itself": Stall(
+        2, 30.4, (WAITS, replace(STOPPED, meeting="a barrier", call="futex"))
+    ),
     "inside a collective open": Stall(3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))),
     "many alike": Stall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
     "a node from which nothing comes": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),

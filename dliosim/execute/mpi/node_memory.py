@@ -27,8 +27,9 @@ _OWN_PIECES = 4
 #: Seconds of sleep after which a rank looks whether the job has ended.
 _NAP = 1.0
 
-# A rank's row: the rank that it sends to, how many pieces it has put for it, and how many of them that rank has got.
-_TARGET, _PUT, _GOT = range(3)
+# A rank's row: how many pieces it has put and for which rank the last one, and how many of them have been got. The
+# first two are one number, put * ranks + target: of two read one after the other the second may be of the next send.
+_PUT, _GOT = range(2)
 
 # The words of all ranks: the last meeting that is over, the last at which all have arrived, the job's exit status + 1.
 _OVER, _FULL, _ENDED = range(3)
@@ -120,6 +121,7 @@ class NodeMemory:
         self._fence()
         is_last = _try_wait(self._missing) != 0
         if is_last:
+            self._fence()  # a wait that fails at once orders nothing
             # Nobody else comes near it before this meeting is over.
             _libc.sem_destroy(self._missing)
             _libc.sem_init(self._missing, 1, self.size - 1)
@@ -144,23 +146,27 @@ class NodeMemory:
     def send(self, data: memoryview, target: int) -> None:
         """Pass bytes to another rank; over when that one has received them."""
         row, piece = self._rows[self.rank], self.piece
-        put = row[_PUT]
-        row[_TARGET] = target
+        put = row[_PUT] // self.size
         for begin in range(0, max(len(data), 1), piece):
             self.sleep_until(lambda put=put: put - row[_GOT] < 2)  # type: ignore[misc]
             part = data[begin : begin + piece]
             self._piece_sent(self.rank, put)[: len(part)] = part
             put += 1
             self._fence()
-            row[_PUT] = put
+            row[_PUT] = put * self.size + target
             self._wake(target)
         self.sleep_until(lambda: row[_GOT] == put)
 
     def receive(self, data: memoryview, source: int) -> None:
         """Receive as many bytes from another rank as it sends."""
         row, rank, piece = self._rows[source], self.rank, self.piece
+
+        def is_there() -> bool:
+            put, target = divmod(row[_PUT], self.size)
+            return target == rank and put > row[_GOT]
+
         for begin in range(0, max(len(data), 1), piece):
-            self.sleep_until(lambda: row[_PUT] > row[_GOT] and row[_TARGET] == rank)
+            self.sleep_until(is_there)
             part = data[begin : begin + piece]
             part[:] = self._piece_sent(source, row[_GOT])[: len(part)]
             self._fence()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from typing import cast
@@ -10,6 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.mpi.polling import wait
+
+_CLOSE_ON_EXEC = 1  # MFD_CLOEXEC of linux/memfd.h
 
 
 class SharedMemory:
@@ -49,12 +52,16 @@ class SharedMemory:
 
 
 def _unnamed_file(size: int) -> int:
-    """A descriptor of a file in memory that has no name; -1 where the kernel makes none."""
-    try:
-        descriptor = os.memfd_create("dliosim")
-        os.ftruncate(descriptor, size)
-    except OSError:
-        return -1
+    """A descriptor of a file in memory that has no name; -1 where there can be none."""
+    # By the C library itself: Pythons that run on old ones as well (conda's among them) have no os.memfd_create.
+    make = getattr(ctypes.CDLL(None), "memfd_create", None)
+    descriptor: int = make(b"dliosim", _CLOSE_ON_EXEC) if make is not None else -1
+    if descriptor >= 0:
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            return -1
     return descriptor
 
 

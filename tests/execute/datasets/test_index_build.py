@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.model import (
     Access,
@@ -113,6 +115,20 @@ def test_indexes_of_data_written_afresh_take_the_place_of_those_before(tmp_path:
     before = shared_mappings()
     run_workload(again)
     assert shared_mappings() == before > 0
+
+
+@pytest.mark.parametrize("how", ["memory of a file", "a window of MPI"])
+def test_memory_is_shared_whatever_python_was_built_for(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)  # as where Python was built for a C library before 2.27
+    if how == "a window of MPI":
+        monkeypatch.setattr("dliosim.execute.mpi.shared_memory._unnamed_file", lambda size: -1)
+    memory, before = SharedMemory(MPI.COMM_SELF, 4096), shared_mappings()
+    assert bytes(memory.view) == bytes(4096)
+    memory.view[:] = b"x" * 4096
+    assert bytes(memory.view) == b"x" * 4096
+    memory.close()
+    del memory
+    assert shared_mappings() == before - (how == "memory of a file")
 
 
 def shared_mappings() -> int:

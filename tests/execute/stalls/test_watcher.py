@@ -91,13 +91,13 @@ def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_goes_on() -> 
         job.all_wait()
         job.wait_for(lambda: "next:" in job.said(1))
         assert quiet(job.said(1)) < LIMIT + 3
-        assert "not arrived: rank 0 on host0" in job.said(1) and "stopped by a signal" in job.said(1)
+        assert "late: rank 0 on host0" in job.said(1) and "stopped by a signal" in job.said(1)
         assert "arrived at a barrier, and waiting: 2 of 3 ranks (1-2)" in job.said(1)
         assert f"next: on host0: kill -CONT {job.processes[0].pid}" in job.said(1)
         # Whoever has reported is stopped as well: the next one takes over.
         job.tell(signal.SIGSTOP, 1)
         job.wait_for(lambda: "next:" in job.said(2))
-        assert "not arrived: rank 0 on host0" in job.said(2)
+        assert "late: rank 0 on host0" in job.said(2)
         assert "rank 1 on host0" in job.said(2)
         job.tell(signal.SIGCONT, 0, 1)
         job.wait_for(lambda: "the job moves again" in job.said(1) + job.said(2))
