@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mpi4py import MPI
 
-from dliosim.execute import nodememory
+from dliosim.execute.mpi import node_memory
 from dliosim.execute.mpi.node_memory import NodeMemory
 
 RANKS = 3
@@ -94,8 +94,8 @@ def memories(patch: pytest.MonkeyPatch, turns: _Turns) -> list[NodeMemory]:
         def close(self) -> None:
             pass
 
-    patch.setattr(nodememory, "SharedMemory", Shared)
-    patch.setattr(nodememory, "_timed_wait", lambda semaphore, until: turns.pass_on())
+    patch.setattr(node_memory, "SharedMemory", Shared)
+    patch.setattr(node_memory, "_timed_wait", lambda semaphore, until: turns.pass_on())
     comms: list[Any] = [_Comm(rank) for rank in range(RANKS)]
     made = [NodeMemory(comm, RANKS, first_ends_meetings=False) for comm in comms]
     for memory in made:
