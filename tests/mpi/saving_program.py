@@ -15,7 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints import partner_replication, save, state_writer, tier_copy
+from dliosim.execute.checkpoints import blocking_save, partner_replication, state_writer, tier_copy
 from dliosim.execute.checkpoints.checkpoint_manager import Saves
 from dliosim.execute.checkpoints.checkpoint_manifest import check_sums
 from dliosim.execute.checkpoints.restore import restore
@@ -115,7 +115,7 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(save, "write_state", flushed), (tier_copy, "_copy", drained)]
+    places = [(blocking_save, "write_state", flushed), (tier_copy, "_copy", drained)]
     places += [(state_writer, "make_directory", foldered)]
     places += [(partner_replication, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:

@@ -107,6 +107,22 @@ def same_as(witness: int, found: int) -> bool:
     return found <= witness <= found + BESIDE
 
 
+def read_cold(place: Place, text: str, kind: str) -> tuple[int, dict[str, Any], str]:
+    """Run a pattern on 2 ranks, its data in no cache: the kernel's count of all they read, figures, what was printed.
+
+    Up to three times: the kernel's count has libraries and modules, too, which a busy machine's memory may not have kept.
+    """
+    for _ in range(3):
+        (place.output / "results.json").unlink()
+        forget(place)
+        place.write(text)
+        witness, printed = witnessed(place, 2)
+        found = figures(place, kind)
+        if same_as(witness, found["device_bytes"]):
+            break
+    return witness, found, printed
+
+
 @pytest.mark.parametrize(("cache", "given"), [("page", SIZE), ("off", 2 * SIZE)])
 def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     on_disk: Place, cache: str, given: int
@@ -114,11 +130,7 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     checkpoint = WHOLE.replace("path", f"cache {cache}\n    path")
     on_disk.write(checkpoint, "save c\n")
     on_disk.results(2)
-    (on_disk.output / "results.json").unlink()
-    forget(on_disk)
-    on_disk.write(checkpoint, "restore c\npause 1 s\n")
-    witness, printed = witnessed(on_disk, 2)
-    found = figures(on_disk, "restore")
+    witness, found, printed = read_cold(on_disk, f"{checkpoint}restore c\npause 1 s\n", "restore")
     assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
     assert found["read_call_bytes"] == pytest.approx(2 * SIZE, rel=0.01)
     assert given <= found["device_bytes"] < given + BESIDE
@@ -130,11 +142,7 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
 def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_device_fed(on_disk: Place) -> None:
     on_disk.write(DATASET, "prepare d\n")
     on_disk.results(1)
-    (on_disk.output / "results.json").unlink()
-    forget(on_disk)
-    on_disk.write(DATASET, EVERYBODY)
-    witness, printed = witnessed(on_disk, 2)
-    found = figures(on_disk, "infer")
+    witness, found, printed = read_cold(on_disk, f"{DATASET}{EVERYBODY}", "infer")
     assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
     assert same_as(witness, found["device_bytes"])
     assert SIZE <= found["device_bytes"] < SIZE + BESIDE
