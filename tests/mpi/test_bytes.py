@@ -110,7 +110,7 @@ def same_as(witness: int, found: int) -> bool:
 def read_cold(place: Place, text: str, kind: str) -> tuple[int, dict[str, Any], str]:
     """Run a pattern on 2 ranks, its data in no cache: the kernel's count of all they read, figures, what was printed.
 
-    Up to three times: the kernel's count has libraries and modules, too, which a busy machine's memory may not have kept.
+    Up to three times: the count has libraries and modules, too, which a busy machine's memory may not have kept.
     """
     for _ in range(3):
         (place.output / "results.json").unlink()
