@@ -204,6 +204,8 @@ class SleepingRanks:
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
         """See `Ranks`."""
+        if not values.flags.c_contiguous:
+            raise ValueError("the elements of an array that is reduced in place must lie together")  # as MPI demands
         flat = values.reshape(-1)
         if flat.nbytes <= _REDUCED_BY_ONE:
             self._allreduce_by_one(flat, operation)
