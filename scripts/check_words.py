@@ -1,0 +1,137 @@
+#!/usr/bin/env python
+"""Check names, docstrings and words of the code, the tests and the docs against the house's rules.
+
+Three rules, each with the line that breaks it: a function is an order or a thing, never a participle, a preposition
+or a question word; a docstring begins with an order or a noun phrase; and no text uses a word of ``WORDS``, for which
+docs/glossary.md has a plainer one. Exits with 1 where anything is found.
+
+    scripts/check_words.py [PATH ...]
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What to say instead, by the word that a reader from the field stumbles over.
+WORDS = {
+    r"beside": "next to, while",
+    r"whoever|whichever one": "the rank that, any rank that",
+    r"nobody": "no rank, no user",
+    r"(?<!not )so many": "the number, this many",
+    r"of which": "a sentence of its own",
+    r"told": "given, set, known from",
+    r"said of": "said about",
+    r"(?:go|goes|went|going) on": "continue",
+    r"in vain": "without result",
+    r"lie|lies|lay|lain": "is at, is in, be stored",
+    r"anew": "again",
+    r"alike": "the same, equal",
+    r"apart": "separate, different",
+    r"amiss|hence|thereof|therein|whereof|thither": "a plain word",
+}
+_WORDS = {re.compile(rf"(?<![\w`.-])(?:{words})(?![\w`-])", re.IGNORECASE): better for words, better in WORDS.items()}
+
+_QUESTIONS = {"what", "which", "who", "whose", "whom", "whether", "how", "why", "when", "where"}
+_PREPOSITIONS = {
+    *("of", "in", "on", "at", "by", "for", "from", "with", "without", "within", "between", "among", "before", "after"),
+    *("under", "over", "into", "onto", "through", "against", "beside", "behind", "across", "during", "until", "since"),
+    *("above", "below", "beyond", "along", "around", "past", "toward", "upon", "as", "than", "that"),
+}
+_IRREGULAR = {
+    *("taken", "given", "done", "made", "seen", "known", "said", "told", "kept", "held", "left", "sent", "found", "gone"),
+    *("written", "chosen", "drawn", "shown", "thrown", "grown", "begun", "broken", "spoken", "forgotten", "hidden"),
+    *("bound", "built", "brought", "bought", "caught", "dealt", "fed", "felt", "heard", "laid", "lent", "lost", "meant"),
+    *("met", "paid", "ridden", "risen", "run_of", "sold", "spent", "spun", "stood", "stuck", "sunk", "thought", "torn"),
+    *("understood", "woken", "worn", "won", "wound", "put_in", "split_into"),
+}
+#: Words in -ed that are no participles, or that the field uses as nouns and adjectives of a thing.
+_NOT_PARTICIPLES = {"need", "speed", "seed", "feed", "embed", "exceed", "proceed", "shed", "bed", "red", "speeds", "shared"}
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a function may not have this name, or None."""
+    first = name.strip("_").split("_")[0].lower()
+    if first in _QUESTIONS:
+        return "begins with a question word"
+    if first in _PREPOSITIONS:
+        return "begins with a preposition"
+    if first in _IRREGULAR or (first.endswith("ed") and first not in _NOT_PARTICIPLES):
+        return "begins with a participle"
+    return None
+
+
+def word_faults(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each listed word of a text with its line (from 0)."""
+    for pattern, better in _WORDS.items():
+        for match in pattern.finditer(text):
+            yield text.count("\n", 0, match.start()), f"'{match[0]}': say {better}"
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (fault := name_fault(node.name)):
+            yield node.lineno, f"{node.name}: {fault}; name it by an order or a thing"
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            first = re.split(r"\W", text, maxsplit=1)[0].lower()
+            if first in _QUESTIONS | _PREPOSITIONS | {"see", "if", "and", "or", "so", "not", "is", "are", "was"}:
+                line = node.body[0].lineno
+                yield line, f"docstring begins with '{first}': begin with an order or a noun"
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield comments and strings with their line."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING) or token.type == _FSTRING_MIDDLE:
+                yield token.start[0], token.string
+
+
+_FSTRING_MIDDLE = getattr(tokenize, "FSTRING_MIDDLE", -1)
+
+
+def check_python(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the faults of one module with their lines."""
+    tree = ast.parse(path.read_text())
+    yield from _docstrings(tree)
+    if "tests" not in path.parts:
+        yield from _names(tree)
+    for line, text in _texts(path):
+        yield from ((line + offset, fault) for offset, fault in word_faults(text))
+
+
+def check_markdown(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the faults of one page with their lines; blocks of code and output are left out."""
+    text = re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), path.read_text(), flags=re.M | re.S)
+    yield from ((line + 1, fault) for line, fault in word_faults(text))
+
+
+def main(arguments: list[str]) -> int:
+    """Print each fault as ``path:line: fault`` and return 1 where there is any."""
+    roots = [Path(argument).resolve() for argument in arguments] or [
+        ROOT / name for name in ("dliosim", "scripts", "tests", "docs", "README.md", "CHANGES.md", "patterns")
+    ]
+    count = 0
+    for root in roots:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.samefile(__file__) or path.name == "glossary.md":
+                continue
+            check = {".py": check_python, ".md": check_markdown}.get(path.suffix)
+            for line, fault in check(path) if check else ():
+                print(f"{path.relative_to(ROOT)}:{line}: {fault}")
+                count += 1
+    return min(count, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
