@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithTables(build_py):
-    """Make dliosim/language/tables.json anew: tables of another lark than the installed one are not used."""
+    """Make dliosim/language/syntax/tables.json again: tables of another lark than the installed one are not used."""
 
     def run(self) -> None:
         """Copy the packages, then put fresh tables in the place of the copied ones."""
@@ -16,9 +16,9 @@ class BuildWithTables(build_py):
         if self.editable_mode:
             return
         sys.path.insert(0, str(Path(__file__).parent))
-        from dliosim.language.build import GRAMMAR, tables
+        from dliosim.language.syntax.build import GRAMMAR, tables
 
-        place = Path(self.build_lib) / "dliosim" / "language" / "tables.json"
+        place = Path(self.build_lib) / "dliosim" / "language" / "syntax" / "tables.json"
         place.write_text(tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
 
 

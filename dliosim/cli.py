@@ -131,7 +131,7 @@ def _without_mpi(parsed: argparse.Namespace) -> int:
         from dliosim.commands.report import report_command
 
         return report_command(parsed)
-    from dliosim.commands.look import check_command, explain_command, plan_command
+    from dliosim.commands.check_plan_explain import check_command, explain_command, plan_command
 
     commands = {"check": check_command, "plan": plan_command, "explain": explain_command}
     return commands[parsed.command](parsed)

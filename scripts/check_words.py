@@ -45,14 +45,56 @@ _PREPOSITIONS = {
     *("above", "below", "beyond", "along", "around", "past", "toward", "upon", "as", "than", "that"),
 }
 _IRREGULAR = {
-    *("taken", "given", "done", "made", "seen", "known", "said", "told", "kept", "held", "left", "sent", "found", "gone"),
+    *(
+        "taken",
+        "given",
+        "done",
+        "made",
+        "seen",
+        "known",
+        "said",
+        "told",
+        "kept",
+        "held",
+        "left",
+        "sent",
+        "found",
+        "gone",
+    ),
     *("written", "chosen", "drawn", "shown", "thrown", "grown", "begun", "broken", "spoken", "forgotten", "hidden"),
-    *("bound", "built", "brought", "bought", "caught", "dealt", "fed", "felt", "heard", "laid", "lent", "lost", "meant"),
+    *(
+        "bound",
+        "built",
+        "brought",
+        "bought",
+        "caught",
+        "dealt",
+        "fed",
+        "felt",
+        "heard",
+        "laid",
+        "lent",
+        "lost",
+        "meant",
+    ),
     *("met", "paid", "ridden", "risen", "run_of", "sold", "spent", "spun", "stood", "stuck", "sunk", "thought", "torn"),
     *("understood", "woken", "worn", "won", "wound", "put_in", "split_into"),
 }
 #: Words in -ed that are no participles, or that the field uses as nouns and adjectives of a thing.
-_NOT_PARTICIPLES = {"need", "speed", "seed", "feed", "embed", "exceed", "proceed", "shed", "bed", "red", "speeds", "shared"}
+_NOT_PARTICIPLES = {
+    "need",
+    "speed",
+    "seed",
+    "feed",
+    "embed",
+    "exceed",
+    "proceed",
+    "shed",
+    "bed",
+    "red",
+    "speeds",
+    "shared",
+}
 
 
 def name_fault(name: str) -> str | None:

@@ -20,13 +20,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from dliosim.errors import UsageError
-from dliosim.measure.figures import RunSummary
+from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.trust import doubt_of_times, oversleep
+from dliosim.measure.validity import doubt_of_times, oversleep
 from dliosim.readable import ABSENT, count
-from dliosim.report.saved.fields import read_json
-from dliosim.report.saved.results import run_of
+from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.results import run_of
 
 
 def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:

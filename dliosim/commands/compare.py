@@ -15,17 +15,17 @@ from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.commands.blocks import Running, run_blocks
-from dliosim.commands.describe import describe
+from dliosim.commands.compare_kinds import Kind, of_loops, of_stalls
+from dliosim.commands.compare_schedule import Running, run_blocks
+from dliosim.commands.environment import describe
 from dliosim.commands.garbage import lasting
-from dliosim.commands.job import as_job, rendered, write_and_print
-from dliosim.commands.kinds import Kind, of_loops, of_stalls
+from dliosim.commands.mpi_entry import as_job, rendered, write_and_print
 from dliosim.commands.options import given_roots, overrides, roots
-from dliosim.commands.output import check_output, results_directory
+from dliosim.commands.results_dir import check_output, results_directory
 from dliosim.commands.stalls import watch_of
 from dliosim.commands.terminal import user_terminal
-from dliosim.compare.design import Comparables, NotRun, parse_varied
-from dliosim.compare.outcome import Measured, Outcome, P
+from dliosim.compare.experiment import Comparables, NotRun, parse_varied
+from dliosim.compare.result import Measured, Outcome, P
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.context import Options, Phase, Session
@@ -41,9 +41,9 @@ from dliosim.execute.run.compare_dirs import apart, own_directories
 from dliosim.execute.store.locking import Locks
 from dliosim.measure.board import own
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
-from dliosim.plan.forecast.checkpoint_counts import flat
+from dliosim.model.verbs import flat
 from dliosim.readable import printable
-from dliosim.report.compare_results import write_comparison, write_rows
+from dliosim.report.compare.results import write_comparison, write_rows
 from dliosim.report.progress import Progress
 
 _UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"

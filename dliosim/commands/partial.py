@@ -13,7 +13,7 @@ from dliosim.execute.io_errors import failed_on
 from dliosim.execute.mpi.job_abort import RESULTS_DUE
 
 if TYPE_CHECKING:
-    from dliosim.measure.figures import RunSummary
+    from dliosim.measure.epoch_summaries import RunSummary
 
 
 class Unfinished:

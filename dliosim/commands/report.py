@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count, printable
+from dliosim.report.reader.load import SavedComparison, SavedRun, load
 from dliosim.report.results import write_whole
-from dliosim.report.saved.load import SavedComparison, SavedRun, load
 from dliosim.report.side_by_side import side_by_side
 
 
@@ -34,7 +34,7 @@ def report_command(parsed: argparse.Namespace) -> int:
 
 
 def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
-    from dliosim.pictures.page import page
+    from dliosim.pictures.html_report import page
 
     write_whole(path, page(results).encode())
     sys.stdout.write(f"page: {printable(str(path))}\n")

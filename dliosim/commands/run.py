@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from dliosim.commands.garbage import lasting
-from dliosim.commands.job import as_job
+from dliosim.commands.mpi_entry import as_job
 from dliosim.commands.options import roots
 from dliosim.commands.partial import Unfinished
 from dliosim.commands.stalls import watch_of
@@ -50,14 +50,14 @@ def _run(
     begun, load = (datetime.now(timezone.utc), perf_counter_ns()), os.getloadavg()[0]
     if world.rank == 0:
         with lasting():
-            from dliosim.commands import results
-            from dliosim.commands.output import check_output
+            from dliosim.commands import run_results
+            from dliosim.commands.results_dir import check_output
     job = Job(world.size, world.nodes)
     progress = Progress(user_terminal() if world.rank == 0 else None, row=own())
     sources: dict[str, Source] = {}
 
     def read_pattern() -> Workload:
-        workload, found = results.read_pattern(parsed, job, progress)
+        workload, found = run_results.read_pattern(parsed, job, progress)
         sources.update(found)
         return workload
 
@@ -74,7 +74,9 @@ def _run(
         world.on_rank_0("make the data directory", session.make_roots)
     node = fullest_node(world, load)
     with (
-        results.results_of(session, parsed, arguments, begun, node, unfinished) if world.rank == 0 else nullcontext()
+        run_results.results_of(session, parsed, arguments, begun, node, unfinished)
+        if world.rank == 0
+        else nullcontext()
     ) as finish:
         phases = run_with_null(session) if parsed.with_null else run_workload(session)
         status = finish(phases) if finish is not None else 0

@@ -16,8 +16,8 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.stalls.board import close_board, open_board
 from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped_later
 from dliosim.measure.board import own
-from dliosim.measure.stalled import Stall
-from dliosim.report.stalled import moving_text, stall_text
+from dliosim.measure.stalled_ranks import Stall
+from dliosim.report.stalled_ranks import moving_text, stall_text
 
 
 @dataclass(frozen=True, slots=True)

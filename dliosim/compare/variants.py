@@ -7,12 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dliosim.compare.chosen import choose, named, same_in
-from dliosim.compare.design import MOST_VARIANTS, Comparables, Compared, NotRun, Variant, Varied, combinations, title
+from dliosim.compare.experiment import (
+    MOST_VARIANTS,
+    Comparables,
+    Compared,
+    NotRun,
+    Variant,
+    Varied,
+    combinations,
+    title,
+)
+from dliosim.compare.target import choose, named, same_in
 from dliosim.errors import UsageError
+from dliosim.language.blocks.external_datasets import nobody_looks
 from dliosim.language.compile import Compiled, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
-from dliosim.language.existing import nobody_looks
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
 from dliosim.plan.checkpoints.equivalence import same_restores, same_saves
 from dliosim.units import format_bytes

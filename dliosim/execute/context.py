@@ -18,7 +18,7 @@ from dliosim.execute.store.manifest import inside
 from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
-from dliosim.plan.forecast.checkpoint_counts import flat
+from dliosim.model.verbs import flat
 from dliosim.plan.samples.sample_index import Places
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.bare import Bare
-from dliosim.formats.contract import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.defaults import Bare
+from dliosim.formats.header_scanner import file_to_read
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.formats.refusals import without_use
-from dliosim.formats.scanning import file_to_read
 from dliosim.model import Dataset
 
 LONGEST_LINE: Final = 1 << 30

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.bare import Bare
-from dliosim.formats.contract import Bytes, Column, FileIndex, Ints
-from dliosim.formats.scanning import file_to_read, read_at
+from dliosim.formats.defaults import Bare
+from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.protocols import Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset, Distribution
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Bytes, Ints
+from dliosim.formats.protocols import Bytes, Ints
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

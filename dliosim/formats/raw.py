@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.bare import Bare
-from dliosim.formats.contract import Bytes, Column, FileIndex
+from dliosim.formats.defaults import Bare
+from dliosim.formats.protocols import Bytes, Column, FileIndex
 from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 

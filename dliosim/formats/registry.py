@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.contract import Format, Imports
+from dliosim.formats.protocols import Format, Imports
 from dliosim.model import Dataset
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ GROUP: Final = "dliosim.formats"
 #: Module and attribute; imported when a pattern names the format, as some need libraries that take long to import.
 _BUILT_IN: Final = {
     "raw": "raw:RAW",
-    "npy": "npy:NPY",
-    "npz": "npz:NPZ",
+    "npy": "numpy_files.npy:NPY",
+    "npz": "numpy_files.npz:NPZ",
     "csv": "csv:CSV",
     "tfrecord": "tfrecord:TFRECORD",
-    "indexed": "indexed:INDEXED",
+    "indexed": "megatron:INDEXED",
     "tar": "tar:TAR",
-    "hdf5": "hdf5:HDF5",
+    "hdf5": "hdf5.format:HDF5",
     "jpeg": "images:JPEG",
     "png": "images:PNG",
-    "parquet": "parquet:PARQUET",
+    "parquet": "parquet.format:PARQUET",
 }
 
 

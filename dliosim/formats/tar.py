@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.bare import Simple
-from dliosim.formats.contract import ENCODED, Bytes, Column, FileIndex, Ints
+from dliosim.formats.defaults import Simple
+from dliosim.formats.header_scanner import Scanner, file_to_read
+from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
-from dliosim.formats.scanning import Scanner, file_to_read
 from dliosim.formats.tarheaders import UNIT, members, padded, write_headers
 from dliosim.model import Dataset
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Bytes, Ints
+from dliosim.formats.protocols import Bytes, Ints
 
 UNIT: Final = 512
 """Bytes of a header; data begin and end at multiples of it."""

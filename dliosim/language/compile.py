@@ -10,17 +10,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, cast
 
-from dliosim.language import accesses, checkpoints, checks, datasets, overrides, saving, transformers
+from dliosim.language.blocks import checkpoints, datasets, transformers
+from dliosim.language.blocks.external_datasets import nobody_looks
+from dliosim.language.blocks.verbs import Verbs
+from dliosim.language.checks import checkpoint_checks, semantic_checks
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
-from dliosim.language.document import Block
-from dliosim.language.existing import nobody_looks
-from dliosim.language.layers import inherited
-from dliosim.language.loader import Loader
-from dliosim.language.scope import MAX_SIZE, Scope
-from dliosim.language.settings import Context, Settings
+from dliosim.language.settings import access, overrides
+from dliosim.language.settings.block_settings import Context, Nouns, Settings
+from dliosim.language.settings.setting_overlay import inherited
 from dliosim.language.source import Span
-from dliosim.language.values import Value, as_float, literal
-from dliosim.language.verbs import Nouns, Verbs
+from dliosim.language.syntax.ast import Block
+from dliosim.language.syntax.loader import Loader
+from dliosim.language.values.evaluator import MAX_SIZE, Scope
+from dliosim.language.values.quantities import Value, as_float, literal
 from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 
@@ -48,13 +50,6 @@ def compile_pattern(
     return compiled.workload, compiled.warnings
 
 
-def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> str:
-    """The resolved pattern, itself a pattern, with the origin of each value as a comment; raises PatternError."""
-    from dliosim.language.resolved import write
-
-    return write(compile_document(path, overrides, job, finder))
-
-
 def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> Compiled:
     """As `compile_pattern`, with the document for those who want to know where values come from."""
     loader = Loader()
@@ -78,7 +73,7 @@ def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job:
     known = _nouns(context, seed, job)
     verbs = Verbs(context, known, finder)
     body = verbs.all(document.verbs)
-    loader.found.extend(saving.flushed_beside(body, known, verbs.settings))
+    loader.found.extend(checkpoint_checks.flushed_beside(body, known, verbs.settings))
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"
@@ -126,7 +121,7 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
     for name, block in sorted(blocks.items(), key=lambda item: item[1].kind == "checkpoint"):  # these name models
         if block.kind == "access":
             # Read for its mistakes; what it means depends on the loop that uses it.
-            accesses.access(Settings(context, block, block.settings), None)
+            access.access(Settings(context, block, block.settings), None)
             continue
         found = _guarded_settings(context, block)
         if found is None:
@@ -140,7 +135,7 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
         else:
             kept[name] = built = checkpoints.checkpoint(found, seed, models)
             if built is not None:
-                checks.checkpoint(found, built)
+                semantic_checks.checkpoint(found, built)
     return Nouns(data, kept, settings)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, ExpectationResult, RunSummary
-from dliosim.measure.trust import doubt_of_times, doubt_of_utilization
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary, ExpectationResult, RunSummary
+from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.model import Expectation
 
 
@@ -39,13 +39,13 @@ def _holds(expectation: Expectation, measured: float | None) -> bool:
 
 
 def _p99(epochs: Sequence[EpochSummary]) -> float | None:
-    found = over_epochs.latency(epochs)[1]
+    found = aggregate.latency(epochs)[1]
     return None if found is None else found.p99
 
 
 _MEASURES: dict[tuple[str, str], Callable[[Sequence[EpochSummary]], float | None]] = {
-    ("utilization", "ratio"): over_epochs.utilization,
-    ("throughput", "B/s"): over_epochs.bytes_per_second,
-    ("throughput", "samples/s"): over_epochs.samples_per_second,
+    ("utilization", "ratio"): aggregate.utilization,
+    ("throughput", "B/s"): aggregate.bytes_per_second,
+    ("throughput", "samples/s"): aggregate.samples_per_second,
     ("p99", "s"): _p99,
 }

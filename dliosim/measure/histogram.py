@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.reductions import Reducer
+from dliosim.measure.reducer import Reducer
 
 #: A quantile differs from the exact one of the same latencies by at most this share of it.
 RELATIVE_ERROR = 0.01

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.series import EpochSeries
+from dliosim.measure.time_series import EpochSeries
 
 T = TypeVar("T")
 

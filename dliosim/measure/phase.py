@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dliosim.measure.figures import EpochSummary, VerbSummary
+    from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 
 
 @dataclass(frozen=True, slots=True)

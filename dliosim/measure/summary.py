@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dliosim.measure import dlio
 from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
-from dliosim.measure.reductions import RATE_UNIT, RATIO_UNIT, Reduced, Reducer
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reduced, Reducer
 
 if TYPE_CHECKING:
-    from dliosim.measure.figures import EpochSummary, VerbSummary
+    from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 
 _COUNTS = (
     "samples",
@@ -149,7 +149,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     reduced = _reduced(sums, maxima, histograms, -record.last_arrival, reducer)
     if reduced is None:
         return None
-    from dliosim.measure.overall import epoch_summary
+    from dliosim.measure.epoch_formulas import epoch_summary
 
     return epoch_summary(record, reduced)
 
@@ -162,7 +162,7 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     reduced = _reduced(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
     if reduced is None:
         return None
-    from dliosim.measure.overall import verb_summary
+    from dliosim.measure.epoch_formulas import verb_summary
 
     return verb_summary(reduced)
 

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.reductions import Reducer
-from dliosim.measure.series import BINS, OFFSETS, QUANTITIES, READS, WINDOW_MARKS, WINDOW_STEPS, EpochSeries, widened
+from dliosim.measure.reducer import Reducer
+from dliosim.measure.time_series import (
+    BINS,
+    OFFSETS,
+    QUANTITIES,
+    READS,
+    WINDOW_MARKS,
+    WINDOW_STEPS,
+    EpochSeries,
+    widened,
+)
 
 #: Of a loop's epochs the first so many are kept, and the last.
 FIRST_EPOCHS = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Union
 
@@ -169,3 +170,12 @@ class Repeat:
 
 
 Verb = Union[Loop, Prepare, Save, Restore, Pause, Barrier, DropCaches, Repeat]
+
+
+def flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
+    """Verbs and how often each is done, repeats unrolled into a count."""
+    for verb in verbs:
+        if isinstance(verb, Repeat):
+            yield from flat(verb.body, times * verb.count)
+        else:
+            yield verb, times

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from dliosim.pictures.epochs import laid_out, mark_epochs, name_rows, ranks_said
 from dliosim.pictures.style import INK, SERIES, figure, grid_lines, rate_axis, whole_axis
 from dliosim.readable import size
-from dliosim.report.saved.loops import RecordedEpoch
+from dliosim.report.reader.loops import RecordedEpoch
 
 MAP_CAPTION = (
     "How to read it: a row is a rank, and light is much. A dark row is a rank that gets less than the others, a "

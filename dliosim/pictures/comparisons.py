@@ -14,8 +14,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrapped
 from dliosim.readable import number, seconds, size
-from dliosim.report.saved.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
-from dliosim.report.saved.labels import variant_legend
+from dliosim.report.reader.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
+from dliosim.report.reader.labels import variant_legend
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "

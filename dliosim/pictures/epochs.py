@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter
 
 from dliosim.pictures.style import FAINT, time_axis
 from dliosim.readable import seconds
-from dliosim.report.saved.arrays import Floats
-from dliosim.report.saved.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats
+from dliosim.report.reader.loops import RecordedEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dliosim.pictures.gallery import Gallery, drawn, of_comparison, of_loop, of_runs
+from dliosim.pictures.catalogue import Gallery, drawn, of_comparison, of_loop, of_runs
 from dliosim.pictures.style import rendered
+from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.results import write_whole
-from dliosim.report.saved.load import SavedComparison, SavedRun, loop_titles
 
 _LONGEST_PART = 40
 

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from dliosim.pictures.epochs import Place, laid_out, mark_epochs, ranks_said
 from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
-from dliosim.report.saved.arrays import Floats, Ints
-from dliosim.report.saved.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints
+from dliosim.report.reader.loops import RecordedEpoch
 
 DISTRIBUTION_CAPTION = (
     "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "

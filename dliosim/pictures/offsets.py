@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dliosim.pictures.style import HEAT, MOST_SHAPES, SERIES, brief_size, figure, whole_axis
-from dliosim.report.saved.arrays import Floats, Ints
-from dliosim.report.saved.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints
+from dliosim.report.reader.loops import RecordedEpoch
 
 CAPTION = (
     "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "

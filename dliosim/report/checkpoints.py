@@ -7,14 +7,21 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.figures import RunSummary, VerbSummary
-from dliosim.measure.overhead import Beside, Overhead, beside_flushes, loop_overheads, save_times, whole_overhead
+from dliosim.measure.checkpoint_overhead import (
+    Beside,
+    Overhead,
+    beside_flushes,
+    loop_overheads,
+    save_times,
+    whole_overhead,
+)
+from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, number, percent, seconds
-from dliosim.report.grid import WIDTH, grid
-from dliosim.report.intervals import EXPLAINED, Row, interval_table, long_time
-from dliosim.report.naming import alike, brief, title_of
+from dliosim.report.checkpoint_intervals import EXPLAINED, Row, interval_table, long_time
+from dliosim.report.phase_titles import alike, brief, title_of
+from dliosim.report.text_table import WIDTH, grid
 
 _BACKGROUND = (
     ("stall", "stall_seconds"),

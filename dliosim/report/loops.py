@@ -7,16 +7,16 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, Spread
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary, Spread
 from dliosim.measure.histogram import Histogram, merged
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
-from dliosim.report.grid import LINE, WIDTH, grid
-from dliosim.report.header import notes_of
-from dliosim.report.headline import headline, mostly_processing
-from dliosim.report.naming import title_of
+from dliosim.report.conditions import notes_of
+from dliosim.report.phase_titles import title_of
+from dliosim.report.summary_line import headline, mostly_processing
+from dliosim.report.text_table import LINE, WIDTH, grid
 
 #: Of more epochs than this only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
@@ -83,7 +83,7 @@ def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
     if not said:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
-    waited = over_epochs.core_wait_share(epochs[1:] or epochs)
+    waited = aggregate.core_wait_share(epochs[1:] or epochs)
     within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
     return textwrap.fill(f"{name}: where the time went{later}: {said}{within}", WIDTH)
 

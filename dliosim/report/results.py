@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure import aggregate
+from dliosim.measure.checkpoint_overhead import loop_overheads, whole_overhead
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
-from dliosim.measure.overhead import loop_overheads, whole_overhead
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
 from dliosim.plan.forecast.checkpoint_interval import Costs, best, daly, lost, young
 from dliosim.report.checkpoints import Measured, measured
-from dliosim.report.naming import alike, title_of
+from dliosim.report.phase_titles import alike, title_of
 from dliosim.report.timeline import timeline_of
 
 SCHEMA_VERSION = 1
@@ -285,7 +285,7 @@ def _loop(runs: Sequence[PhaseSummary]) -> dict[str, Any]:
 
 
 def _latencies(epochs: Sequence[EpochSummary]) -> dict[str, Any]:
-    found = asdict(over_epochs.latencies(epochs))
+    found = asdict(aggregate.latencies(epochs))
     return {f"{kind}_latency_seconds": quantiles for kind, quantiles in found.items()}
 
 

@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, RunSummary
+from dliosim.measure import aggregate
+from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
 from dliosim.measure.histogram import Quantiles
-from dliosim.measure.overhead import loop_overheads, save_times
-from dliosim.measure.trust import core_waits, doubt_of_times, doubt_of_utilization
+from dliosim.measure.validity import core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
-from dliosim.report.differences import line_rows, override_rows, pattern_names
-from dliosim.report.grid import LINE, WIDTH, grid
-from dliosim.report.header import cache_state
+from dliosim.report.conditions import cache_state
 from dliosim.report.loops import time_shares
-from dliosim.report.naming import alike, title_of
-from dliosim.report.saved.comparison import Comparison, Stall, Variant
-from dliosim.report.saved.labels import variant_legend, variant_names
-from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, loop_titles
+from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
+from dliosim.report.phase_titles import alike, title_of
+from dliosim.report.reader.comparison import Comparison, Stall, Variant
+from dliosim.report.reader.labels import variant_legend, variant_names
+from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, loop_titles
+from dliosim.report.text_table import LINE, WIDTH, grid
 from dliosim.report.warnings import warnings_of
 
 # Longer cells are cut.
@@ -210,7 +210,7 @@ def _later(loop: Loop) -> tuple[EpochSummary, ...]:
 
 
 def _utilization(loop: Loop, run: RunSummary) -> str:
-    share = over_epochs.utilization(_later(loop))
+    share = aggregate.utilization(_later(loop))
     doubtful = doubt_of_times(run, loop.phases) or doubt_of_utilization(loop.phases)
     return ABSENT if share is None else f"{number(100 * share)}{'?' if doubtful else ''}"
 
@@ -234,24 +234,24 @@ def _share(part: str) -> Callable[[Loop, RunSummary], str]:
 def _reader_share(loop: Loop, run: RunSummary) -> str:
     """What of their time readers decoded and preprocessed; of steps that read themselves processing has it."""
     readers = loop.phases[0].readers
-    share = over_epochs.processing_share(_later(loop), readers) if readers else 0.0
+    share = aggregate.processing_share(_later(loop), readers) if readers else 0.0
     return percent(share, 3) if share else ABSENT
 
 
 def _samples(loop: Loop, run: RunSummary) -> str:
-    return _marked(over_epochs.samples_per_second(_later(loop)), loop, run)
+    return _marked(aggregate.samples_per_second(_later(loop)), loop, run)
 
 
 def _rate(unit: float) -> Callable[[Loop, RunSummary], str]:
     def show(loop: Loop, run: RunSummary) -> str:
-        rate = over_epochs.bytes_per_second(_later(loop))
+        rate = aggregate.bytes_per_second(_later(loop))
         return _marked(None if rate is None else rate / unit, loop, run)
 
     return show
 
 
 def _core_waits(loop: Loop, run: RunSummary) -> str:
-    share = over_epochs.core_wait_share(_later(loop))
+    share = aggregate.core_wait_share(_later(loop))
     return percent(share, 3) if share else ABSENT
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.figures import EpochSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.timeline import EpochTimeline, Timeline
 

@@ -6,15 +6,15 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
 from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
 from dliosim.measure.phase import Partial, PhaseSummary
-from dliosim.measure.trust import core_waits, oversleep, read_before
+from dliosim.measure.validity import core_waits, oversleep, read_before
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
-from dliosim.report.grid import WIDTH
-from dliosim.report.naming import alike, title_of
+from dliosim.report.phase_titles import alike, title_of
+from dliosim.report.text_table import WIDTH
 
 #: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
 _AMPLIFIED = 2.0
@@ -78,7 +78,7 @@ def _of_the_machine(run: RunSummary) -> Iterator[str]:
 def _of_turns(run: RunSummary, crowd: str) -> Iterator[str]:
     """What more ranks than cores (`crowd`) may have done to times of which nobody has counted it."""
     loops = [phase for phase in run.phases if phase.epochs]
-    if any(over_epochs.core_wait_share(loop.epochs) is None for loop in loops):
+    if any(aggregate.core_wait_share(loop.epochs) is None for loop in loops):
         turns = "every time holds the others' turns on the cores, of which this kernel keeps no count"
         yield f"{crowd}: {_DOUBTFUL}, and {turns}"
     elif any(phase.kind in ("save", "restore") for phase in run.phases):

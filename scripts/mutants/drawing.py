@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from harness import ROOT
 
-from dliosim.language import vocabulary
+from dliosim.language.syntax import vocabulary
 from dliosim.units import SIZES, TIMES, UNITS
 
 PATTERNS = ROOT / "patterns"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dliosim.compare.design import NotRun, Varied, running_order
-from dliosim.compare.outcome import Measured, Outcome
-from dliosim.compare.rows import Pass
+from dliosim.compare.experiment import NotRun, Varied, running_order
+from dliosim.compare.loop_pass import Pass
+from dliosim.compare.result import Measured, Outcome
 from dliosim.measure.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dliosim.compare.design import Varied
-from dliosim.compare.outcome import Measured, Outcome
-from dliosim.compare.stalls import StallPass
+from dliosim.compare.checkpoint_pass import StallPass
+from dliosim.compare.experiment import Varied
+from dliosim.compare.result import Measured, Outcome
 from dliosim.measure.histogram import Histogram
 from tests.compare.sample import measured, outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.design import running_order
+from dliosim.compare.experiment import running_order
 
 
 def passes(

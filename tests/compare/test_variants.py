@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.design import Comparables, parse_varied
+from dliosim.compare.experiment import Comparables, parse_varied
 from dliosim.compare.variants import comparables
 from dliosim.errors import UsageError
 from dliosim.language.diagnostics import PatternError

@@ -12,7 +12,7 @@ from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.prepare import size_note
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.figures import EpochSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Access, Job
 from dliosim.report.progress import Progress

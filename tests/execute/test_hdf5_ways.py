@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dliosim.execute.context import Options, Session
 from dliosim.execute.payload.sample_bytes import fill, sample_keys
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.hdf5 import HDF5
+from dliosim.formats.hdf5.format import HDF5
 from dliosim.model import (
     Access,
     Chunk,

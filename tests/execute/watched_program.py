@@ -16,8 +16,8 @@ from time import perf_counter_ns, sleep
 
 from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped
 from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, rows_of
-from dliosim.measure.stalled import Stall
-from dliosim.report.stalled import moving_text, stall_text
+from dliosim.measure.stalled_ranks import Stall
+from dliosim.report.stalled_ranks import moving_text, stall_text
 
 
 def main(folder: Path, rank: int, nodes: list[list[int]], limits: Limits, rests: bool) -> None:

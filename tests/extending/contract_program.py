@@ -10,9 +10,9 @@ from mpi4py import MPI
 
 from dliosim.execute.backends.registry import backend_of, known_backends
 from dliosim.execute.testing.backend_contract import check_backend
-from dliosim.formats.contract import Dressed, Framed
+from dliosim.formats.contract_tests import check_damage, check_framed
+from dliosim.formats.protocols import Dressed, Framed
 from dliosim.formats.registry import format_for, known_formats
-from dliosim.formats.testing import check_damage, check_framed
 from dliosim.model import Dataset, Distribution, Layout, Shape, constant
 
 

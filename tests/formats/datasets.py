@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dliosim.formats.contract import Ints
+from dliosim.formats.protocols import Ints
 from dliosim.model import Dataset, Distribution, Layout, constant
 
 VARYING = Distribution("uniform", (1, 1 << 20), 1, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dliosim.formats.npz import NPZ
-from dliosim.formats.testing import ranges
+from dliosim.formats.contract_tests import ranges
+from dliosim.formats.numpy_files.npz import NPZ
 from dliosim.model import Compression, Dataset, Distribution, Layout, Shape, constant
 
 GZIP = Compression("gzip", 6)

@@ -8,10 +8,10 @@ from typing import Any
 
 import h5py
 
-from dliosim.formats.contract import FileIndex
-from dliosim.formats.hdf5 import HDF5
-from dliosim.formats.hdf5_library import open_library
-from dliosim.formats.testing import ranges
+from dliosim.formats.contract_tests import ranges
+from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.library import open_library
+from dliosim.formats.protocols import FileIndex
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats import csv as module
-from dliosim.formats.contract import Dressed, Framed
+from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
 from dliosim.formats.csv import CSV
+from dliosim.formats.protocols import Dressed, Framed
 from dliosim.formats.registry import format_for
-from dliosim.formats.testing import check_damage, check_framed, contents, framed_file, ranges, write_framed
 from dliosim.model import Chunk, Compression, Dataset, Distribution
 from tests.formats.described import VARYING, described, shaped
 

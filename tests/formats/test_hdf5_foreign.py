@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5 import HDF5
+from dliosim.formats.hdf5.format import HDF5
 from tests.formats.hdf5_sample import ANY, by_application, by_index, by_library, described, row_bytes
 
 VALUES = np.random.default_rng(1).integers(-500, 500, (11, 6, 4)).astype("<i2")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5 import HDF5
-from dliosim.formats.hdf5_library import open_library
+from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.library import open_library
 from tests.formats.hdf5_sample import ANY, described
 
 VALUES = np.arange(1200, dtype="<i2").reshape(20, 60)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Framed, Ints
+from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, write_framed
 from dliosim.formats.images import CONTENT, JPEG, MOST_PIXELS, PNG, SMALLEST, Jpeg, Png
-from dliosim.formats.testing import check_damage, check_framed, contents, framed_file, write_framed
+from dliosim.formats.protocols import Framed, Ints
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
 
 Image = pytest.importorskip("PIL.Image")

@@ -13,13 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
-from dliosim.formats.testing import (
-    check_damage,
-    contents,
-    write_framed,
-    write_resolved,
-)
+from dliosim.formats.contract_tests import check_damage, contents, write_framed, write_resolved
+from dliosim.formats.numpy_files.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
 from dliosim.model import Dataset
 from tests.formats.described import GZIP, VARYING, archived_rows, described
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Framed
+from dliosim.formats.contract_tests import check_damage, check_framed, framed_file, ranges, write_framed
+from dliosim.formats.protocols import Framed
 from dliosim.formats.raw import RAW
 from dliosim.formats.registry import format_for
-from dliosim.formats.testing import check_damage, check_framed, framed_file, ranges, write_framed
 from tests.formats.described import VARYING, described
 
 

@@ -7,9 +7,9 @@ import tarfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.formats.contract_tests import framed_file
 from dliosim.formats.tar import TAR
 from dliosim.formats.tarheaders import members, write_headers
-from dliosim.formats.testing import framed_file
 from tests.formats.datasets import dataset, ints
 
 

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import Framed, Ints
+from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, write_framed
 from dliosim.formats.protobuf import write_varints
-from dliosim.formats.testing import check_damage, check_framed, contents, framed_file, write_framed
+from dliosim.formats.protocols import Framed, Ints
 from dliosim.formats.tfrecord import CLASSES, TFRECORD
 from dliosim.model import Chunk, Compression
 from tests.formats.datasets import VARYING, dataset, ints

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dliosim.language.blocks.external_datasets import nobody_looks
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import Diagnostic, PatternError
-from dliosim.language.existing import nobody_looks
 from dliosim.model import Dataset, Finder, Job, Loop, Workload
 
 DATA = """

@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from dliosim.formats.contract import Bytes, Column, FileIndex, Format, LibraryFile
+from dliosim.formats.protocols import Bytes, Column, FileIndex, Format, LibraryFile
 from dliosim.formats.raw import RAW
 from dliosim.model import Dataset, Found
 from dliosim.model.counts import unless_even
@@ -60,11 +60,11 @@ def pretended(parallel: bool = False) -> Iterator[None]:
     """All formats and no more, one backend of another package, `gds`, and an HDF5 that is parallel or not."""
     with ExitStack() as stack:
         for name, value in {
-            "stored.known_formats": lambda: FORMATS,
-            "stored.format_for": serving,
-            "others.format_for": serving,
-            "accesses.other_apis": lambda: ("gds",),
-            "others.parallel_hdf5": lambda: parallel,
+            "blocks.storage_settings.known_formats": lambda: FORMATS,
+            "blocks.storage_settings.format_for": serving,
+            "checks.external_readers.format_for": serving,
+            "settings.access.other_apis": lambda: ("gds",),
+            "checks.external_readers.parallel_hdf5": lambda: parallel,
         }.items():
             stack.enter_context(mock.patch(f"dliosim.language.{name}", value))
         yield

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dliosim.language.blocks.external_datasets import nobody_looks
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
-from dliosim.language.existing import nobody_looks
-from dliosim.language.explain import catalogue
+from dliosim.language.error_catalogue import catalogue
 from dliosim.model import Job
 from tests.language.stubs import finder, pretended, uneven
 

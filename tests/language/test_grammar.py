@@ -10,8 +10,8 @@ from typing import Any
 
 from lark import Lark
 
-from dliosim.language.build import GRAMMAR, TABLES, identity, options, start_rules, tables
-from dliosim.language.parser import _with_int_keys
+from dliosim.language.syntax.build import GRAMMAR, TABLES, identity, options, start_rules, tables
+from dliosim.language.syntax.parser import _with_int_keys
 
 TEXT = GRAMMAR.read_text(encoding="utf-8")
 
@@ -52,13 +52,13 @@ def shape(table: dict[str, Any], memo: dict[int, Any]) -> list[Any]:
 
 def test_the_packaged_tables_belong_to_the_grammar() -> None:
     packaged = load(TABLES.read_text(encoding="utf-8"))
-    assert packaged["grammar"] == identity(TEXT)["grammar"], "run `python -m dliosim.language.build`"
+    assert packaged["grammar"] == identity(TEXT)["grammar"], "run `python -m dliosim.language.syntax.build`"
 
 
 def test_the_packaged_tables_are_those_that_the_grammar_gives() -> None:
     packaged, built = load(TABLES.read_text(encoding="utf-8")), load(tables(TEXT))
     shapes = [shape(each["data"]["parser"]["parser"], each["memo"]) for each in (packaged, built)]
-    assert shapes[0] == shapes[1], "run `python -m dliosim.language.build`"
+    assert shapes[0] == shapes[1], "run `python -m dliosim.language.syntax.build`"
     terminals = [sorted(map(plain, found["memo"].values())) for found in (packaged, built)]
     assert terminals[0] == terminals[1]
 
@@ -80,7 +80,7 @@ def test_every_keyword_is_a_whole_word() -> None:
 
 
 def test_every_rule_of_the_vocabulary_is_a_start_rule() -> None:
-    from dliosim.language import vocabulary
+    from dliosim.language.syntax import vocabulary
 
     used = {rule for settings in vocabulary.SETTINGS.values() for rule in settings.values()}
     assert (used | set(vocabulary.STATEMENTS.values()) | {"evaluate"}) - set(start_rules(TEXT)) == set()
@@ -90,7 +90,7 @@ def test_the_parser_is_ready_in_a_fraction_of_a_second() -> None:
     # Generous: this is about loading tables instead of building them, and about what is imported on the way.
     program = (
         "import time; begun = time.perf_counter()\n"
-        "from dliosim.language.parser import _parser\n"
+        "from dliosim.language.syntax.parser import _parser\n"
         "_parser(); print(time.perf_counter() - begun)"
     )
     seconds = min(
@@ -102,7 +102,7 @@ def test_the_parser_is_ready_in_a_fraction_of_a_second() -> None:
 def test_without_tables_the_parser_is_built_in_memory(tmp_path: Any) -> None:
     program = (
         "import pathlib\n"
-        "from dliosim.language import parser, source\n"
+        "from dliosim.language import source\nfrom dliosim.language.syntax import parser\n"
         f"parser.TABLES = pathlib.Path({str(tmp_path)!r}) / 'none.json'\n"
         "text = source.Source('x', '8 per rank')\n"
         "print(parser.parse('batch', text.span(0, 10)).kind)"

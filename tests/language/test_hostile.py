@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dliosim.language import vocabulary
-from dliosim.language.compile import compile_pattern, explain_pattern
+from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
+from dliosim.language.syntax import vocabulary
+from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.sizes import sample_sizes

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from dliosim.errors import UsageError
-from dliosim.language import vocabulary
-from dliosim.language.compile import compile_pattern, explain_pattern
-from dliosim.language.explain import catalogue, explain_code
+from dliosim.language.compile import compile_pattern
+from dliosim.language.error_catalogue import catalogue, explain_code
+from dliosim.language.syntax import vocabulary
+from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Split
 
 ROOT = Path(__file__).parent.parent.parent

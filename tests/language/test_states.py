@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dliosim.language.compile import compile_pattern, explain_pattern
-from dliosim.language.splits import measured
+from dliosim.language.blocks.parallelism import measured
+from dliosim.language.compile import compile_pattern
+from dliosim.language.unparse import explain_pattern
 from dliosim.model import (
     Background,
     Cadence,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.language.compile import compile_pattern, explain_pattern
+from dliosim.language.compile import compile_pattern
+from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job
 from tests.language.conftest import DATA
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.reductions import Op
+from dliosim.measure.reducer import Op
 
 R = TypeVar("R")
 T = TypeVar("T")

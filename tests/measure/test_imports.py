@@ -10,7 +10,7 @@ HEAVY = ("tabulate", "h5py", "lark", "mpi4py", "dliosim.report")
     "modules",
     [
         "dliosim.measure.summary, dliosim.measure.expectations, dliosim.measure.meter",
-        "dliosim.report.tables, dliosim.report.results, dliosim.report.progress",
+        "dliosim.report.run_report, dliosim.report.results, dliosim.report.progress",
     ],
 )
 def test_measuring_and_reporting_import_no_library_that_most_ranks_do_not_need(modules):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.figures import BoundBy, bytes_given
+from dliosim.measure.epoch_summaries import BoundBy, bytes_given
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import (
     CAUSES,

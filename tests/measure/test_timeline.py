@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dliosim.measure.series import BINS, OFFSETS, READS, EpochSeries
+from dliosim.measure.time_series import BINS, OFFSETS, READS, EpochSeries
 from dliosim.measure.timeline import MOST_RANKS, Timeline, chosen_ranks, gather_timeline, keep, keeps_offsets
 from tests.measure.ranks import Together, on_ranks
 

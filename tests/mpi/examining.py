@@ -20,12 +20,12 @@ from dliosim.execute.checkpoints.checkpoint_manifest import check_sums, saved_in
 from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.figures import RunSummary
+from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.model.counter_rng import key
-from dliosim.model.counting import steps_of_epoch
+from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.format_sizes import is_framed
@@ -35,8 +35,8 @@ from dliosim.plan.samples.sample_index import joined
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
 from dliosim.report.progress import Progress
-from dliosim.report.saved.fields import read_json
-from dliosim.report.saved.results import run_of
+from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.results import run_of
 from tests.mpi.forecast_program import Compared, compare
 from tests.report.test_real_runs import SCHEMA, faults
 

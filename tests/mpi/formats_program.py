@@ -19,7 +19,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.contract import ReadByLibrary
+from dliosim.formats.protocols import ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.model import (
     Access,

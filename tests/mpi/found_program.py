@@ -28,7 +28,7 @@ from dliosim.execute.datasets.file_list import LinkedNames
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.contract import ReadByLibrary
+from dliosim.formats.protocols import ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast

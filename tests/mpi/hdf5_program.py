@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.formats.hdf5_library import open_library
+from dliosim.formats.hdf5.library import open_library
 from tests.formats.hdf5_sample import ANY
 
 BATCH = 2

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from dliosim.execute.backends.registry import Files
 from dliosim.execute.batches import node_reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.mpi.file_groups import free_group, group_of
+from dliosim.execute.mpi.communicators import free_group, group_of
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.testing.contract_fixtures import SIZE, make_calls, name, random_steps

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.formats.hdf5 import HDF5
-from dliosim.formats.hdf5_library import parallel_available
-from dliosim.formats.testing import contents, write_resolved
+from dliosim.formats.contract_tests import contents, write_resolved
+from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.library import parallel_available
 from dliosim.model import Dataset
 from tests.formats.hdf5_sample import described
 from tests.mpi.launch import run_program

@@ -62,9 +62,9 @@ def test_where_there_is_no_terminal_nothing_is_shown(tmp_path: Path) -> None:
 #: What rank 0 alone needs; what lies below counts, too.
 FOR_RANK_0 = {
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
-    "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.results", "dliosim.commands.describe",
-    "dliosim.report.results", "dliosim.report.tables", "dliosim.measure.figures", "dliosim.measure.overall",
-    "dliosim.measure.expectations",
+    "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
+    "dliosim.commands.environment", "dliosim.report.results", "dliosim.report.run_report",
+    "dliosim.measure.epoch_summaries", "dliosim.measure.epoch_formulas", "dliosim.measure.expectations",
 }  # fmt: skip
 
 

@@ -167,7 +167,7 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
     program = (
         "import ctypes, os, signal, sys, time\n"
         "from mpi4py import MPI\n"
-        "from dliosim.commands.job import as_job\n"
+        "from dliosim.commands.mpi_entry import as_job\n"
         "from dliosim.commands.partial import Unfinished\n"
         "unfinished = Unfinished()\n"
         "def action(world):\n"

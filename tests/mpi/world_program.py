@@ -12,8 +12,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.execute.mpi.communicators import free_group, group_of
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
-from dliosim.execute.mpi.file_groups import free_group, group_of
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Access

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.figures import EpochSummary, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.series import WINDOW_STEPS
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.time_series import WINDOW_STEPS
 from dliosim.measure.timeline import EpochTimeline, Timeline
 from dliosim.report.results import write_results
 from tests.report.sample import epoch, run, spread

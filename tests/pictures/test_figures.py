@@ -12,13 +12,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.figures import Spread
+from dliosim.measure.epoch_summaries import Spread
 from dliosim.measure.machine import FileSystem
-from dliosim.pictures import bandwidth, comparisons, latency, offsets, results, shares, steps
-from dliosim.pictures.gallery import of_comparison, of_loop, of_runs
+from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
+from dliosim.pictures.catalogue import of_comparison, of_loop, of_runs
 from dliosim.pictures.style import PARTS, READS, drawing, rendered
-from dliosim.report.saved.comparison import Comparison
-from dliosim.report.saved.load import Loop, SavedComparison, SavedRun, load
+from dliosim.report.reader.comparison import Comparison
+from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, load
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
 
 
@@ -58,7 +58,7 @@ def boxes(figure: Figure, colour: str) -> list[tuple[float, float, float, float]
 def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: Loop) -> None:
     epoch = loop.timeline[0]
     with drawing():
-        figure = steps.rank_timeline(epoch)
+        figure = gantt.rank_timeline(epoch)
     computes = boxes(figure, PARTS["compute"])
     assert len(computes) == 3 * 20
     wanted = {(row, *epoch.window_ns[row, step, 2:4] * 1e-6) for row in range(3) for step in range(20)}
@@ -90,7 +90,7 @@ def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: Loop
     processing = loop.rank_times["tool_ns"] // 2
     times = loop.rank_times | {"processing_ns": processing, "tool_ns": loop.rank_times["tool_ns"] - processing}
     with drawing():
-        figure = shares.time_by_rank(times)
+        figure = time_breakdown.time_by_rank(times)
     heights = [
         bar.get_height() for bar in figure.axes[0].patches if bar.get_facecolor() == to_rgba(PARTS["processing"])
     ]
@@ -103,7 +103,7 @@ def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: Loop) -> None:
     window = epoch.window_ns.copy()
     window[1, 5:] = -1
     with drawing():
-        figure = steps.rank_timeline(replace(epoch, window_ns=window))
+        figure = gantt.rank_timeline(replace(epoch, window_ns=window))
     assert sum(1 < one[2] < 2 for one in boxes(figure, PARTS["compute"])) == 5
     assert figure.axes[0].get_xlim()[0] == 0
 
@@ -114,15 +114,15 @@ def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loo
     window = np.zeros((100, 1, 6), np.int64)
     window[:, :, 2:] = own[:, None, None]
     many = replace(epoch, ranks=np.arange(100), window_ns=window)
-    rows = steps.chosen_rows(many).tolist()
+    rows = gantt.chosen_rows(many).tolist()
     assert len(rows) == 32
     assert rows == sorted(set(rows))
     assert set(range(8)) <= set(rows)
     assert set(range(92, 100)) <= set(rows)
     assert max(np.diff(rows)) <= 6
-    assert "Of 100 ranks 32 are shown" in steps.steps_said(many)
+    assert "Of 100 ranks 32 are shown" in gantt.steps_said(many)
     with drawing():
-        names = [label.get_text() for label in steps.rank_timeline(many).axes[0].get_yticklabels()]
+        names = [label.get_text() for label in gantt.rank_timeline(many).axes[0].get_yticklabels()]
     assert names[:2] == ["slow 0", "slow 1"]
     assert names[-1] == "fast 99"
 
@@ -197,7 +197,7 @@ def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: Loop) -> Non
 
 def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: Loop) -> None:
     with drawing():
-        axes = shares.time_by_rank(loop.rank_times).axes[0]
+        axes = time_breakdown.time_by_rank(loop.rank_times).axes[0]
     tops: dict[int, float] = {}
     for bar in axes.patches:
         rank = round(bar.get_x() + bar.get_width() / 2)
@@ -210,7 +210,7 @@ def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: Loo
 
 def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: Loop) -> None:
     with drawing():
-        axes = shares.utilization_by_epoch(loop.epochs, doubtful=True).axes[0]
+        axes = time_breakdown.utilization_by_epoch(loop.epochs, doubtful=True).axes[0]
     assert axes.lines[0].get_ydata().tolist() == [epoch.utilization for epoch in loop.epochs]
     assert axes.get_ylim() == (0, 1.05)
     assert "not to be trusted" in axes.get_ylabel()
@@ -229,7 +229,7 @@ def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
 def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(loop: Loop, busy: float) -> None:
     epochs = [replace(epoch, utilization=busy, utilization_min=busy, utilization_max=busy) for epoch in loop.epochs]
     with drawing():
-        axes = shares.utilization_by_epoch(epochs, True).axes[0]
+        axes = time_breakdown.utilization_by_epoch(epochs, True).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts]
     assert len(spans) == len(epochs)
     assert all(low > 0 and high < 1 for low, high in spans)
@@ -260,7 +260,7 @@ def test_without_utilization_there_are_rates(saved: SavedRun, loop: Loop) -> Non
     assert "rate-by-epoch" in names
     assert "utilization-by-epoch" not in names
     with drawing():
-        axes = shares.rate_by_epoch(epochs).axes[0]
+        axes = time_breakdown.rate_by_epoch(epochs).axes[0]
     assert axes.lines[0].get_ydata().tolist() == [epoch.bytes_per_second for epoch in epochs]
     assert axes.get_ylim()[0] == 0
 
@@ -279,7 +279,7 @@ def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: C
 
 
 def test_captions_say_what_is_drawn() -> None:
-    assert "Grey is the tool's own time" in steps.CAPTION
+    assert "Grey is the tool's own time" in gantt.CAPTION
     assert "more than once in five times" in comparisons.FOREST_CAPTION
 
 
@@ -311,13 +311,13 @@ def test_one_varied_name_has_no_map_of_pairs(compared: Comparison) -> None:
     assert "No variant has a ratio" in of_comparison(nothing).left_out[0]
 
 
-def rated(ranks: int, rate: float, doubtful: bool = False) -> results.Rated:
-    return results.Rated(f"on {ranks}", "series", ranks, rate, (rate * 0.9, rate * 1.1), {"compute": 1.0}, doubtful)
+def rated(ranks: int, rate: float, doubtful: bool = False) -> scaling.Rated:
+    return scaling.Rated(f"on {ranks}", "series", ranks, rate, (rate * 0.9, rate * 1.1), {"compute": 1.0}, doubtful)
 
 
 def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
     with drawing():
-        axes = results.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
+        axes = scaling.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
     assert [text.get_text() for text in axes.texts] == ["60 %", "31 %?"]
     ideal, line = axes.lines[0], axes.lines[1]
     assert list(ideal.get_xdata()) == [2, 16]
@@ -366,7 +366,7 @@ def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left
 
 def test_a_share_of_an_ideal_that_is_doubtful_is_marked() -> None:
     with drawing():
-        axes = results.scaling([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
+        axes = scaling.scaling([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
     assert [text.get_text() for text in axes.texts] == ["?", "100 %?"]
 
 

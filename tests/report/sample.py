@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.measure.figures import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
+from dliosim.measure.epoch_summaries import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary

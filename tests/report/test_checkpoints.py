@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.figures import RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best, lost
 from dliosim.report.checkpoints import checkpoint_tables, measured

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.design import Varied
+from dliosim.compare.experiment import Varied
 from dliosim.readable import percent
-from dliosim.report.compare_results import COMPARE, ROW_FIGURES, ROWS, compare_of, rows_of, write_comparison
-from dliosim.report.compare_tables import compare_report
+from dliosim.report.compare.loop_tables import compare_report
+from dliosim.report.compare.results import COMPARE, ROW_FIGURES, ROWS, compare_of, rows_of, write_comparison
 from tests.compare.sample import measured, outcome
 
 GOLDEN = Path(__file__).with_name("compare.txt")

@@ -18,11 +18,11 @@ from dliosim.errors import UsageError
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import number
-from dliosim.report.grid import WIDTH
+from dliosim.report.reader.load import SavedRun, load
 from dliosim.report.results import results_of
-from dliosim.report.saved.load import SavedRun, load
+from dliosim.report.run_report import run_report
 from dliosim.report.side_by_side import side_by_side
-from dliosim.report.tables import run_report
+from dliosim.report.text_table import WIDTH
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import epoch, flushed, run, spread
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.design import Varied
+from dliosim.compare.experiment import Varied
 from dliosim.errors import UsageError
-from dliosim.pictures.gallery import drawn, of_comparison
-from dliosim.pictures.page import page
-from dliosim.report.compare_results import rows_of, write_comparison
-from dliosim.report.saved.load import SavedComparison, load
+from dliosim.pictures.catalogue import drawn, of_comparison
+from dliosim.pictures.html_report import page
+from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stalls_of
+from dliosim.report.compare.checkpoint_tables import stall_report
+from dliosim.report.compare.results import rows_of, write_comparison
+from dliosim.report.reader.load import SavedComparison, load
 from dliosim.report.side_by_side import side_by_side
-from dliosim.report.stall_results import STALL_FIGURES, stalls_of
-from dliosim.report.stall_tables import stall_report
 from tests.compare.stall_sample import saves, stalled
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dliosim.errors import UsageError
-from dliosim.report.saved.arrays import MAX_NUMBERS
-from dliosim.report.saved.load import Loop, SavedRun, load
+from dliosim.report.reader.arrays import MAX_NUMBERS
+from dliosim.report.reader.load import Loop, SavedRun, load
 from tests.pictures.sample import BATCH, SAMPLE, events, write_run
 
 

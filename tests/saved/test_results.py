@@ -13,16 +13,16 @@ import pytest
 
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
-from dliosim.measure import over_epochs
-from dliosim.measure.figures import Spread
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import Spread
 from dliosim.measure.phase import LoopProgress, Partial
-from dliosim.report.naming import title_of
+from dliosim.report.phase_titles import title_of
+from dliosim.report.reader.comparison import comparison_of
+from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.labels import labels_of
+from dliosim.report.reader.load import SavedComparison, SavedRun, load
+from dliosim.report.reader.results import run_of
 from dliosim.report.results import results_of, write_partial
-from dliosim.report.saved.comparison import comparison_of
-from dliosim.report.saved.fields import read_json
-from dliosim.report.saved.labels import labels_of
-from dliosim.report.saved.load import SavedComparison, SavedRun, load
-from dliosim.report.saved.results import run_of
 from dliosim.report.warnings import warnings_of
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
@@ -52,7 +52,7 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
     assert again == written
     loop = run().phases[4]
     assert list(latencies) == [title_of(phase) for phase in run().phases if phase.epochs]
-    assert latencies[title_of(loop)] == over_epochs.latencies(loop.epochs[1:] or loop.epochs)
+    assert latencies[title_of(loop)] == aggregate.latencies(loop.epochs[1:] or loop.epochs)
 
 
 def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.design import parse_varied
+from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import comparables
 from dliosim.model import Job
 from tests.scripts.stubs import RECORDS, ROOT, calls, environment, stub

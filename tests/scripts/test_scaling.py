@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.figures import RunSummary
+from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
 from tests.mpi.launch import Job, mpiexec, running

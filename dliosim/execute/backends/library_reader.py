@@ -15,7 +15,7 @@ from dliosim.errors import ExecutionError, PlanError
 from dliosim.execute.io_errors import failed
 from dliosim.execute.mpi.world import first_alone
 from dliosim.execute.safe_open import require_file
-from dliosim.formats.contract import LibraryFile, ReadByLibrary
+from dliosim.formats.protocols import LibraryFile, ReadByLibrary
 from dliosim.formats.registry import format_for
 from dliosim.measure.meter import Meter
 from dliosim.model import Access, Dataset

@@ -24,7 +24,7 @@ from dliosim.execute.mpi.world import first_alone
 from dliosim.execute.safe_open import create_file, remove_file
 from dliosim.formats.registry import points_of
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
-from dliosim.plan.forecast.checkpoint_counts import flat
+from dliosim.model.verbs import flat
 
 GROUP: Final = "dliosim.backends"
 

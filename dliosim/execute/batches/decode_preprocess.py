@@ -10,7 +10,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.node.compute import busy, sleep_until
-from dliosim.formats.contract import Column, Format
+from dliosim.formats.protocols import Column, Format
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key

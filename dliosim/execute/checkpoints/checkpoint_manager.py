@@ -25,8 +25,8 @@ from dliosim.execute.phase_summary import verb_phase
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Loop, Workload
 from dliosim.model import Save as SaveVerb
+from dliosim.model.verbs import flat
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
-from dliosim.plan.forecast.checkpoint_counts import flat
 from dliosim.readable import seconds
 
 #: A copy to buffers that is slower than its pace by more than this share of its time is told of.

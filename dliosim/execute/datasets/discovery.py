@@ -19,7 +19,7 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import what_is_wrong
 from dliosim.execute.io_errors import failed
 from dliosim.execute.safe_open import follow, follow_to_file
-from dliosim.formats.contract import FileIndex, Format, Framed
+from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Distribution, Found, constant
 from dliosim.model.counts import unless_even

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
 from dliosim.execute.payload.payload_format import dress_samples, dressing
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
-from dliosim.formats.contract import Encoding, Framed
+from dliosim.formats.protocols import Encoding, Framed
 from dliosim.model import Dataset
 
 Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dliosim.execute.datasets.frame_encoder import checksum_over, make_bodies
 from dliosim.execute.datasets.raw_writer import Chunks, PlacedPart
 from dliosim.execute.datasets.small_files import Memory, is_small, runs_of_small
-from dliosim.formats.contract import Encoding
+from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset
 from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.io_requests import locate

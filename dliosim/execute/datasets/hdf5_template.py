@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.execute.safe_open import reading, write_at, writing
-from dliosim.formats.contract import FileIndex, Resolved
-from dliosim.formats.scanning import read_at
+from dliosim.formats.header_scanner import read_at
+from dliosim.formats.protocols import FileIndex, Resolved
 from dliosim.model import Dataset
 
 #: A file of which more than this lies outside of samples, or in more pieces, is left to the library.

@@ -18,7 +18,7 @@ from dliosim.execute.io_errors import failed
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.safe_open import require_file
-from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.formats.protocols import Column, FileIndex, Filter
 from dliosim.model import Dataset
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
 

@@ -23,7 +23,7 @@ from dliosim.execute.node.page_cache import WriteCount
 from dliosim.execute.payload.payload_format import dressing, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.execute.safe_open import reading, remove_file, write_file
-from dliosim.formats.contract import Encoding, FileIndex, Resolved
+from dliosim.formats.protocols import Encoding, FileIndex, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare

@@ -13,7 +13,7 @@ import numpy as np
 
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.library_writer import LibraryCalls, account_built, anew, by_library, contents_of
-from dliosim.formats.contract import BuiltInGroups
+from dliosim.formats.protocols import BuiltInGroups
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_to_file import first_samples

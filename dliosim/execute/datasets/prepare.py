@@ -26,7 +26,7 @@ from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import ask_for_striping, hints_dropped, with_striping
 from dliosim.execute.safe_open import kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
-from dliosim.formats.contract import BuiltInGroups, Encoding, Resolved
+from dliosim.formats.protocols import BuiltInGroups, Encoding, Resolved
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare

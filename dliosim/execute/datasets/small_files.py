@@ -10,7 +10,7 @@ import numpy as np
 
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import checksum_over, make_bodies
-from dliosim.formats.contract import Encoding
+from dliosim.formats.protocols import Encoding
 from dliosim.model import PAGE, Dataset
 from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.io_requests import locate

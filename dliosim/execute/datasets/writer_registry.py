@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dliosim.execute.datasets import framed_writer, preallocated_writer, raw_writer
 from dliosim.execute.datasets.raw_writer import PlacedPart
-from dliosim.formats.contract import Encoding
+from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset
 from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.prepare_partition import FilePart

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.loop.epoch_plan import EpochSource
 from dliosim.measure.records import EpochRecord
-from dliosim.measure.series import EpochSeries
+from dliosim.measure.time_series import EpochSeries
 
 
 @dataclass(frozen=True, slots=True)

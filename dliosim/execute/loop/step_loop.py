@@ -17,7 +17,7 @@ from dliosim.execute.loop.step_sync import Syncer
 from dliosim.execute.node.compute import busy, sleep_until
 from dliosim.measure.meter import Meters
 from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
-from dliosim.measure.series import MARKS, EpochSeries
+from dliosim.measure.time_series import MARKS, EpochSeries
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS, _DECODE = range(len(CAUSES))
 

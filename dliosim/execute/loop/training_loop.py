@@ -32,8 +32,8 @@ from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, plan_work, p
 from dliosim.execute.loop.meter_delta import Counts, account
 from dliosim.execute.loop.step_loop import Course, run_steps
 from dliosim.execute.loop.step_sync import Syncer
+from dliosim.execute.mpi.communicators import free_group, group_of, who_reads
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
-from dliosim.execute.mpi.file_groups import free_group, group_of, who_reads
 from dliosim.execute.node.core_waits import core_wait, waited_since
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io, read_since
@@ -41,12 +41,12 @@ from dliosim.execute.phase_summary import asked_and_granted
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
-from dliosim.measure.series import EpochSeries, thinned
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
+from dliosim.measure.time_series import EpochSeries, thinned
 from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counter_rng import key
-from dliosim.model.counting import steps_of_epoch
+from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.layout_forecast import guessed
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, each_byte_once, union
 from dliosim.plan.samples.format_sizes import is_framed
@@ -57,7 +57,7 @@ from dliosim.plan.samples.sampler import plan_bytes
 from dliosim.plan.samples.sizes import sample_sizes
 
 if TYPE_CHECKING:
-    from dliosim.measure.figures import EpochSummary
+    from dliosim.measure.epoch_summaries import EpochSummary
 
 _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.payload.sample_bytes import edge_words, fill, fill_batch, first_bad_sample
-from dliosim.formats.contract import Dressed
+from dliosim.formats.protocols import Dressed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
 

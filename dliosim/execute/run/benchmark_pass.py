@@ -22,7 +22,7 @@ from dliosim.execute.run.compare_dirs import delete_saved
 from dliosim.execute.run.page_cache_residency import drop_caches, warm_caches, warm_checkpoints
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Loop, Prepare, Restore, Save
-from dliosim.plan.forecast.checkpoint_counts import flat
+from dliosim.model.verbs import flat
 
 _COMPLETING: Final = ("commit", "manifest", "directory_sync")
 

@@ -15,8 +15,9 @@ from dliosim.execute.datasets.dataset_manifest import what_is_wrong
 from dliosim.execute.datasets.prepare import present_bytes, total_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.model import Checkpoint, Prepare
+from dliosim.model.verbs import flat
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_counts import certain_saves, flat
+from dliosim.plan.forecast.checkpoint_counts import certain_saves
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dliosim.execute.node.page_cache import drop, read_through, resident
 from dliosim.execute.residency import add_pairs, measure_residency, resident_share
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Restore
-from dliosim.plan.forecast.checkpoint_counts import flat
+from dliosim.model.verbs import flat
 
 #: Files that a node looks at after it has dropped all of them, to say how much is still resident.
 _MOST_DROPPED = 1024

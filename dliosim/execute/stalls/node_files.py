@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.measure.stalled import Seen, from_json, to_json
+from dliosim.measure.stalled_ranks import Seen, from_json, to_json
 
 #: Bytes of a node's file that are read: a rank takes 600, a node has 1000.
 _LARGEST = 4 << 20

@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from dliosim.execute.stalls.node_files import NodeTalk, Word
 from dliosim.execute.stalls.thread_calls import Found, look, transfers
 from dliosim.measure.board import Board, Row, start_time, stat_fields
-from dliosim.measure.stalled import Seen, Stall
+from dliosim.measure.stalled_ranks import Seen, Stall
 
 _STOPPED = frozenset("Tt")
 

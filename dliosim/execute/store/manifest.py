@@ -13,7 +13,7 @@ from dliosim.boundedjson import LARGEST, check_amount, parse_json
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.io_errors import calling, failed, is_damage, unreadable
 from dliosim.execute.safe_open import folder_open, read_pieces, reading, write_file
-from dliosim.formats.scanning import read_at
+from dliosim.formats.header_scanner import read_at
 
 NAME = "manifest.json"
 

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 
-from dliosim.model.counting import steps_of_epoch
-from dliosim.model.verbs import Cadence, Loop, Repeat, Save, Verb
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import Cadence, Loop, Save, flat
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.layout_forecast import expected
-
-
-def flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
-    """Verbs and how often each is done, repeats unrolled into a count."""
-    for verb in verbs:
-        if isinstance(verb, Repeat):
-            yield from flat(verb.body, times * verb.count)
-        else:
-            yield verb, times
 
 
 def saves_of(loop: Loop, cadence: Cadence, steps: int) -> int:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dliosim.model.access import Access, ranks_together
 from dliosim.model.counter_rng import key
-from dliosim.model.counting import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.dataset import Dataset
+from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.forecast.forecast_types import Spread, mean_of

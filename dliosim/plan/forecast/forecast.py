@@ -9,10 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
-from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb
+from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
+from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flat
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.checkpoint_counts import flat, saves_of
+from dliosim.plan.forecast.checkpoint_counts import saves_of
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
 from dliosim.plan.forecast.epoch_statistics import Census, Passes, census

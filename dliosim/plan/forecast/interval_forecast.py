@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dliosim.model import Background, Checkpoint
-from dliosim.model.counting import steps_of_epoch
-from dliosim.model.verbs import Loop
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import Loop, flat
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.checkpoint_counts import flat, seconds_between
+from dliosim.plan.forecast.checkpoint_counts import seconds_between
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.contract import Resolved
+from dliosim.formats.protocols import Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.contract import Resolved
+from dliosim.formats.protocols import Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare

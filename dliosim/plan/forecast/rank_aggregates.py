@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.access import Access
-from dliosim.model.counting import samples_of_ranks, shard_bounds
 from dliosim.model.dataset import Dataset
+from dliosim.model.epoch_size import samples_of_ranks, shard_bounds
 from dliosim.model.verbs import Loop
 from dliosim.plan.forecast.forecast_types import Spread, over, same
 

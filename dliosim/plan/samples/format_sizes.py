@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.contract import Format, Framed
+from dliosim.formats.protocols import Format, Framed
 from dliosim.formats.raw import RAW
 from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset

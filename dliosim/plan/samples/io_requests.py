@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.counting import LARGEST_TABLE
 from dliosim.model.dataset import Dataset
+from dliosim.model.epoch_size import LARGEST_TABLE
 from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.sample_index import DataIndex, Places, sample_places
 from dliosim.plan.samples.sample_to_file import aligned, files_of, first_samples

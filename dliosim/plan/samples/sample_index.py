@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.contract import Column, FileIndex, Filter
+from dliosim.formats.protocols import Column, FileIndex, Filter
 
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model.counter_rng import key
-from dliosim.model.counting import (
+from dliosim.model.dataset import Dataset
+from dliosim.model.epoch_size import (
     LARGEST_TABLE,
     files_in_table,
     order_decides_shares,
@@ -15,7 +16,6 @@ from dliosim.model.counting import (
     samples_of_rank,
     steps_of_epoch,
 )
-from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
 from dliosim.plan.samples.io_requests import Extents, locate

@@ -23,10 +23,10 @@ from dliosim.execute.testing.backend_contract import (
     check_stopping_early,
 )
 from dliosim.execute.testing.contract_fixtures import make_calls
-from dliosim.formats.contract import Framed, Resolved
+from dliosim.formats.contract_tests import contents, write_framed, write_resolved
+from dliosim.formats.protocols import Framed, Resolved
 from dliosim.formats.raw import Raw
 from dliosim.formats.registry import format_for
-from dliosim.formats.testing import contents, write_framed, write_resolved
 from dliosim.model import Access, Dataset
 from tests.formats.datasets import dataset
 

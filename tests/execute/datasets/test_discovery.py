@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.formats.indexed import INDEXED
-from dliosim.formats.testing import write_framed
+from dliosim.formats.contract_tests import write_framed
+from dliosim.formats.megatron import INDEXED
 from dliosim.model import Dataset, Found, Layout, Shape, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
 from dliosim.report.progress import Progress

@@ -15,8 +15,8 @@ from dliosim.execute.datasets import small_files
 from dliosim.execute.datasets.writer_registry import maker_of
 from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.formats import testing
-from dliosim.formats.contract import Encoding
+from dliosim.formats import contract_tests
+from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset, Distribution, Job, Layout, constant
 from dliosim.plan.samples.format_sizes import framed
 from dliosim.plan.samples.io_requests import file_sizes
@@ -50,8 +50,8 @@ def dirty(size: int) -> memoryview:
 def expected(dataset: Dataset, file: int) -> bytes:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     sizes = sample_sizes(dataset, np.arange(first, last))
-    with patch.object(testing, "contents", contents):
-        return testing.framed_file(framed(dataset), dataset, sizes, first)
+    with patch.object(contract_tests, "contents", contents):
+        return contract_tests.framed_file(framed(dataset), dataset, sizes, first)
 
 
 @pytest.mark.parametrize(

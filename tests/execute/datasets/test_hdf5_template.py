@@ -11,7 +11,7 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets import hdf5_template
 from dliosim.execute.datasets.hdf5_template import laid_out, make_alike
-from dliosim.formats.hdf5 import HDF5
+from dliosim.formats.hdf5.format import HDF5
 from dliosim.model import Chunk, Dataset, Layout, constant
 
 DATASET = Dataset("d", 1, 9, constant(3000), Layout("shared file", 1), "d", format="hdf5")

@@ -13,7 +13,7 @@ from dliosim.execute.loop.step_loop import Course, run_steps
 from dliosim.execute.loop.step_sync import Syncer
 from dliosim.measure.meter import Meter, Meters
 from dliosim.measure.records import CAUSES, EpochRecord, unpacked_arrivals
-from dliosim.measure.series import QUANTITIES, EpochSeries
+from dliosim.measure.time_series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import Progress
 from tests.execute.loop.test_step_sync import Meeting, world_of_threads

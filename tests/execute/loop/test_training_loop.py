@@ -17,7 +17,7 @@ from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.figures import EpochSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Job
 from dliosim.report.progress import Progress

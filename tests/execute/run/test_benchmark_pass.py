@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.compare.design import parse_varied
+from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import comparables
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.offset_tables import share_totals

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.formats.contract import Column, FileIndex, Filter
-from dliosim.formats.testing import ranges
+from dliosim.formats.contract_tests import ranges
+from dliosim.formats.protocols import Column, FileIndex, Filter
 from dliosim.plan.samples.sample_index import joined, ranges_of, repeated, sample_places
 
 

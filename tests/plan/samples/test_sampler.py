@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
-from dliosim.model.counting import steps_of_epoch
+from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.samples.io_requests import Extents, file_sizes
 from dliosim.plan.samples.sample_to_file import files_of
 from dliosim.plan.samples.sampler import plan_epoch

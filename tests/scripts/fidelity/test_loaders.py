@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dliosim.formats.contract import Framed, Resolved
+from dliosim.formats.contract_tests import contents, write_framed, write_resolved
+from dliosim.formats.protocols import Framed, Resolved
 from dliosim.formats.registry import format_for
-from dliosim.formats.testing import contents, write_framed, write_resolved
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Found, Job, Layout, Loop, constant
 from tests.scripts.fidelity import script

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract import ENCODED, Bytes, Column, FileIndex, Ints
+from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
@@ -18,7 +18,7 @@ HEAD = 16
 
 
 class Blocks:
-    """See `dliosim.formats.contract.Framed`."""
+    """See `dliosim.formats.protocols.Framed`."""
 
     name = "blocks"
     checksum = None

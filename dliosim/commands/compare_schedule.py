@@ -1,0 +1,93 @@
+"""The passes of a comparison: block after block, each variant once in each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Generic, TypeAlias
+
+from dliosim.compare.experiment import Variant, running_order
+from dliosim.compare.result import P
+from dliosim.errors import DliosimError
+from dliosim.execute.context import Session
+from dliosim.measure.phase import PhaseSummary
+from dliosim.readable import count, seconds
+from dliosim.report.progress import Progress
+
+
+@dataclass(slots=True)
+class Running(Generic[P]):
+    """A variant while the comparison runs: its session, its passes so far, and why it was given up."""
+
+    variant: Variant
+    session: Session
+    passes: list[P] = field(default_factory=list)
+    last: PhaseSummary | None = None
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pass stands: in which block (0: the warm-ups), at which position among all, and of which variant."""
+
+    block: int
+    position: int
+    variant: int
+
+
+RunPass: TypeAlias = Callable[[Session, Variant, Place], tuple[PhaseSummary, "P | None"]]
+"""One pass of a variant: its phase, and its figures where this rank has them. Collective."""
+
+
+def run_blocks(
+    running: Sequence[Running[P]],
+    repetitions: int,
+    seed: int,
+    run_pass: RunPass[P],
+    progress: Progress,
+    after_block: Callable[[], None],
+) -> None:
+    """The warm-ups, then every block, each variant once in each; a variant that fails is given up. Collective.
+
+    `after_block` is called on every rank when a block, the warm-ups too, is done. Rank 0 says on standard error how
+    many passes there will be and, after the warm-ups, how long they will take: a log has no line of progress.
+    """
+    blocks = running_order(len(running), repetitions + 1, seed)
+    total, position, begun = len(running) * len(blocks), 0, perf_counter_ns()
+    first = running[0].session.world.rank == 0
+    if first:
+        each = f"{count(repetitions, 'pass', 'passes')} of each that count"
+        sys.stderr.write(f"comparing {count(len(running), 'variant')}: a warm-up and {each}\n")
+    for block, order in enumerate(blocks):
+        for number in order:
+            one = running[number]
+            left = ""
+            if position:
+                spent = (perf_counter_ns() - begun) * 1e-9
+                left = f", {seconds(spent / position * (total - position), 2)} left"
+            progress.stage(f"pass {position + 1} of {total}{left}: {one.variant.label}")
+            if not one.failed:
+                _one_pass(one, Place(block, position, number), run_pass)
+            position += 1
+        after_block()
+        if first and block == 0:
+            took = (perf_counter_ns() - begun) * 1e-9
+            left = seconds(took * repetitions, 2)
+            sys.stderr.write(f"the warm-ups took {seconds(took, 2)}: about {left} to go\n")
+    progress.stage("")
+
+
+def _one_pass(one: Running[P], place: Place, run_pass: RunPass[P]) -> None:
+    try:
+        phase, found = run_pass(one.session, one.variant, place)
+    except DliosimError as error:
+        # What all ranks know of has left none of them waiting, and the other variants are not lost with this one.
+        if not error.shared and one.session.world.size > 1:
+            raise
+        one.failed = f"failed in {'its warm-up' if place.block == 0 else f'block {place.block}'}: {error.message}"
+        return
+    one.last = phase
+    if found is not None:
+        one.passes.append(found)

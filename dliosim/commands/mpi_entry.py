@@ -1,0 +1,146 @@
+"""A command that runs on all ranks, and every way in which that can end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import sleep
+
+from mpi4py import MPI
+
+from dliosim.commands.garbage import lasting
+from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.signals import act_on, ignore_requests
+from dliosim.commands.stalls import NEVER, Watch, watching
+from dliosim.errors import DliosimError, UsageError
+from dliosim.execute.io_errors import failed_on
+from dliosim.execute.mpi.job_abort import abort, end_job, end_late, follow_launcher, job_name
+from dliosim.execute.mpi.node_cores import node_cores
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import check_launcher, mpi_library
+from dliosim.model import Finder, Job, Workload
+from dliosim.readable import printable
+
+#: Seconds by which one process of a launcher may start later than another.
+_OTHERS_START = 1.0
+
+
+def as_job(
+    comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: Watch = NEVER
+) -> int:
+    """Do something on all ranks of `comm`; the exit status, the same on every rank.
+
+    `save` is given the name of a signal and keeps what there is, on rank 0; see `act_on`. An error of one rank alone
+    ends the job, since others may wait for it anywhere. `watch` is what is done when nothing moves.
+    """
+    follow_launcher()
+    try:
+        check_launcher(os.environ, comm.size, mpi_library())
+    except UsageError as error:
+        if launcher_rank(os.environ) == 0:
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+        # Of what it takes for one job a launcher may end the rest, by SIGTERM, as soon as one is over: rank 0 before it
+        # has spoken, and those that still start with another status.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sleep(_OTHERS_START)
+        return error.exit_code
+    job = job_name(comm)
+    act_on(comm.rank, save, abort, partial(end_late, job))
+    world = make_world(comm, node_cores, job)
+    try:
+        with watching(world, watch, save):
+            status = action(world)
+    except DliosimError as error:
+        if not error.shared and comm.size > 1:
+            # Only this rank knows, and the others may wait for it anywhere.
+            world.abort(error)
+        if comm.rank == 0:
+            sys.stderr.write(f"{error}\n")
+        status = error.exit_code
+    except MemoryError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"out of memory: {error}" if str(error) else "out of memory"
+        where = f"in {place.name}, {place.filename}:{place.lineno}"
+        end_job(world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
+    except Exception:
+        text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
+        end_job(world.job, text)
+    finally:
+        ignore_requests()
+    world.close()
+    return status
+
+
+@lasting()
+def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:
+    """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text.
+
+    `finder` looks at the files of data sets `from files`; without one these are R403.
+    """
+    from dliosim.language.blocks.external_datasets import nobody_looks
+    from dliosim.language.compile import compile_pattern
+    from dliosim.language.diagnostics import PatternError, render
+
+    colour = sys.stderr.isatty()
+    try:
+        workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or nobody_looks)
+    except PatternError as error:
+        raise rendered(render(error.diagnostics, colour), error.exit_code) from error
+    if warnings:
+        sys.stderr.write(render(warnings, colour) + "\n")
+    return workload
+
+
+class Rendered(UsageError):
+    """Diagnostics as text: the other ranks need not load the language to raise them."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RenderedDamage(Rendered):
+    """Those of files that are missing or damaged, and of nothing else."""
+
+    exit_code = 1
+
+
+def rendered(text: str, exit_code: int) -> Rendered:
+    """Diagnostics as text, with the exit code that they have."""
+    return RenderedDamage(text) if exit_code == RenderedDamage.exit_code else Rendered(text)
+
+
+def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:
+    """Write results by `write`, which gives their directory, and print the report; whether both went well.
+
+    Whatever becomes of the files, and why: what a long run has measured is shown.
+    """
+    failures: list[str] = []
+    written = ""
+    try:
+        written = f"results: {printable(str(write()))}\n"
+    except OSError as error:
+        failures.append(f"{failed_on('write the results', error)}\n")
+    finally:
+        unprinted = print_out(report() + written)
+    if unprinted is not None:
+        failures.append(f"{failed_on('print the tables', unprinted)}\n{printable(written, lines=True)}")
+    sys.stderr.write("".join(failures))
+    return not failures
+
+
+def print_out(text: str) -> OSError | None:
+    """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
+    try:
+        sys.stdout.write(printable(text, lines=True))
+        sys.stdout.flush()
+    except OSError as error:
+        # What Python still holds back is not to fail a second time when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return None if isinstance(error, BrokenPipeError) else error
+    return None

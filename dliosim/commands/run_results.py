@@ -1,0 +1,114 @@
+"""What rank 0 alone does for `dliosim run`: read the pattern, and write and print what came of it.
+
+Other ranks do not import this, nor what only this needs: the finder of files, reports and all their figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter_ns
+
+from dliosim.commands.environment import describe
+from dliosim.commands.mpi_entry import compile_for, write_and_print
+from dliosim.commands.options import given_roots, overrides
+from dliosim.commands.partial import Unfinished
+from dliosim.commands.results_dir import results_directory
+from dliosim.errors import ExecutionError, ExpectationMissed
+from dliosim.execute.context import Phase, Session
+from dliosim.execute.datasets.discovery import FileFinder, Source
+from dliosim.execute.mpi.node_cores import Node
+from dliosim.measure.epoch_summaries import RunSummary
+from dliosim.measure.expectations import evaluate
+from dliosim.model import Job, Workload
+from dliosim.model.verbs import flat
+from dliosim.readable import count
+from dliosim.report.progress import Progress
+from dliosim.report.results import write_partial, write_results
+from dliosim.report.run_report import run_report
+
+
+def read_pattern(parsed: argparse.Namespace, job: Job, progress: Progress) -> tuple[Workload, dict[str, Source]]:
+    """The workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
+    finder = FileFinder(given_roots(parsed), progress)
+    return compile_for(parsed.pattern, overrides(parsed), job, finder), finder.sources
+
+
+@contextmanager
+def results_of(
+    session: Session,
+    parsed: argparse.Namespace,
+    arguments: Sequence[str],
+    begun: tuple[datetime, int],
+    node: Node,
+    unfinished: Unfinished,
+) -> Iterator[Callable[[Sequence[Phase]], int]]:
+    """A block in which the verbs run; what it is given writes and prints the results of all, and gives the status.
+
+    `begun` is when the command did, by the calendar and by the clock (ns). From now on `unfinished` has what there is.
+    """
+    workload, world = session.workload, session.world
+    started, begun_ns = begun
+    nothing_yet = RunSummary(
+        workload.name,
+        workload.title,
+        workload.pattern,
+        workload.overrides,
+        workload.digest(),
+        world.size,
+        world.nodes,
+        describe(session, node, ()),
+        started.isoformat(timespec="seconds"),
+        seconds=0.0,
+        phases=(),
+        arguments=tuple(arguments),
+        null=session.options.null,
+        verify=session.options.verify,
+        mtbf=parsed.mtbf,
+        restart_time=parsed.restart_time,
+    )
+    verbs = sum(times for _, times in flat(workload.verbs))
+
+    def so_far(signal: str) -> RunSummary:
+        phases, missing = session.finished.so_far(signal, verbs)
+        return replace(nothing_yet, seconds=(perf_counter_ns() - begun_ns) * 1e-9, phases=phases, partial=missing)
+
+    with results_directory(parsed.output, workload.name, started) as directory:
+
+        def finish(phases: Sequence[Phase]) -> int:
+            summaries = tuple(phase.summary for phase in phases)
+            run = replace(
+                nothing_yet,
+                environment=describe(session, node, summaries),
+                seconds=(perf_counter_ns() - begun_ns) * 1e-9,
+                phases=summaries,
+            )
+            run = replace(run, expectations=evaluate(workload.expectations, run))
+            with unfinished.over():
+                return _report(run, phases, directory)
+
+        unfinished.begin(so_far, lambda run: write_partial(directory(), run))
+        yield finish
+
+
+def _report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
+    """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
+    loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
+
+    def write() -> Path:
+        output = directory()
+        write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
+        return output
+
+    if not write_and_print(write, lambda: run_report(run)):
+        return ExecutionError.exit_code
+    missed = [result for result in run.expectations if result.missed]
+    if missed:
+        sys.stderr.write(f"error: {len(missed)} of {count(len(run.expectations), 'expect line')} missed\n")
+        return ExpectationMissed.exit_code
+    return 0

@@ -1,0 +1,89 @@
+"""What is said of any comparison: how far its figures can be trusted, and where they show nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dliosim.compare.result import Measured, Outcome, P
+from dliosim.compare.statistics import FEWEST
+from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.validity import CORE_WAIT_LIMIT
+from dliosim.readable import count, number, percent
+
+#: Shares of the bytes in the page cache that differ by more are not alike.
+_UNLIKE = 0.05
+
+#: Processes that want a core, for each core, before anything has begun.
+_BUSY = 0.5
+
+
+def too_few(outcome: Outcome[P]) -> str:
+    """That there is no verdict, for want of repetitions."""
+    return (
+        f"No verdict: {count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing; the ratios "
+        "are what was measured, no more."
+    )
+
+
+def no_difference(outcome: Outcome[P]) -> str:
+    """That nothing was shown, and what would have been."""
+    smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
+    return (
+        f"No difference shown between any two variants. {outcome.repetitions} repetitions would have shown a "
+        f"variant that is {number(smallest, 3)} times as fast as {outcome.measured[0].label}, or one as much slower."
+    )
+
+
+def hints_refused(measured: Sequence[Measured[P]]) -> Iterator[str]:
+    """Hints that were not granted as asked."""
+    for one in measured:
+        granted = dict(one.hints_granted)
+        for key, value in one.hints_asked:
+            if granted.get(key) != value:
+                got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
+                yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
+
+
+def striping(measured: Sequence[Measured[P]]) -> Iterator[str]:
+    """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
+    granted: dict[str, list[str]] = {}
+    for one in measured:
+        if one.striping:
+            granted.setdefault(one.striping, []).append(one.label)
+    for striping, labels in granted.items():
+        yield f"Striping of {'; '.join(labels)}: {striping}."
+
+
+def residency(outcome: Outcome[P]) -> Iterator[str]:
+    """What was in the page cache before passes, and whether that was alike."""
+    shares = {
+        one.label: share
+        for one in outcome.measured
+        if (share := one.median(lambda each: each.resident_share)) is not None
+    }
+    if not shares:
+        return
+    low, high = min(shares.values()), max(shares.values())
+    span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
+    unlike = "; CACHES WERE NOT ALIKE" if high - low > _UNLIKE else ""
+    vain = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
+    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."
+
+
+def of_machine(outcome: Outcome[P]) -> Iterator[str]:
+    """Ranks without cores of their own, a machine that was busy, and data that lie in memory."""
+    environment = outcome.environment
+    ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
+    shares = [one.median(lambda each: each.core_wait_share) for one in outcome.measured]
+    waited = [share for share in shares if share is not None and share >= CORE_WAIT_LIMIT]
+    if waited:
+        span = f"{percent(max(waited), 2)} of the time of a variant was waiting for a core"
+        yield f"No finding about storage: {span} ({ranks} on {cores})."
+    elif environment.oversubscribed and None in shares:
+        yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
+    if not environment.oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
+        load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
+        yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
+    memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
+    if memories:
+        yield f"Root {', '.join(memories)} lies in memory: this compares methods, and says nothing about storage."

@@ -1,0 +1,177 @@
+"""What holds for every format: checks to be called on one, by this package's tests and by others'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.protocols import Bytes, Dressed, Encoding, FileIndex, Format, Framed, Ints, Resolved
+from dliosim.model import Dataset
+
+
+def contents(dataset: Dataset, sample: int, size: int) -> Bytes:
+    """Random bytes for a sample, in place of those that a run makes."""
+    return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
+
+
+def framed_file(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> bytes:
+    """The whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
+    count, align = len(sizes), form.align(dataset)
+    stride = form.stride(dataset, sizes)
+    taken = -(-stride // align) * align
+    header = form.header(dataset)
+    starts = np.cumsum(taken) - taken
+    body = bytearray(int(taken.sum()))
+    at, length = form.content(dataset, sizes)
+    for row in range(count):
+        data = contents(dataset, first + row, int(length[row]))
+        if isinstance(form, Dressed):
+            data = form.dress(dataset, data, 0)
+        begin = int(starts[row] + at[row])
+        body[begin : begin + len(data)] = data.tobytes()
+    form.frame(dataset, np.arange(first, first + count), sizes, starts, memoryview(body))
+    end = header + len(body)
+    checksum = form.start_checksum(dataset, count, end)
+    if form.checksum is not None:
+        checksum = form.checksum(memoryview(body), checksum)
+    head, tail = form.write_header(dataset, count, end, checksum), form.write_trailer(dataset, count, end, checksum)
+    assert len(head) == header, "write_header gives as many bytes as header says"
+    promised = int(form.trailer(dataset, np.array([count]), np.array([end]))[0])
+    assert len(tail) == promised, "write_trailer gives as many bytes as trailer says"
+    return head + bytes(body) + tail
+
+
+def write_framed(form: Framed, dataset: Dataset, path: Path, sizes: Ints, first: int = 0) -> None:
+    """Write such a file, and what stands beside it."""
+    path.write_bytes(framed_file(form, dataset, sizes, first))
+    for suffix in form.sidecars(dataset):
+        path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(dataset, suffix, first, sizes)))
+
+
+def write_resolved(form: Resolved, dataset: Dataset, path: Path, count: int, first: int = 0) -> None:
+    """Write a file of a resolved format, in place or built, as a run does."""
+    size = dataset.fixed_size
+    assert size is not None
+    if not form.in_place(dataset):
+
+        def batches() -> Iterator[Bytes]:
+            most = max(1, form.batch(dataset))
+            for begin in range(0, count, most):
+                rows = range(begin, min(begin + most, count))
+                yield np.stack([contents(dataset, first + row, size) for row in rows])
+
+        form.build(dataset, path, count, batches(), Encoding())
+        return
+    form.lay_out(dataset, path, count)
+    index = form.index(path, dataset)
+    with path.open("r+b") as stream:
+        for row in range(count):
+            data, done = contents(dataset, first + row, size), 0
+            for offset, length in ranges(index, row):
+                stream.seek(offset)
+                stream.write(data[done : done + length].tobytes())
+                done += length
+            assert done == size, "the ranges of a sample add up to it"
+
+
+def ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
+    """(offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
+    found = []
+    for column in index.columns:
+        if column.pieces > 1:
+            units = range(sample * column.pieces, (sample + 1) * column.pieces)
+            left = column.row_bytes or None
+            for unit in units:
+                length = int(column.length[unit])
+                if left is not None:
+                    length = min(length, left)
+                    left -= length
+                found.append((int(column.offset[unit]), length))
+            continue
+        if column.first is None:
+            unit, row = divmod(sample, column.samples)
+        else:
+            unit = int(np.searchsorted(column.first, sample, side="right")) - 1
+            row = sample - int(column.first[unit])
+        if column.row_bytes:
+            found.append((int(column.offset[unit]) + row * column.row_bytes, column.row_bytes))
+        else:
+            found.append((int(column.offset[unit]), int(column.length[unit])))
+    return found
+
+
+def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> None:
+    """A file made as a run makes it has, by its own index, its samples where they were planned."""
+    write_framed(form, dataset, path, sizes)
+    index = form.index(path, dataset)
+    stride, align = form.stride(dataset, sizes), form.align(dataset)
+    taken = -(-stride // align) * align
+    starts = form.header(dataset) + np.cumsum(taken) - taken
+    at, length = form.content(dataset, sizes)
+    reading = form.length(dataset, sizes)
+    assert index.samples == len(sizes)
+    assert index.size == path.stat().st_size
+    whole = path.read_bytes()
+    for row in range(len(sizes)):
+        assert ranges(index, row) == [(int(starts[row]), int(reading[row]))], f"sample {row} lies where it was planned"
+        begin = int(starts[row] + at[row])
+        expected = contents(dataset, row, int(length[row]))
+        if isinstance(form, Dressed):
+            expected = form.dress(dataset, expected, 0)
+        assert whole[begin : begin + int(length[row])] == expected.tobytes(), f"contents of sample {row}"
+        stored = memoryview(whole)[int(starts[row]) : int(starts[row] + reading[row])]
+        decoded = form.decode(dataset, index.columns[0], stored)
+        if decoded is not None:
+            assert decoded.tobytes() == expected.tobytes(), f"sample {row} decodes to its contents"
+
+
+def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> None:
+    """A file that the format wrote holds, in the ranges of its index, what was written."""
+    write_resolved(form, dataset, path, count)
+    index = form.index(path, dataset)
+    assert index.samples == count
+    assert index.size == path.stat().st_size
+    whole = path.read_bytes()
+    size = dataset.fixed_size
+    assert size is not None
+    for row in range(count):
+        found = b""
+        for number, column in enumerate(index.columns):
+            if column.row_bytes:
+                one = FileIndex(index.samples, index.size, (column,))
+                found += b"".join(whole[offset : offset + length] for offset, length in ranges(one, row))
+                continue
+            units = range(row * column.pieces, (row + 1) * column.pieces)
+            if column.pieces == 1:
+                units = range(row // column.samples, row // column.samples + 1)
+            decoded = b""
+            for unit in units:
+                offset, length = int(column.offset[unit]), int(column.length[unit])
+                part = form.decode(dataset, column, memoryview(whole)[offset : offset + length])
+                if part is None:
+                    return  # nothing to compare bytes with: the format's own reader is asked elsewhere
+                decoded += part.tobytes()
+            each = size // len(index.columns)
+            begin = 0 if column.pieces > 1 else row % column.samples * each
+            found += decoded[begin : begin + each]
+            del number
+        assert found == contents(dataset, row, size).tobytes(), f"sample {row} is what was written"
+
+
+def check_damage(form: Format, dataset: Dataset, path: Path) -> None:
+    """However a good file at `path` is cut, reading its index gives an answer or a plain refusal, never a crash."""
+    whole = path.read_bytes()
+    step = max(1, len(whole) // 64)
+    for cut in [*range(0, len(whole), step), len(whole) - 1]:
+        path.write_bytes(whole[:cut])
+        try:
+            index = form.index(path, dataset)
+        except (ExecutionError, OSError):
+            continue
+        for column in index.columns:
+            inside = (column.offset >= 0) & (column.offset + column.length <= cut)
+            assert inside[column.length > 0].all(), f"cut at {cut}: the index points outside the file"
+    path.write_bytes(whole)

@@ -1,0 +1,150 @@
+"""HDF5 files: a data set of samples, or several where a record has parts; contiguous, chunked or compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.formats.hdf5.filters import TILED, decode
+from dliosim.formats.hdf5.geometry import chunk_of, cut, parts
+from dliosim.formats.hdf5.index import read_index
+from dliosim.formats.hdf5.layout import assemble, build, encode_group, filters_of, group, lay_out
+from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, LibraryFile
+from dliosim.formats.refusals import too_many_units
+from dliosim.model import ELEMENTS, Dataset
+
+_LARGEST_CHUNK: Final = (1 << 32) - 1
+"""Bytes; readers before HDF5 2.0 hold them in 32 bits."""
+
+_HEADERS: Final = 2048
+"""Bytes before the first data set's, measured; and one of the chunks' B-tree has 47 bytes, at its fullest 33."""
+_CHUNK_ENTRY: Final = 47
+
+
+class Hdf5:
+    """See `contract.Resolved`."""
+
+    name: Final = "hdf5"
+    libraries: Final = ("dliosim.formats.hdf5.library",)
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Varying sizes, what raw files have, codecs that HDF5 has no filter of its own for, chunks beyond 4 GiB."""
+        size = dataset.fixed_size
+        if dataset.source:
+            return None  # what is there already is what it is
+        if size is None:
+            return "size", "all samples of an HDF5 data set have one size"
+        if dataset.header:
+            return "header", "HDF5 files have a header of their own"
+        if dataset.align > 1:
+            return "align", "HDF5 decides where samples lie"
+        if dataset.compress is not None and dataset.compress.codec not in ("gzip", "lzf"):
+            return "compress", f"HDF5 files are compressed by gzip or lzf, not by {dataset.compress.codec}"
+        if size % dataset.parts:
+            return "size", f"{size} bytes cannot be shared out over {dataset.parts} data sets"
+        if dataset.shape is not None and dataset.shape.size * dataset.parts != size:
+            return "shape", f"it makes {dataset.shape.size * dataset.parts} bytes of a sample, not {size}"
+        if size == 0:
+            return "size", "a sample needs a byte at least"
+        part = parts(dataset)[0]
+        chunk = chunk_of(dataset, part, max(1, dataset.samples))
+        if chunk is None:
+            return None
+        if cut(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
+            return "chunk", "a chunk of an HDF5 file has less than 4 GiB"
+        fullest = -(-dataset.samples // dataset.layout.files)
+        units = cut((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
+        return too_many_units(dataset, units * dataset.parts)
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Nothing: h5py is there."""
+        return None
+
+    def variant(self, dataset: Dataset) -> Hdf5:
+        """This one, for every data set."""
+        return self
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """See `Format.index`: a column a data set, those of `dataset.names` or those that hold the samples."""
+        return read_index(path, dataset.names)
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """A chunk as it was before its filters, padding included.
+
+        None for a chunk that is not in the file, and for one that holds no runs of samples but tiles of them; the
+        latter's filters are run all the same.
+        """
+        if column is None or column.row_bytes != ENCODED:
+            return np.frombuffer(data, np.uint8)
+        if len(data) == 0:
+            return None
+        found = decode(column.filters, column.unit_bytes, data)
+        return None if column.filters and column.filters[0].name == TILED else found
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        """By h5py; see `hdf5_library`."""
+        from dliosim.formats.hdf5.library import open_library
+
+        return open_library(path, dataset, comm, collective)
+
+    def in_place(self, dataset: Dataset) -> bool:
+        """Whether samples are stored as they are."""
+        return dataset.compress is None
+
+    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
+        """See `Resolved.lay_out`."""
+        lay_out(dataset, path, count)
+
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+        """See `Resolved.build`."""
+        build(dataset, path, count, batches, encoding)
+
+    def group(self, dataset: Dataset, count: int) -> int:
+        """Samples of a chunk."""
+        return group(dataset, count)
+
+    def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
+        """Chunks through the filter."""
+        return encode_group(dataset, count, samples)
+
+    def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+        """A file of such chunks."""
+        assemble(dataset, path, count, groups)
+
+    def batch(self, dataset: Dataset) -> int:
+        """The samples of a chunk, 1 where there are none."""
+        chunk = chunk_of(dataset, parts(dataset)[0], max(1, dataset.samples))
+        return 1 if chunk is None else chunk[0]
+
+    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+        """Data sets one after the other behind their headers, chunks as small as `compressible` makes them."""
+        end, touched, columns = _HEADERS, _HEADERS, []
+        filters = filters_of(dataset.compress)
+        for part in parts(dataset):
+            chunk = chunk_of(dataset, part, count)
+            if chunk is None:
+                whole = count * part.row_bytes
+                place, length = np.array([end], np.int64), np.array([whole], np.int64)
+                columns.append(Column(max(1, count), 1, part.row_bytes, whole, place, length))
+                end += whole
+                continue
+            found = cut((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # those of the first samples
+            units = -(-count // chunk[0]) * found.units
+            stored = max(1, round(found.unit_bytes / dataset.compressible)) if filters else found.unit_bytes
+            touched += units * _CHUNK_ENTRY
+            end += units * _CHUNK_ENTRY
+            place = end + stored * np.arange(found.units, dtype=np.int64)
+            length = np.full(found.units, stored, np.int64) if filters else found.run_bytes()
+            row_bytes = ENCODED if filters else found.row_bytes
+            step = found.units * stored
+            columns.append(
+                Column(found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters, None, step)
+            )
+            end += units * stored
+        return FileIndex(count, end, tuple(columns), touched)
+
+
+HDF5 = Hdf5()

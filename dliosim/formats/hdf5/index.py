@@ -1,0 +1,280 @@
+"""Where the samples of an HDF5 file lie: read through h5py from the file's own index, and checked against its size."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import h5py
+import numpy as np
+from h5py import h5d, h5f, h5i, h5p, h5s, h5t
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.hdf5.filters import ELEMENTS_OF, SKIPPED, TILED, name_of, needs_elements, not_skipped, stored_bytes
+from dliosim.formats.hdf5.geometry import Cut, cut
+from dliosim.formats.hdf5.names import choose
+from dliosim.formats.header_scanner import file_to_read
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
+
+_FEW: Final = 1 << 20
+"""Chunks that a file may have without as many bytes: those never written take no room in it."""
+
+_LARGEST_CHUNK: Final = 1 << 32
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A file for h5py to read, which counts the bytes that it gets. An error is kept: h5py makes another of it."""
+
+    descriptor: int
+    size: int
+    at: int = 0
+    touched: int = 0
+    error: OSError | None = None
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.at = offset + (0, self.at, self.size)[whence]
+        return self.at
+
+    def tell(self) -> int:
+        return self.at
+
+    def read(self, length: int) -> bytes:
+        """By this and `seek` h5py knows a file; it calls `readinto`."""
+        buffer = bytearray(length)
+        return bytes(buffer[: self.readinto(memoryview(buffer))])
+
+    def readinto(self, buffer: memoryview) -> int:
+        # A call may give less than what is there, and h5py asks no second time: the end is where one gives nothing.
+        count, last = 0, 1
+        try:
+            while last and count < len(buffer):
+                last = os.preadv(self.descriptor, [buffer[count:]], self.at + count)
+                count += last
+        except OSError as error:
+            self.error = error
+            raise
+        self.at += count
+        self.touched += count
+        return count
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+
+def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
+    """See `Format.index`: columns are the data sets of these names, or those that `choose` finds."""
+    with _opened(path) as (file, counted):
+        chosen = choose(file, path, names)
+        found = [_column(path, name, dset, counted.size) for name, dset in chosen]
+        row_bytes = [prod(dset.shape[1:]) * int(dset.get_type().get_size()) for _, dset in chosen]
+        samples = {name: count for name, count, _ in found}
+        if len(set(samples.values())) > 1:
+            text = ", ".join(f"`{name}` {count}" for name, count in samples.items())
+            raise ExecutionError(f"{path}: data sets have different numbers of samples: {text}", "R401")
+        columns = tuple(column for _, _, column in found)
+        return FileIndex(found[0][1], counted.size, columns, counted.touched, sum(row_bytes))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, _Counted]]:
+    """The file, and what counts its reads; whatever h5py finds wrong becomes an error that names the file."""
+    with file_to_read(path) as stream:
+        counted = _Counted(stream.fileno(), os.fstat(stream.fileno()).st_size)
+        try:
+            with h5py.File(counted, "r") as file:
+                yield file, counted
+        except ExecutionError:
+            raise
+        except Exception as error:  # h5py raises what fits HDF5's own error, of a dozen types
+            if counted.error is not None:
+                raise counted.error from error
+            raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
+
+
+def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Column]:
+    """A data set's name, its samples, and where they lie."""
+    where = f"{path}: data set `{name}`"
+    create = dset.get_create_plist()
+    layout = create.get_layout()
+    if layout == h5d.VIRTUAL:
+        raise ExecutionError(f"{where} is virtual: its data lie in other files", "R401")
+    if layout == h5d.COMPACT:
+        raise ExecutionError(f"{where} is compact: its data lie in its header, where HDF5 does not say", "R401")
+    if create.get_external_count():
+        raise ExecutionError(f"{where} is external: its data lie in other files", "R401")
+    element_bytes = _element_type(where, dset).itemsize
+    shape = _shape(where, dset)
+    row_bytes = prod(shape[1:]) * element_bytes
+    if prod(shape[1:]) == 0:
+        raise ExecutionError(f"{where} of shape {shape} has samples of no bytes", "R401")
+    if shape[0] == 0:
+        none = np.zeros(0, np.int64)
+        return name, 0, Column(1, 1, row_bytes, row_bytes, none, none)
+    if layout == h5d.CONTIGUOUS:
+        return name, shape[0], _one_run(where, dset, shape[0], row_bytes, size)
+    return name, shape[0], _chunked(where, dset, create, shape, element_bytes, size)
+
+
+def _shape(where: str, dset: Any) -> tuple[int, ...]:
+    space = dset.get_space()
+    if space.get_simple_extent_type() != h5s.SIMPLE:
+        raise ExecutionError(f"{where} is a scalar or empty: it has no samples", "R401")
+    return tuple(int(extent) for extent in space.shape)
+
+
+def _element_type(where: str, dset: Any) -> np.dtype[Any]:
+    """The elements' type; ExecutionError where their bytes do not lie in the data set, or numpy has no such type."""
+    kind = dset.get_type()
+    try:
+        found: np.dtype[Any] = kind.dtype
+    except TypeError as error:
+        raise ExecutionError(f"{where} has elements that numpy does not know: {error}", "R401") from error
+    if found.hasobject:
+        raise ExecutionError(f"{where} has elements of varying length or references: they lie elsewhere", "R401")
+    if found.itemsize != kind.get_size():
+        text = f"{where} has elements of {kind.get_size()} bytes, which numpy reads as {found.itemsize}"
+        raise ExecutionError(text, "R401")
+    return found
+
+
+def _one_run(where: str, dset: Any, count: int, row_bytes: int, size: int) -> Column:
+    offset, length = dset.get_offset(), count * row_bytes
+    if offset is None:
+        raise ExecutionError(f"{where} was never written: it has no place in the file", "R401")
+    if dset.get_storage_size() < length or offset > size or length > size - offset:
+        raise ExecutionError(f"{where}: {length} bytes at {offset} are not all in the file of {size}", "R401")
+    place, long = np.array([offset], np.int64), np.array([length], np.int64)
+    return Column(count, 1, row_bytes, length, place, long)
+
+
+def _chunked(where: str, dset: Any, create: Any, shape: tuple[int, ...], element_bytes: int, size: int) -> Column:
+    chunk = tuple(int(length) for length in create.get_chunk())
+    found = cut(shape, chunk, element_bytes)
+    if found.units > min(size + _FEW, LARGEST_INDEX // 16):
+        text = f"{where} of shape {shape} in chunks of {chunk} has {found.units} chunks: a file of {size} bytes"
+        raise ExecutionError(f"{text} is not believed to", "R401")
+    if found.samples == 0:
+        text = f"{where} of shape {shape} has chunks of {chunk}: of several samples, but none of them whole"
+        raise ExecutionError(f"{text}; `h5repack -l` can cut it by samples", "R401")
+    if found.unit_bytes > _LARGEST_CHUNK:
+        raise ExecutionError(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB", "R401")
+    steps = tuple(_filters(create))
+    numbers = _chunk_list(where, dset, found.units, len(shape))
+    offset, length = numbers[:, 0], numbers[:, 1]
+    places = _places(where, numbers[:, 3:], chunk, found)
+    outside = (offset > size) | (length > size - np.minimum(offset, size))
+    if outside.any():
+        bad = int(np.argmax(outside))
+        text = f"chunk {tuple(numbers[bad, 3:].tolist())}, {length[bad]} bytes at {offset[bad]}"
+        raise ExecutionError(f"{where}: {text}, is not all in the file of {size}", "R401")
+    offsets, lengths = np.zeros(found.units, np.int64), np.zeros(found.units, np.int64)
+    offsets[places] = offset.astype(np.int64)
+    row_bytes = found.row_bytes
+    if steps or found.tiled:
+        row_bytes = ENCODED
+        lengths[places] = length.astype(np.int64)
+        before = (_elements(dset, create, chunk),) if needs_elements(steps) else ()
+        steps = (*before, *_told_apart(where, steps, found.unit_bytes, numbers))
+        if found.tiled:
+            steps = (Filter(TILED, chunk), *steps)
+    else:
+        if (length != found.unit_bytes).any():
+            other = int(length[length != found.unit_bytes][0])
+            raise ExecutionError(f"{where} has a chunk of {other} bytes instead of {found.unit_bytes}", "R401")
+        lengths[places] = found.run_bytes()[places]
+    return Column(found.samples, found.pieces, row_bytes, found.unit_bytes, offsets, lengths, steps)
+
+
+def _chunk_list(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint64]:
+    """Rows of offset, length, filter mask and coordinates, one a chunk that the file has."""
+    numbers = array("Q")
+    base = int(h5i.get_file_id(dset).get_create_plist().get_userblock())
+    if base and not _forgets_user_blocks():
+        base = 0
+
+    def take(chunk: Any) -> bool | None:
+        numbers.extend((chunk.byte_offset + base, chunk.size, chunk.filter_mask, *chunk.chunk_offset))
+        return True if len(numbers) > most * (3 + rank) else None  # a B-tree may lead back into itself
+
+    if hasattr(dset, "chunk_iter"):
+        dset.chunk_iter(take)
+    else:  # HDF5 before 1.10.10 and 1.12.3 has no call for all of them; this one looks from the first on each time
+        for number in range(min(dset.get_num_chunks(), most + 1)):
+            take(dset.get_chunk_info(number))
+    found = np.frombuffer(numbers, np.uint64).reshape(-1, 3 + rank)
+    if len(found) == 0:
+        raise ExecutionError(f"{where} was never written: none of its chunks has a place in the file", "R401")
+    if len(found) > most:
+        raise ExecutionError(f"{where} has more chunks in its index than its shape has", "R401")
+    return found
+
+
+def _places(where: str, starts: NDArray[np.uint64], chunk: tuple[int, ...], found: Cut) -> NDArray[np.int64]:
+    """Each chunk's number in the order of samples."""
+    index, rest = np.divmod(starts, np.array(chunk, np.uint64))
+    if rest.any() or (index >= np.array(found.grid, np.uint64)).any():
+        raise ExecutionError(f"{where} has a chunk that begins where none of its shape can", "R401")
+    steps = np.array([prod(found.grid[axis + 1 :]) for axis in range(len(chunk))], np.int64)
+    places: NDArray[np.int64] = index.astype(np.int64) @ steps
+    if len(places) != len(np.unique(places)):
+        raise ExecutionError(f"{where} has two chunks for one place", "R401")
+    return places
+
+
+def _filters(create: Any) -> Iterator[Filter]:
+    for place in range(create.get_nfilters()):
+        code, _, values, name = create.get_filter(place)
+        yield Filter(name_of(code, name), tuple(int(value) for value in values))
+
+
+def _told_apart(
+    where: str, steps: tuple[Filter, ...], unit_bytes: int, numbers: NDArray[np.uint64]
+) -> tuple[Filter, ...]:
+    """The filters, and the mask of those that some chunks skipped; a decoder tells such chunks by their length."""
+    masks = {int(mask) & ((1 << len(steps)) - 1) for mask in np.unique(numbers[:, 2])} - {0}
+    if not masks:
+        return steps
+    mask = masks.pop()
+    plain = stored_bytes(not_skipped(steps, mask), unit_bytes)
+    skipped = (numbers[:, 2] & np.uint64((1 << len(steps)) - 1)) != 0
+    if masks or plain is None or ((numbers[:, 1] == plain) != skipped).any():
+        raise ExecutionError(f"{where} has chunks that skipped filters and cannot be told from the others", "R401")
+    return (*steps, Filter(SKIPPED, (mask,)))
+
+
+def _elements(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
+    kind = dset.get_type().dtype
+    plain = kind if kind.kind in "iuf" else np.dtype(f"V{kind.itemsize}")
+    fill: tuple[int, ...] = ()
+    if plain is kind and create.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
+        value = np.zeros((), kind)
+        create.get_fill_value(value)
+        fill = tuple(value.tobytes())
+    order = plain.str[0]  # "<", ">", or "|" where it has none
+    return Filter(ELEMENTS_OF, (ord(plain.kind), ord(order), plain.itemsize, len(chunk), *chunk, *fill))
+
+
+@cache
+def _forgets_user_blocks() -> bool:
+    """Whether a chunk seems to lie at the same place with and without a user block (HDF5 1.10.8 does that)."""
+    places = []
+    for block in (0, 512):
+        create, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)
+        create.set_userblock(block)
+        access.set_fapl_core(1 << 16, False)
+        file = h5f.create(f"dliosim user block {block}".encode(), h5f.ACC_TRUNC, create, access)
+        chunked = h5p.create(h5p.DATASET_CREATE)
+        chunked.set_chunk((1,))
+        chunked.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        dset = h5d.create(file, b"chunk", h5t.STD_U8LE, h5s.create_simple((1,)), chunked)
+        places.append(dset.get_chunk_info(0).byte_offset)
+    return bool(places[0] == places[1])

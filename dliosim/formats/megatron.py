@@ -1,0 +1,262 @@
+"""Token data sets of Megatron-LM: `.bin` holds tokens and nothing else, `.idx` says where sequences (documents) lie.
+
+A training sample is sequence + 1 tokens and begins at token i * sequence, as in Megatron's GPTDataset: neighbours share
+a token, the last target of one and the first input of the next. So a sample's own bytes are all but its last token,
+and after the last sample of a file comes one more. Samples know nothing of documents, and lie across them.
+
+Tokens are of `shape`'s type (`2049 of uint16`). Without one they are uint16 where the size is even, as Megatron
+chooses for vocabularies below 65500, and uint8 where it is odd.
+
+The index (megatron/core/datasets/indexed_dataset.py, version 1), integers little-endian:
+
+    byte    "MMIDIDX" and two zeros
+    uint64  version, 1
+    uint8   type of tokens, see `CODES`
+    uint64  count of sequences
+    uint64  count of document indices
+    int32   length of each sequence, in tokens
+    int64   where each begins, in bytes
+    int64   first sequence of each document, and at last the count of sequences
+    int8    mode of each sequence; only where a data set has several
+
+The second count is that of the indices, one more than there are documents: so Megatron writes it and reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.defaults import Simple
+from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
+from dliosim.formats.refusals import without_use
+from dliosim.model import ELEMENTS, Dataset
+from dliosim.model.counter_rng import key, uniforms
+
+CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
+"""Types of tokens, by numpy's names, and what stands for them in an index."""
+
+_HEADER: Final = struct.Struct("<9sQBQQ")
+_MAGIC: Final = b"MMIDIDX\0\0"
+_VERSION: Final = 1
+_DRAWN: Final = 65_536
+_LONGEST: Final = 2**31 - 1
+
+
+class Indexed(Simple):
+    """See `contract.Framed`."""
+
+    name: Final = "indexed"
+
+    def variant(self, dataset: Dataset) -> Indexed:
+        """There is one kind of these files."""
+        return self
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Sizes that vary or hold no two tokens, types without a code, and what tokens have no use for."""
+        size = dataset.fixed_size
+        if size is None:
+            return "size", "samples of indexed are so many tokens each, all of one size"
+        if dataset.shape is not None and dataset.shape.element not in CODES:
+            return "shape", f"tokens of indexed are one of {', '.join(CODES)}, not {dataset.shape.element}"
+        item = ELEMENTS[_element(dataset)]
+        if size % item:
+            return "size", f"{size} bytes are no whole number of tokens of {item}"
+        if size < 2 * item:
+            return "size", f"a sample of indexed has two tokens at least, {2 * item} bytes: it shares one with the next"
+        return without_use(dataset, self.name, ("shape",))
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Nothing."""
+        return None
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """From the `.idx` beside the file: samples of the data set's size, or where this varies its sequences.
+
+        Samples are as many as Megatron takes in one epoch: those that are whole. Sequences must follow each other for
+        that, as they do in what Megatron writes.
+        """
+        size = path.stat().st_size
+        beside = path.with_suffix(".idx")
+        item, lengths, pointers, touched = _read(beside)
+        if dataset.shape is not None and item != ELEMENTS[dataset.shape.element]:
+            text = (
+                f"{beside} says that tokens have {item} bytes, and the data set that they are {dataset.shape.element}"
+            )
+            raise ExecutionError(text, "R401")
+        taken = lengths * item
+        outside = (pointers < 0) | (pointers > size - taken)
+        if outside.any():
+            which = int(np.argmax(outside))
+            text = (
+                f"{beside}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the {size} bytes"
+            )
+            raise ExecutionError(f"{text} of {path.name}", "R401")
+        each = dataset.fixed_size
+        if each is None:
+            column = Column(1, 1, ENCODED, int(taken.max(initial=0)), pointers, taken)
+            return FileIndex(len(lengths), size, (column,), touched)
+        if each % item or each < 2 * item:
+            raise ExecutionError(f"{beside}: samples of {each} bytes are not two or more tokens of {item}", "R401")
+        ends = np.cumsum(taken)
+        apart = pointers != ends - taken
+        if apart.any():
+            text = f"{beside}: sequence {int(np.argmax(apart))} does not follow the one before it"
+            raise ExecutionError(f"{text}, so samples are in pieces", "R401")
+        own = each - item
+        count = max(0, int(taken.sum()) - item) // own
+        column = Column(1, 1, each, own, np.arange(count, dtype=np.int64) * own, np.full(count, each, np.int64))
+        return FileIndex(count, size, (column,), touched)
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """The tokens of a sample but the last, which is the next one's; of a sequence all. Any bytes are tokens."""
+        if column is not None and column.row_bytes == ENCODED:
+            return np.frombuffer(data, np.uint8)
+        size = column.row_bytes if column is not None else dataset.fixed_size
+        if len(data) != size:
+            raise ExecutionError(f"a sample of indexed has {len(data)} bytes, and not {size}", "R401")
+        own = column.unit_bytes if column is not None else size - ELEMENTS[_element(dataset)]
+        return np.frombuffer(data, np.uint8)[:own]
+
+    def header(self, dataset: Dataset) -> int:
+        """None."""
+        return 0
+
+    def align(self, dataset: Dataset) -> int:
+        """Samples follow each other."""
+        return 1
+
+    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """All but the last token, with which the next sample begins."""
+        return sizes - ELEMENTS[_element(dataset)]
+
+    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
+        """All tokens."""
+        return sizes
+
+    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+        """The tokens that are not the next sample's."""
+        return np.zeros_like(sizes), self.stride(dataset, sizes)
+
+    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+        """The last token of the last sample."""
+        return np.full_like(counts, ELEMENTS[_element(dataset)])
+
+    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+        """Nothing."""
+
+    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Token 0."""
+        return bytes(ELEMENTS[_element(dataset)])
+
+    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
+        """Megatron's index."""
+        return ("idx",)
+
+    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+        """Documents of one sequence each, from half a sample's tokens to one and a half, which the file's end cuts off.
+
+        Their lengths are drawn, by (seed, first sample, number of the document), once for each part of the index: so
+        what this takes in memory does not grow with the file.
+        """
+        item = ELEMENTS[_element(dataset)]
+        each = int(sizes[0]) // item - 1 if len(sizes) else 1
+        tokens = len(sizes) * each + 1
+        drawn = key(dataset.seed, "sequences of tokens", first)
+        pieces: Callable[[], Iterable[Ints]] = partial(_lengths, drawn, each, tokens)
+        if tokens <= _DRAWN * max(1, each // 2):  # one piece, which is kept
+            pieces = partial(list, list(pieces()))
+        count = sum(len(lengths) for lengths in pieces())
+        yield _HEADER.pack(_MAGIC, _VERSION, CODES[_element(dataset)], count, count + 1)
+        for lengths in pieces():
+            yield lengths.astype("<i4").tobytes()
+        at = 0
+        for lengths in pieces():
+            ends = at + np.cumsum(lengths * item)
+            yield (ends - lengths * item).astype("<i8").tobytes()
+            at = int(ends[-1])
+        for begin in range(0, count + 1, _DRAWN):
+            yield np.arange(begin, min(begin + _DRAWN, count + 1), dtype="<i8").tobytes()
+
+
+def _element(dataset: Dataset) -> str:
+    """The type of tokens, by numpy's name."""
+    if dataset.shape is not None:
+        return dataset.shape.element
+    size = dataset.fixed_size
+    return "uint8" if size is None or size % 2 else "uint16"
+
+
+def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
+    """Tokens of each document, in pieces, that add up to `tokens`: uniform from each / 2 to 3 each / 2, from 1."""
+    low = max(1, each // 2)
+    high = max(low, min(_LONGEST, each + each // 2))
+    done = begin = 0
+    while done < tokens:
+        count = min(_DRAWN, -(-(tokens - done) // low))  # as many as there may still be
+        numbers = uniforms(drawn, np.arange(begin, begin + count, dtype=np.int64))
+        lengths = low + (numbers * (high - low + 1)).astype(np.int64)
+        ends = done + np.cumsum(lengths)
+        if ends[-1] >= tokens:
+            last = int(np.searchsorted(ends, tokens))
+            lengths[last] -= int(ends[last]) - tokens
+            yield lengths[: last + 1]
+            return
+        done = int(ends[-1])
+        begin += count
+        yield lengths
+
+
+def _read(path: Path) -> tuple[int, Ints, Ints, int]:
+    """Bytes of a token, tokens of each sequence, where they begin, and the bytes read. Raises ExecutionError [R401]."""
+    with file_to_read(path) as stream:
+        descriptor = stream.fileno()
+        size = os.fstat(descriptor).st_size
+        head = read_at(descriptor, _HEADER.size, 0)
+        if len(head) < _HEADER.size or not head.startswith(_MAGIC):
+            raise ExecutionError(f"{path} is no index of Megatron's: it does not begin as one", "R401")
+        _, version, code, count, documents = _HEADER.unpack(head)
+        element = next((name for name, number in CODES.items() if number == code), None)
+        if version != _VERSION or element is None:
+            text = f"{path}: an index of version {version} with tokens of type {code}"
+            raise ExecutionError(f"{text}; known are {_VERSION} and 1 to {len(CODES)}", "R401")
+        needed = _HEADER.size + 12 * count + 8 * documents
+        if size not in (needed, needed + count):  # with modes
+            text = f"{path} has {size} bytes, and {count} sequences and {documents} document indices take {needed}"
+            raise ExecutionError(text, "R401")
+        if size > LARGEST_INDEX:
+            raise ExecutionError(f"{path} has {size} bytes; an index of up to {LARGEST_INDEX} is read", "R401")
+        at = _HEADER.size
+        lengths = _numbers(descriptor, path, "<i4", count, at)
+        pointers = _numbers(descriptor, path, "<i8", count, at + 4 * count)
+        starts = _numbers(descriptor, path, "<i8", documents, at + 12 * count)
+    if (lengths < 0).any():
+        which = int(np.argmax(lengths < 0))
+        raise ExecutionError(f"{path}: sequence {which} has {lengths[which]} tokens", "R401")
+    if documents and (starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any()):
+        raise ExecutionError(f"{path}: the documents are not sequences 0 to {count - 1}, in order", "R401")
+    return ELEMENTS[element], lengths, pointers, needed
+
+
+def _numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
+    """`count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends before."""
+    length = np.dtype(kind).itemsize * count
+    data = read_at(descriptor, length, offset)
+    if len(data) != length:
+        raise ExecutionError(f"{path} ends early, while it was read", "R401")
+    return np.frombuffer(data, kind).astype(np.int64)
+
+
+INDEXED = Indexed()

@@ -1,0 +1,86 @@
+"""Reading arrays as applications do: `numpy.load`, which reads a whole array whatever of it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.numpy_files.npy_header import Array, rows_of, split
+from dliosim.formats.protocols import Bytes
+from dliosim.model import Dataset
+
+T = TypeVar("T")
+
+MEMBER: Final = "x"
+"""The array of an archive that nobody names."""
+
+
+class ArrayFile:
+    """A file that `numpy.load` has opened; its arrays are read when the first sample is asked for, and kept.
+
+    Nothing is read but by numpy: what it does with a file is what is measured. So what the arrays hold is checked when
+    they are there. Files of others were looked at by their index before the run.
+    """
+
+    def __init__(self, path: Path, dataset: Dataset) -> None:
+        """Raises ExecutionError [R401] for what numpy cannot open, OSError as the calls do."""
+        self._path = path
+        self._dataset = dataset
+        self._samples = 0
+        self._rows: list[Bytes] | None = None
+        self._loaded: Any = self._try(lambda: np.load(path, allow_pickle=False))
+
+    def read(self, first: int, count: int, into: memoryview) -> int:
+        """See `contract.LibraryFile`."""
+        if self._rows is None:
+            self._rows = self._try(lambda: self._as_rows(self._arrays()))
+        rows = [array[first : first + count] for array in self._rows]
+        each: int = sum(array.shape[1] for array in rows)
+        if first < 0 or first + count > self._samples or count * each > len(into):
+            text = f"samples {first} to {first + count - 1} into {len(into)} bytes"
+            raise ExecutionError(f"{self._path} has {self._samples} samples of {each} bytes: not {text}", "R401")
+        out = np.frombuffer(into, np.uint8, count * each).reshape(count, each)
+        np.concatenate(rows, axis=1, out=out)
+        return count * each
+
+    def close(self) -> None:
+        """Close the archive; forget the arrays."""
+        self._rows = None
+        if hasattr(self._loaded, "close"):
+            self._loaded.close()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        if isinstance(self._loaded, np.ndarray):
+            return {str(self._path): self._loaded}
+        names = self._dataset.names
+        if not names:
+            there = [name.removesuffix(".npy") for name in self._loaded.zip.namelist() if name.endswith(".npy")]
+            names = tuple(there) if len(there) == 1 else (MEMBER,)
+        return {f"`{name[:60]}` in {self._path}": self._loaded[name] for name in names}
+
+    def _as_rows(self, arrays: dict[str, NDArray[Any]]) -> list[Bytes]:
+        """A row of bytes for each sample; how many there are, the first array tells."""
+        found: list[Bytes] = []
+        counted = False
+        for where, data in arrays.items():
+            array = Array(0, data.shape, data.dtype, data.flags.f_contiguous and not data.flags.c_contiguous)
+            if found and counted:
+                split(array, self._samples, where)
+            else:
+                rows = rows_of(array, self._dataset, where)
+                self._samples, counted = rows.samples, rows.counted
+            found.append(np.ascontiguousarray(data).view(np.uint8).reshape(self._samples, -1))
+        return found
+
+    def _try(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except (OSError, ExecutionError):
+            raise
+        except Exception as error:  # hostile headers make numpy's parser raise nearly anything, MemoryError too
+            raise ExecutionError(f"numpy cannot read {self._path}: {type(error).__name__}: {error}", "R401") from error

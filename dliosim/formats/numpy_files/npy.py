@@ -1,0 +1,65 @@
+"""Files of numpy, `.npy`: one array a file, of a sample's shape, or (samples, *shape) where a file holds several."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.defaults import Bare
+from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.numpy_files.library import ArrayFile
+from dliosim.formats.numpy_files.npy_header import array_header, column_of, read_array, refuse_arrays, rows_of
+from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed
+from dliosim.model import Dataset
+
+
+class Npy(Bare):
+    """See `contract.Framed`."""
+
+    name: str = "npy"
+
+    def variant(self, dataset: Dataset) -> Npy:
+        """Itself."""
+        return self
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Several data sets a record, compression, and sizes that vary within a file."""
+        return refuse_arrays(dataset, self.name, ())
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Nothing."""
+        return None
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """The header says all."""
+        with file_to_read(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            array = read_array(lambda most: read_at(stream.fileno(), most, 0), str(path))
+        if array.header + array.size != size:
+            text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
+            raise ExecutionError(text, "R401")
+        rows = rows_of(array, dataset, str(path))
+        return FileIndex(rows.samples, size, (column_of(rows, array.header),), array.header, rows.size)
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """The bytes as they are: they are the elements."""
+        return np.frombuffer(data, np.uint8)
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
+        """By `numpy.load`, which knows no MPI."""
+        return ArrayFile(path, dataset)
+
+    def header(self, dataset: Dataset) -> int:
+        """The length of an array's header, whatever it counts."""
+        return len(array_header(dataset, 1, 1))
+
+    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """That of the array."""
+        return array_header(dataset, count, end - self.header(dataset))
+
+
+NPY: Final[Framed] = Npy()

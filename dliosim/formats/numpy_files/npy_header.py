@@ -1,0 +1,210 @@
+"""Arrays as numpy writes them: what stands before their bytes, and how many samples they hold.
+
+The format is numpy's own, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: 6 bytes `\\x93NUMPY`,
+2 of version, 2 (version 1) or 4 of length, and a Python dictionary of type, order and shape, padded with spaces.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib import format as numpy_format
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.protocols import Column, Filter
+from dliosim.formats.refusals import without_use
+from dliosim.model import Dataset, Shape
+
+LARGEST_HEADER: Final = 1 << 16
+"""Bytes of a header that are read; numpy itself believes none of more than 10,000 characters."""
+BEGINNING: Final = 12
+"""Bytes of an array from which the length of its header is known."""
+
+#: numpy leaves room for so many digits of the first extent, that arrays may grow without a new header.
+_GROWTH_DIGITS: Final = 21
+#: Headers are multiples of this: mapped arrays are then aligned for every type.
+_ALIGNED: Final = 64
+_MOST_BYTES: Final = 1 << 63
+#: Dimensions of an array of numpy before 2.0.
+_MOST_DIMENSIONS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """What a header says: `header` bytes, and then `shape` of `dtype` in the order of Fortran or of C."""
+
+    header: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of its elements."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype)[:60]} of shape {str(self.shape)[:60]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How many samples an array holds, bytes of each, and whether its first axis counts them."""
+
+    samples: int
+    size: int
+    counted: bool
+
+
+def shape_of_samples(dataset: Dataset) -> Shape | None:
+    """The shape of every sample: bytes in a row where none is given; None where samples' sizes differ or are unknown.
+
+    Of files that were there already only `shape` says how samples look.
+    """
+    if dataset.shape is not None or dataset.source or dataset.fixed_size is None:
+        return dataset.shape
+    return Shape((dataset.fixed_size,), "uint8")
+
+
+def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[str, str] | None:
+    """What of a data set does not go into arrays of `form`, as `Format.refuse` says it."""
+    refused = without_use(dataset, form, ("shape", *taken))
+    if refused is not None:
+        return refused
+    if dataset.shape is not None and len(dataset.shape.extents) >= _MOST_DIMENSIONS:
+        return "shape", f"an array of samples has at most {_MOST_DIMENSIONS} dimensions"
+    if dataset.source or dataset.fixed_size is not None:
+        return None
+    if dataset.shape is not None:
+        return "size", "samples of one shape have one size"
+    if dataset.layout.kind != "file per sample":
+        return "size", f"rows of an array have one size: {form} holds samples of different sizes with a file per sample"
+    return None
+
+
+@lru_cache(maxsize=64)
+def array_header(dataset: Dataset, count: int, size: int) -> bytes:
+    """The header, version 1.0, of the array in a file of `count` samples, `size` bytes in all.
+
+    Has the length of those of all other files of the data set.
+    """
+    shape = shape_of_samples(dataset)
+    if shape is None:
+        extents: tuple[int, ...] = (size,)
+    else:
+        extents = shape.extents if dataset.layout.kind == "file per sample" else (count, *shape.extents)
+    dtype = np.dtype(dataset.element).newbyteorder("<")
+    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {extents!r}, }}"
+    if extents:
+        text += " " * (_GROWTH_DIGITS - len(str(extents[0])))
+    before = len(numpy_format.MAGIC_PREFIX) + 4
+    text += " " * (_ALIGNED - (before + len(text) + 1) % _ALIGNED) + "\n"
+    return numpy_format.magic(1, 0) + struct.pack("<H", len(text)) + text.encode("ascii")
+
+
+def header_length(beginning: bytes | memoryview, where: str) -> int:
+    """Bytes of the header that begins so; ExecutionError [R401] where none does, or one that is unknown or absurd."""
+    if len(beginning) < BEGINNING or beginning[:6] != numpy_format.MAGIC_PREFIX:
+        raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
+    major, minor = beginning[6], beginning[7]
+    if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
+        raise ExecutionError(f"{where} has a header of version {major}.{minor}; known are 1.0, 2.0 and 3.0", "R401")
+    before, digits = (10, "<H") if major == 1 else (12, "<I")
+    length: int = before + struct.unpack_from(digits, beginning, 8)[0]
+    if length > LARGEST_HEADER:
+        raise ExecutionError(f"{where} has a header of {length} bytes; more than {LARGEST_HEADER} are not read", "R401")
+    return length
+
+
+def read_array(read: Callable[[int], bytes], where: str) -> Array:
+    """Parse a header by numpy's own functions; `read(n)` gives the first n bytes, or all where there are fewer.
+
+    Raises ExecutionError [R401] where it is cut short or makes no sense, and where elements are objects.
+    """
+    length = header_length(read(BEGINNING), where)
+    header = read(length)
+    if len(header) < length:
+        raise ExecutionError(f"{where} ends within the header of its array, {length} bytes", "R401")
+    stream = BytesIO(header[8:])
+    # Versions 2 and 3 differ in how names of fields are written, which nothing here depends on.
+    parse = numpy_format.read_array_header_1_0 if header[6] == 1 else numpy_format.read_array_header_2_0
+    try:
+        try:
+            shape, fortran, dtype = parse(stream)
+        except SystemError:
+            # Python 3.11 to 3.11.7 and 3.12.1 at times, whatever the text, when another thread parses at the same time
+            # ("AST constructor recursion depth mismatch").
+            stream.seek(0)
+            shape, fortran, dtype = parse(stream)
+    except Exception as error:  # hostile text makes the parser of literals raise nearly anything, MemoryError too
+        text = f"{where} has a header that numpy cannot read: {type(error).__name__}: {str(error)[:200]}"
+        raise ExecutionError(text, "R401") from error
+    if dtype.hasobject:
+        raise ExecutionError(f"{where} holds objects: reading these would run code out of the file (pickle)", "R401")
+    if any(extent < 0 for extent in shape):
+        raise ExecutionError(f"{where} has a negative extent in its shape {str(shape)[:60]}", "R401")
+    array = Array(length, tuple(int(extent) for extent in shape), dtype, fortran)
+    if array.size >= _MOST_BYTES:
+        raise ExecutionError(f"{where} holds {array}, by its header: more than any file does", "R401")
+    return array
+
+
+def rows_of(array: Array, dataset: Dataset, where: str) -> Rows:
+    """How many samples an array holds: one if it has a sample's shape, k if (k, *shape), one whatever it is if none.
+
+    Raises ExecutionError [R401] for an array that is neither, and where samples' bytes do not lie together.
+    """
+    shape = shape_of_samples(dataset)
+    if shape is None:
+        return _whole(array, where)
+    plain = array.dtype.newbyteorder("=") == np.dtype(shape.element)
+    if plain and array.shape == shape.extents:
+        return _whole(array, where)
+    if not plain or array.shape[1:] != shape.extents or not array.shape:
+        wanted = f"{shape.element} of shape {shape.extents}"
+        raise ExecutionError(f"{where} holds {array}: neither a sample, {wanted}, nor several of them", "R401")
+    return split(array, array.shape[0], where)
+
+
+def split(array: Array, samples: int, where: str) -> Rows:
+    """An array of which the first axis counts samples, and has to count `samples`.
+
+    Raises ExecutionError [R401] where it does not, and where samples' bytes do not lie together.
+    """
+    if not array.shape or array.shape[0] != samples:
+        raise ExecutionError(f"{where} holds {array}, and not {samples} samples as the arrays beside it", "R401")
+    if array.fortran and samples > 1 and len(array.shape) > 1:
+        text = "has its elements in the order of Fortran: those of a sample lie strewn over the whole array"
+        raise ExecutionError(f"{where} {text}", "R401")
+    size = prod(array.shape[1:]) * array.dtype.itemsize
+    if size == 0:
+        raise ExecutionError(f"{where} holds {array}: samples of no bytes", "R401")
+    return Rows(samples, size, True)
+
+
+def _whole(array: Array, where: str) -> Rows:
+    if array.size == 0:
+        raise ExecutionError(f"{where} holds {array}: a sample of no bytes", "R401")
+    return Rows(1, array.size, False)
+
+
+def column_of(rows: Rows, offset: int) -> Column:
+    """The column of an array whose elements begin at `offset` of its file: one unit, or none where it is empty."""
+    content = rows.samples * rows.size
+    units = 1 if rows.samples else 0
+    offsets, lengths = np.full(units, offset, np.int64), np.full(units, content, np.int64)
+    return Column(max(1, rows.samples), 1, rows.size, content, offsets, lengths)
+
+
+def encoded_column(rows: Rows, offset: int, length: int, filters: tuple[Filter, ...]) -> Column:
+    """That of an array which `length` bytes at `offset` decode to as a whole."""
+    units = 1 if rows.samples else 0
+    offsets, lengths = np.full(units, offset, np.int64), np.full(units, length, np.int64)
+    return Column(max(1, rows.samples), 1, 0, rows.samples * rows.size, offsets, lengths, filters)

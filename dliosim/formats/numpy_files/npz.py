@@ -1,0 +1,281 @@
+"""Archives of numpy, `.npz`: zip files of arrays, stored as they are or deflated. Ours hold one array, `x`.
+
+Stored, every row has its place (`Framed`); deflated, a file is one encoded unit (`Resolved`). A file that somebody else
+wrote may be either, so index and decoder are the same for both.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.defaults import Bare
+from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.numpy_files.library import MEMBER, ArrayFile
+from dliosim.formats.numpy_files.npy_header import (
+    BEGINNING,
+    LARGEST_HEADER,
+    Array,
+    Rows,
+    array_header,
+    column_of,
+    encoded_column,
+    header_length,
+    read_array,
+    refuse_arrays,
+    rows_of,
+    split,
+)
+from dliosim.formats.numpy_files.zip_headers import (
+    DEFLATED,
+    STORED,
+    Directory,
+    Member,
+    data_offset,
+    local_header,
+    local_record,
+    read_directory,
+    trailer,
+    trailer_sizes,
+)
+from dliosim.formats.protocols import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
+from dliosim.model import Dataset
+
+_FILE: Final = f"{MEMBER}.npy"
+_BATCH: Final = 4 << 20
+#: Deflate takes at least a bit for 258 bytes and a block has a beginning, https://zlib.net/zlib_tech.html.
+_LARGEST_RATIO: Final = 1032
+_RAW_DEFLATE: Final = -15
+_FILTERS: Final = (Filter("deflate"),)
+
+
+class Npz:
+    """See `contract.Format`: what stored and deflated archives have in common."""
+
+    name: str = "npz"
+    #: By which Python's zipfile reads the names of members.
+    libraries: tuple[str, ...] = ("encodings.cp437", "zipfile")
+
+    def variant(self, dataset: Dataset) -> Format:
+        """Stored, or deflated where the data set is compressed; of files that are there already only these know."""
+        return NPZ_DEFLATED if dataset.compress is not None or dataset.source else NPZ_STORED
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Several data sets a record, other codecs than deflate, and sizes that vary within a file."""
+        taken = ("compress", "names", "parts") if dataset.source else ("compress",)
+        refused = refuse_arrays(dataset, self.name, taken)
+        if refused is not None or dataset.compress is None:
+            return refused
+        if dataset.compress.codec != "gzip":
+            return "compress", "zip files hold what deflate makes: `compress gzip`"
+        if dataset.fixed_size is None and not dataset.source:
+            return "size", "compressed samples have one size"
+        return None
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Nothing."""
+        return None
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """The directory, and the headers of the arrays that `names` says; `x`, or the only one, where it says nothing.
+
+        The first of them tells how many samples there are, the others have as many, or are whole samples as it is.
+        """
+        with file_to_read(path) as stream:
+            descriptor = stream.fileno()
+            size = os.fstat(descriptor).st_size
+            directory = read_directory(descriptor, path)
+            columns: list[Column] = []
+            sample_bytes = 0
+            touched = directory.touched
+            first: Rows | None = None
+            for member in _chosen(directory, dataset.names, path):
+                where = f"`{member.name[:60]}` in {path}"
+                offset = data_offset(descriptor, member, directory, path)
+                array = read_array(_beginning(descriptor, member, offset, where), where)
+                if array.header + array.size != member.size:
+                    text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
+                    raise ExecutionError(text, "R401")
+                if first is None:
+                    rows = first = rows_of(array, dataset, where)
+                elif first.counted:
+                    rows = split(array, first.samples, where)
+                else:
+                    rows = rows_of(array, dataset, where)
+                columns.append(_column(member, array, rows, offset))
+                sample_bytes += rows.size
+                touched += offset - member.offset + array.header
+        assert first is not None
+        return FileIndex(first.samples, size, tuple(columns), min(size, touched), sample_bytes)
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """Inflate a whole member, and check its CRC; rows of one that is stored are what they are."""
+        if column is None or not column.filters:
+            return np.frombuffer(data, np.uint8)
+        begin, crc = local_record(data)
+        most = LARGEST_HEADER + column.unit_bytes
+        inflater = zlib.decompressobj(_RAW_DEFLATE)
+        try:
+            plain = inflater.decompress(data[begin:], most + 1)
+        except zlib.error as error:
+            raise ExecutionError(f"what was deflated is damaged: {error}", "R401") from error
+        if not inflater.eof or inflater.unused_data:
+            raise ExecutionError("what was deflated does not end where it should", "R401")
+        if crc is not None and zlib.crc32(plain) != crc:
+            raise ExecutionError(f"what was deflated has CRC {zlib.crc32(plain):08x} and not {crc:08x}", "R401")
+        header = header_length(plain[:BEGINNING], "what was deflated")
+        if len(plain) != header + column.unit_bytes:
+            text = f"what was deflated gives {len(plain)} bytes and not {header + column.unit_bytes}"
+            raise ExecutionError(text, "R401")
+        return np.frombuffer(plain, np.uint8)[header:]
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
+        """By `numpy.load`, which knows no MPI."""
+        return ArrayFile(path, dataset)
+
+
+class StoredNpz(Npz, Bare):
+    """See `contract.Framed`."""
+
+    checksum: Callable[[memoryview, int], int] | None = staticmethod(zlib.crc32)
+
+    def header(self, dataset: Dataset) -> int:
+        """The headers of the member and of its array."""
+        return len(local_header(Member(_FILE, STORED, 0, 0, 0))) + len(array_header(dataset, 1, 1))
+
+    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+        """The directory and its end."""
+        return trailer_sizes(_FILE, ends - len(local_header(Member(_FILE, STORED, 0, 0, 0))), ends)
+
+    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+        """The CRC of the array's header, which is part of the member."""
+        return zlib.crc32(array_header(dataset, count, end - self.header(dataset)))
+
+    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """Those of the member and of its array."""
+        array = array_header(dataset, count, end - self.header(dataset))
+        return local_header(_stored(dataset, array, end - self.header(dataset), checksum)) + array
+
+    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+        """The directory and its end."""
+        array = array_header(dataset, count, end - self.header(dataset))
+        return trailer(_stored(dataset, array, end - self.header(dataset), checksum), end)
+
+
+class DeflatedNpz(Npz):
+    """See `contract.Resolved`."""
+
+    def in_place(self, dataset: Dataset) -> bool:
+        """No."""
+        return False
+
+    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
+        """Never asked for."""
+        raise NotImplementedError("where samples lie in a deflated archive is known when it is written")
+
+    def batch(self, dataset: Dataset) -> int:
+        """As many as 4 MiB hold."""
+        return max(1, _BATCH // (dataset.fixed_size or _BATCH))
+
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+        """Deflate the samples as they come, and fill in the sizes at the end."""
+        size = count * (dataset.fixed_size or 0)
+        array = array_header(dataset, count, size)
+        level = dataset.compress.level if dataset.compress is not None else 0
+        deflater = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE)
+        empty = local_header(Member(_FILE, DEFLATED, 0, 0, 0))
+        crc, given = zlib.crc32(array), 0
+        with path.open("wb") as stream:
+            stream.write(empty)
+            stream.write(deflater.compress(array))
+            for batch in batches:
+                rows = np.ascontiguousarray(batch).reshape(-1).data
+                began = time.perf_counter_ns()
+                crc = zlib.crc32(rows, crc)
+                piece = deflater.compress(rows)
+                encoding.encode_ns += time.perf_counter_ns() - began
+                given += len(rows)
+                stream.write(piece)
+            began = time.perf_counter_ns()
+            piece = deflater.flush()
+            encoding.encode_ns += time.perf_counter_ns() - began
+            stream.write(piece)
+            end = stream.tell()
+            member = Member(_FILE, DEFLATED, crc, end - len(empty), len(array) + size)
+            stream.write(trailer(member, end))
+            stream.seek(0)
+            stream.write(local_header(member))
+        if given != size:
+            raise ValueError(f"{path} was given {given} bytes for {count} samples of {dataset.fixed_size}")
+
+    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+        """One unit, as much shorter than its samples as these are compressible."""
+        each = dataset.fixed_size or 0
+        array = array_header(dataset, count, count * each)
+        stored = len(array) + round(count * each / dataset.compressible)
+        member = Member(_FILE, DEFLATED, 0, stored, len(array) + count * each)
+        offset = len(local_header(member))
+        last = len(trailer(member, offset + stored))
+        column = encoded_column(Rows(count, each, True), 0, offset + stored, _FILTERS)
+        return FileIndex(count, offset + stored + last, (column,), offset + len(array) + last)
+
+
+def _stored(dataset: Dataset, array: bytes, content: int, checksum: int) -> Member:
+    return Member(_FILE, STORED, checksum, len(array) + content, len(array) + content)
+
+
+def _chosen(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[Member, ...]:
+    """The members of these names, in their order; the names of arrays are those of members without `.npy`."""
+    arrays = {member.name.removesuffix(".npy"): member for member in directory.members if member.name.endswith(".npy")}
+    if not names:
+        names = tuple(arrays) if len(arrays) == 1 else (MEMBER,)
+    there = ", ".join(f"`{name[:60]}`" for name in list(arrays)[:10]) + (", ..." if len(arrays) > 10 else "")
+    for name in names:
+        if name not in arrays:
+            text = f"{path} has no array `{name}`, and these: {there}" if arrays else f"{path} holds no array"
+            raise ExecutionError(text, "R401")
+    return tuple(arrays[name] for name in names)
+
+
+def _beginning(descriptor: int, member: Member, offset: int, where: str) -> Callable[[int], bytes]:
+    """What gives the first n bytes of a member, inflated if need be; refuses those that cannot be read."""
+    if member.encrypted:
+        raise ExecutionError(f"{where} is encrypted", "R401")
+    if member.method not in (STORED, DEFLATED):
+        raise ExecutionError(f"{where} is compressed by method {member.method}; known are 0 and 8 (deflate)", "R401")
+    if member.method == STORED and member.size != member.stored:
+        raise ExecutionError(f"{where} is stored as it is, but {member.size} bytes in {member.stored}", "R401")
+    if member.size > (member.stored + 1) * _LARGEST_RATIO:
+        raise ExecutionError(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}", "R401")
+
+    def stored(most: int) -> bytes:
+        return read_at(descriptor, min(most, member.size), offset)
+
+    def inflated(most: int) -> bytes:
+        data = read_at(descriptor, min(2 * most + 1024, member.stored), offset)
+        try:
+            return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
+        except zlib.error as error:
+            raise ExecutionError(f"{where} is damaged: {error}", "R401") from error
+
+    return stored if member.method == STORED else inflated
+
+
+def _column(member: Member, array: Array, rows: Rows, offset: int) -> Column:
+    if member.method == STORED:
+        return column_of(rows, offset + array.header)
+    # The unit begins at the member's own header, which has its CRC. As a parameter of the filter that would make a
+    # pipeline of every file.
+    return encoded_column(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
+
+
+NPZ: Final[Format] = Npz()
+NPZ_STORED: Final[Framed] = StoredNpz()
+NPZ_DEFLATED: Final[Resolved] = DeflatedNpz()

@@ -1,0 +1,226 @@
+"""Zip files: the headers that are written around one member, and the directory that is read of any.
+
+After PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 (local headers), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end) and
+4.5.3 (ZIP64). Local headers always carry sizes of 8 bytes, as numpy's do, so that they have one length.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.header_scanner import read_at
+from dliosim.formats.protocols import Ints
+
+STORED: Final = 0
+DEFLATED: Final = 8
+
+ZIP64: Final = 0xFFFFFFFF
+"""Sizes and offsets from here on do not fit into the 4 bytes of the older records."""
+
+LARGEST_DIRECTORY: Final = 32 << 20
+"""Bytes of a directory that are read: some hundred thousand members."""
+
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_ENTRY: Final = struct.Struct("<4s6H3L5H2L")
+_END: Final = struct.Struct("<4s4H2LH")
+_END64: Final = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR: Final = struct.Struct("<4sLQL")
+_SIZES: Final = struct.Struct("<2H2Q")
+
+_LOCAL_MARK: Final = b"PK\x03\x04"
+_ENTRY_MARK: Final = b"PK\x01\x02"
+_END_MARK: Final = b"PK\x05\x06"
+_END64_MARK: Final = b"PK\x06\x06"
+_LOCATOR_MARK: Final = b"PK\x06\x07"
+
+#: A comment of 65,535 bytes may follow the end record.
+_LONGEST_END: Final = _END.size + 0xFFFF
+_VERSION: Final = 45  # the first that knows ZIP64
+_DATE: Final = 0x21  # 1 January 1980, the first there is: the same data give the same bytes
+_UNIX: Final = 3 << 8
+_MODE: Final = 0o600 << 16
+_ENCRYPTED: Final = 1
+_CRC_AFTER: Final = 1 << 3
+_UTF8: Final = 1 << 11
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An entry of a directory: `stored` bytes in the file, after a local header at `offset`, are `size` bytes."""
+
+    name: str
+    method: int
+    crc: int
+    stored: int
+    size: int
+    offset: int = 0
+    encrypted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Members of a zip file in their order, where the directory begins, and how many bytes it and its end take."""
+
+    members: tuple[Member, ...]
+    begin: int
+    touched: int
+
+
+def local_header(member: Member) -> bytes:
+    """What stands before the bytes of a member."""
+    name = member.name.encode("ascii")
+    fields = (_VERSION, 0, member.method, 0, _DATE, member.crc, ZIP64, ZIP64, len(name), _SIZES.size)
+    return _LOCAL.pack(_LOCAL_MARK, *fields) + name + _SIZES.pack(1, 16, member.size, member.stored)
+
+
+def trailer(member: Member, end: int) -> bytes:
+    """Directory and end records of a file with one member, whose bytes end at `end`."""
+    name = member.name.encode("ascii")
+    long = max(member.stored, member.size) >= ZIP64
+    extra = _SIZES.pack(1, 16, member.size, member.stored) if long else b""
+    stored, size = (ZIP64, ZIP64) if long else (member.stored, member.size)
+    fields = (_UNIX | _VERSION, _VERSION, 0, member.method, 0, _DATE, member.crc, stored, size)
+    entry = _ENTRY.pack(_ENTRY_MARK, *fields, len(name), len(extra), 0, 0, 0, _MODE, 0) + name + extra
+    last = b""
+    if end >= ZIP64:
+        at = end + len(entry)
+        last = _END64.pack(_END64_MARK, _END64.size - 12, _UNIX | _VERSION, _VERSION, 0, 0, 1, 1, len(entry), end)
+        last += _LOCATOR.pack(_LOCATOR_MARK, 0, at, 1)
+    return entry + last + _END.pack(_END_MARK, 0, 0, 1, 1, len(entry), min(end, ZIP64), 0)
+
+
+def trailer_sizes(name: str, sizes: Ints, ends: Ints) -> Ints:
+    """Bytes of `trailer` for stored members of `sizes` that end at `ends`."""
+    plain = _ENTRY.size + len(name) + _END.size
+    return plain + np.where(sizes >= ZIP64, _SIZES.size, 0) + np.where(ends >= ZIP64, _END64.size + _LOCATOR.size, 0)
+
+
+def read_directory(descriptor: int, path: Path) -> Directory:
+    """The directory of a zip file, whoever wrote it.
+
+    Raises ExecutionError [R401] where there is none, or where it is not whole, or points outside the file.
+    """
+    size = os.fstat(descriptor).st_size
+    tail_begin = max(0, size - _LONGEST_END - _LOCATOR.size)
+    tail = read_at(descriptor, size - tail_begin, tail_begin)
+    at = _find_end(tail, path)
+    end = tail_begin + at
+    _, disk, _, _, count, length, begin, _ = _END.unpack_from(tail, at)
+    if ZIP64 in (length, begin) or count == 0xFFFF:
+        found = _read_end64(descriptor, tail[:at], end, path)
+        if found is not None:
+            end, count, length, begin = found
+    if disk not in (0, 0xFFFF):
+        raise _damaged(path, f"it is part {disk} of several files")
+    if begin + length != end:
+        raise _damaged(
+            path, f"its directory, {length} bytes at {begin}, does not end where its end record is, at {end}"
+        )
+    if length > LARGEST_DIRECTORY:
+        text = f"{path} has a directory of {length} bytes; more than {LARGEST_DIRECTORY} are not read"
+        raise ExecutionError(text, "R401")
+    data = read_at(descriptor, length, begin)
+    if len(data) < length:
+        raise _damaged(path, "it is cut short")
+    members = tuple(_entries(data, begin, path))
+    if len(members) != count:
+        raise _damaged(path, f"its directory has {len(members)} members, and should have {count}")
+    return Directory(members, begin, size - begin)
+
+
+def data_offset(descriptor: int, member: Member, directory: Directory, path: Path) -> int:
+    """Where the bytes of a member begin, by its local header; raises ExecutionError [R401] where that is damaged."""
+    head = read_at(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
+    if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
+        raise _damaged(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
+    flags, name, extra = _LOCAL.unpack_from(head)[2], *_LOCAL.unpack_from(head)[-2:]
+    if _text(head[_LOCAL.size : _LOCAL.size + name], flags) != member.name:
+        raise _damaged(path, f"the member at {member.offset} is another than `{member.name[:60]}`")
+    begin: int = member.offset + _LOCAL.size + name + extra
+    if begin + member.stored > directory.begin:
+        raise _damaged(path, f"member `{member.name[:60]}` is longer than what there is before the directory")
+    return begin
+
+
+def local_record(data: memoryview) -> tuple[int, int | None]:
+    """How long the local header is that data begin with, and the CRC in it, or None where that follows the member.
+
+    Whoever writes it after the member leaves 0 here: a CRC that is here is one, whatever damage makes of the flags.
+    Raises ExecutionError [R401] where there is no header.
+    """
+    if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
+        raise ExecutionError("a member of a zip file begins otherwise", "R401")
+    _, _, flags, _, _, _, crc, _, _, name, extra = _LOCAL.unpack_from(data)
+    return _LOCAL.size + name + extra, None if flags & _CRC_AFTER and not crc else crc
+
+
+def _find_end(tail: bytes, path: Path) -> int:
+    at = len(tail)
+    while (at := tail.rfind(_END_MARK, 0, at)) >= 0:
+        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[-1] == len(tail):
+            return at
+    raise _damaged(path, "there is no end record")
+
+
+def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[int, int, int, int] | None:
+    """(where it is, members, bytes of the directory, where that begins) of the ZIP64 end record, if there is one."""
+    if len(before) < _LOCATOR.size or not before[-_LOCATOR.size :].startswith(_LOCATOR_MARK):
+        return None
+    at: int = _LOCATOR.unpack(before[-_LOCATOR.size :])[2]
+    # Also keeps the offset within what pread takes.
+    record = read_at(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
+    if len(record) < _END64.size or not record.startswith(_END64_MARK):
+        raise _damaged(path, f"there is no ZIP64 end record at {at}")
+    count, length, begin = _END64.unpack(record)[-3:]
+    return at, count, length, begin
+
+
+def _entries(data: bytes, begin: int, path: Path) -> Iterator[Member]:
+    at = 0
+    while at < len(data):
+        if at + _ENTRY.size > len(data) or not data.startswith(_ENTRY_MARK, at):
+            raise _damaged(path, f"its directory makes no sense at {begin + at}")
+        _, _, _, flags, method, _, _, crc, stored, size, name, extra, comment, _, _, _, offset = _ENTRY.unpack_from(
+            data, at
+        )
+        after = at + _ENTRY.size + name
+        following = after + extra + comment
+        if following > len(data):
+            raise _damaged(path, f"its directory is cut short at {begin + at}")
+        size, stored, offset = _with_extra(data[after : after + extra], size, stored, offset)
+        text = _text(data[at + _ENTRY.size : after], flags)
+        if offset + _LOCAL.size + stored > begin:
+            raise _damaged(path, f"member `{text[:60]}`, {stored} bytes at {offset}, lies outside the file")
+        yield Member(text, method, crc, stored, size, offset, bool(flags & _ENCRYPTED))
+        at = following
+
+
+def _with_extra(extra: bytes, *values: int) -> tuple[int, int, int]:
+    """(size, stored, offset), of which those that are full are in the ZIP64 field, in this order."""
+    found, at = list(values), 0
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, at)
+        field = extra[at + 4 : at + 4 + length]
+        if kind == 1:
+            full = [number for number, value in enumerate(found) if value == ZIP64]
+            for place, number in enumerate(full[: len(field) // 8]):
+                found[number] = struct.unpack_from("<Q", field, place * 8)[0]
+            break
+        at += 4 + length
+    return found[0], found[1], found[2]
+
+
+def _text(name: bytes, flags: int) -> str:
+    return name.decode("utf-8", "replace") if flags & _UTF8 else name.decode("cp437")
+
+
+def _damaged(path: Path, what: str) -> ExecutionError:
+    return ExecutionError(f"{path} is no whole zip file: {what}", "R401")

@@ -1,0 +1,262 @@
+"""Parquet by pyarrow: rows are samples, `parts` columns of them, row groups are what is read and decoded at a time.
+
+Columns are what training readers store and get back without copying. Samples without a `shape` are fixed-size binary
+(encoded images, tensors as bytes: what petastorm and Ray write). With a `shape`, its elements: one a row is a plain
+column, as tables of features have (Criteo), more are a fixed-size list. Integers of 8 and 16 bits are the exception,
+fixed-size binary with any shape: Parquet stores them as 32 bits each, so a file would not have the size asked for.
+
+Values are stored plain, without dictionaries and statistics, so that sizes are what the description says. One file
+differs from another in its values only, with the same version of pyarrow.
+
+An index is the footer alone. Each leaf of the columns chosen by `names` (all, without) is a `Column`: `image` chooses
+`image.bytes` and `image.path`, `image.bytes` only that. Its units are column chunks, whole. A chunk does not say how it
+is to be decoded, its file's footer does: so `decode` gives None and does nothing, and `parquet_library` decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+
+from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, index_of, listed, read_footer
+from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints, LibraryFile
+from dliosim.formats.refusals import too_many_units
+from dliosim.model import ELEMENTS, Dataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP: Final = 64 << 20
+"""Bytes of the samples in a row group where no `chunk` says otherwise: what is held in memory to write or read one."""
+
+
+_LARGEST_VALUE = 1 << 30  # a page, and so a value, has less than 2^31 bytes
+_PAGE, _VALUES = 1 << 20, 1024  # pyarrow's own size of a page, to which it looks only after so many values
+_PAGE_HEADER, _FOOTER, _FOOTER_CHUNK = 25, 280, 60  # bytes, about
+
+
+class Parquet:
+    """See `contract.Resolved`."""
+
+    name: Final = "parquet"
+    libraries: Final = ("dliosim.formats.parquet.library", "pyarrow.parquet")
+
+    def variant(self, dataset: Dataset) -> Parquet:
+        """Itself."""
+        return self
+
+    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Sizes that vary or do not divide, what only raw files have, codecs that Parquet has not."""
+        if dataset.header:
+            return "header", "a Parquet file has its own"
+        if dataset.align != 1:
+            return "align", "pyarrow places the pages of a Parquet file"
+        if dataset.compress is not None and dataset.compress.codec == "lzf":
+            return "compress", "Parquet has no lzf, use `snappy`, `gzip N` or `zstd N`"
+        if dataset.source:
+            return None
+        size = dataset.fixed_size
+        if size is None:
+            return "size", "the rows of a Parquet file have one size here"
+        if size % dataset.parts:
+            return "parts", f"{size} bytes are no {dataset.parts} columns of one size"
+        if size // dataset.parts > _LARGEST_VALUE:
+            return "size", f"a value of a Parquet column has at most {_LARGEST_VALUE} bytes"
+        group = min(self.batch(dataset), dataset.samples) * size
+        if dataset.chunk is not None and group > MOST_DECODED:
+            return "chunk", f"row groups of {group} bytes are over {MOST_DECODED}, and each is made in memory"
+        columns = _column_names(dataset)
+        for name in dataset.names:
+            if name not in columns:
+                return "names", f"`{name}` is no column: these are {listed(columns)}"
+        fullest = -(-dataset.samples // dataset.layout.files)
+        return too_many_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
+
+    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+        """The library pyarrow."""
+        return None if find_spec("pyarrow") is not None else ("pyarrow", "parquet")
+
+    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+        """The column chunks of the chosen leaves, by the footer; nothing else of the file is read."""
+        index = index_of(path, read_footer(path), dataset)
+        if not dataset.source or self.needs(dataset) is not None:
+            return index
+        from dliosim.formats.parquet.library import sample_bytes
+
+        return replace(index, sample_bytes=sample_bytes(path, dataset))
+
+    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+        """None: a column chunk alone cannot be decoded, see `parquet_library`."""
+        return None
+
+    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+        """By pyarrow, which knows no MPI; see `parquet_library`."""
+        from dliosim.formats.parquet.library import open_library
+
+        return open_library(path, dataset)
+
+    def in_place(self, dataset: Dataset) -> bool:
+        """No: where pages lie is known when they are encoded."""
+        return False
+
+    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
+        """Never asked for."""
+        raise NotImplementedError
+
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+        """Write row groups of `batch` samples, the last perhaps of fewer. OSError where the file cannot be written."""
+        from pyarrow import parquet
+
+        schema, compress = table_schema(dataset), dataset.compress
+        with path.open("wb") as file:
+            sink, begin = _Sink(file), perf_counter_ns()
+            with parquet.ParquetWriter(
+                sink,
+                schema,
+                compression="none" if compress is None else compress.codec,
+                compression_level=None if compress is None else compress.level or None,
+                use_dictionary=False,
+                write_statistics=False,
+                write_batch_size=max(1, min(_VALUES, _PAGE // _width(schema[0].type))),
+            ) as writer:
+                spent = perf_counter_ns() - begin
+                for rows in _regrouped(batches, self.batch(dataset)):
+                    begin = perf_counter_ns()
+                    writer.write_table(_table(schema, rows), row_group_size=len(rows))
+                    spent += perf_counter_ns() - begin
+                begin = perf_counter_ns()
+            encoding.encode_ns += spent + perf_counter_ns() - begin - sink.write_ns
+
+    def batch(self, dataset: Dataset) -> int:
+        """Samples of a row group: as `chunk` says, or what makes 64 MiB."""
+        size = max(1, dataset.fixed_size or 1)
+        if dataset.chunk is None:
+            return max(1, ROW_GROUP // size)
+        return max(1, dataset.chunk.number // (size if dataset.chunk.unit == "bytes" else 1))
+
+    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+        """Row groups of what the columns take when encoded; a codec does what `compressible` says it can."""
+        size = dataset.fixed_size
+        assert size is not None
+        most = self.batch(dataset)
+        rows = np.full(-(-count // most), most, np.int64)
+        rows[-1:] = count - most * (len(rows) - 1)
+        shrink = dataset.compressible if dataset.compress is not None else 1.0
+        each = size // dataset.parts
+        plain = rows * each + _levels(dataset, rows) + _PAGE_HEADER * -(-rows * each // _PAGE)
+        length = np.ceil(plain / shrink).astype(np.int64)
+        begin = len(MAGIC) + np.cumsum(length * dataset.parts) - length * dataset.parts
+        filters = () if dataset.compress is None else (Filter(dataset.compress.codec),)
+        chosen = [part for part, name in enumerate(_column_names(dataset)) if name in (dataset.names or (name,))]
+        unit_bytes = int(plain.max(initial=0))
+        columns = tuple(Column(most, 1, ENCODED, unit_bytes, begin + part * length, length, filters) for part in chosen)
+        touched = _FOOTER + len(rows) * dataset.parts * _FOOTER_CHUNK
+        return FileIndex(count, len(MAGIC) + int(length.sum()) * dataset.parts + touched, columns, touched)
+
+
+def table_schema(dataset: Dataset) -> pa.Schema:
+    """Columns of the files that are written."""
+    import pyarrow as pa
+
+    size = dataset.fixed_size
+    assert size is not None
+    kind, shape = pa.binary(size // dataset.parts), dataset.shape
+    if shape is not None and _is_typed(shape.element):
+        kind, count = pa.from_numpy_dtype(np.dtype(shape.element)), prod(shape.extents)
+        if count > 1:
+            kind = pa.list_(pa.field("element", kind, nullable=False), count)
+    return pa.schema([pa.field(name, kind, nullable=False) for name in _column_names(dataset)])
+
+
+class _Sink:
+    """A file that pyarrow writes to, and the time that it takes."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write_ns = 0
+        self._file = file
+
+    def write(self, data: memoryview) -> int:
+        begin = perf_counter_ns()
+        written = self._file.write(data)
+        self.write_ns += perf_counter_ns() - begin
+        return written
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+
+def _column_names(dataset: Dataset) -> tuple[str, ...]:
+    return tuple(f"column_{part}" for part in range(dataset.parts))
+
+
+def _is_typed(element: str) -> bool:
+    """Whether Parquet stores elements of that type in as many bytes as they have."""
+    return element == "float16" or ELEMENTS[element] >= 4
+
+
+def _levels(dataset: Dataset, rows: Ints) -> Ints:
+    """Bytes, about, that say where each list of a column begins: a bit an element, or a run a row."""
+    shape = dataset.shape
+    if shape is None or not _is_typed(shape.element) or prod(shape.extents) == 1:
+        return np.zeros_like(rows)
+    return rows * min(32, prod(shape.extents)) // 8
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of one value of a leaf."""
+    import pyarrow as pa
+
+    width: int = (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).bit_width // 8
+    return width
+
+
+def _regrouped(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
+    """The same rows, `most` at a time; those that wait for others are copied, as their batch may be used again."""
+    held: list[Bytes] = []
+    for batch in batches:
+        left = batch
+        while len(left):
+            rows = left[: most - sum(map(len, held))]
+            left = left[len(rows) :]
+            if len(rows) == most:
+                yield rows
+                continue
+            held.append(rows.copy())
+            if sum(map(len, held)) == most:
+                yield np.concatenate(held)
+                held = []
+    if held:
+        yield np.concatenate(held)
+
+
+def _table(schema: pa.Schema, rows: Bytes) -> pa.Table:
+    """Rows of samples as columns; those of a single column are not copied."""
+    import pyarrow as pa
+
+    each, columns = rows.shape[1] // len(schema), []
+    for part, field in enumerate(schema):
+        data = pa.py_buffer(np.ascontiguousarray(rows[:, part * each : (part + 1) * each]))
+        if pa.types.is_fixed_size_list(field.type):
+            values = pa.Array.from_buffers(field.type.value_type, len(rows) * field.type.list_size, [None, data])
+            columns.append(pa.Array.from_buffers(field.type, len(rows), [None], children=[values]))
+        else:
+            columns.append(pa.Array.from_buffers(field.type, len(rows), [None, data]))
+    return pa.table(columns, schema=schema)
+
+
+PARQUET = Parquet()

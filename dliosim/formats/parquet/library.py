@@ -1,0 +1,199 @@
+"""Reading Parquet as training does: pyarrow opens a file, reads the column chunks that are asked for and decodes them.
+
+All on the calling thread, so that what a rank takes is seen as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dliosim.errors import ExecutionError
+from dliosim.formats.parquet.footer import index_of, read_footer
+from dliosim.formats.protocols import Bytes, FileIndex, Ints
+from dliosim.model import Dataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 16 << 20  # bytes that `read` decodes at a time, about
+
+
+class ParquetHandle:
+    """An open file. `index` is what `PARQUET.index` says, `leaves` are the paths of its columns (`image.bytes`), `rows`
+    those of each row group, empty ones too.
+
+    Methods raise ExecutionError [R401], naming file and row group, where data are damaged, and OSError where a call
+    fails.
+    """
+
+    def __init__(self, path: Path, dataset: Dataset) -> None:
+        from pyarrow import parquet
+
+        self._path, self._footer = path, read_footer(path)
+        self.index: FileIndex = index_of(path, self._footer, dataset)
+        self.rows: Ints = self._footer.rows
+        self.leaves = [self._footer.leaves[leaf] for leaf in self._footer.chosen(path, dataset.names)]
+        self._names = self.leaves if dataset.names else None  # in the order of the file
+        with _damage(str(path)):
+            self._file = parquet.ParquetFile(path)
+
+    def __enter__(self) -> ParquetHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """One row group, decoded: the columns given, else those that the data set chooses."""
+        chosen = self._names if columns is None else list(columns)
+        with _damage(f"{self._path}: row group {group}"):
+            return self._file.read_row_group(group, columns=chosen, use_threads=False)
+
+    def decode(self, group: int, leaf: str, data: memoryview) -> pa.Table:
+        """Decode a column chunk that was read by other means: `data` are its bytes, as the index says.
+
+        `leaf` is its path (`image.bytes`). Nothing is read from the file, whose footer is known.
+        """
+        from pyarrow import parquet
+
+        with _damage(f"{self._path}: column `{leaf}` of row group {group}"):
+            (number,) = self._footer.chosen(self._path, (leaf,))
+            window = _Window(data, int(self._footer.begin[group, number]))
+            with parquet.ParquetFile(window, metadata=self._file.metadata) as file:
+                return file.read_row_group(group, columns=[leaf], use_threads=False)
+
+    def read(self, first: int, count: int, into: memoryview) -> int:
+        """Decode samples [first, first + count) and put their bytes into a buffer; give how many these are.
+
+        A sample is its chosen columns, one after the other. All before it in its row group is decoded, too, some MiB at
+        a time. ExecutionError for columns without a fixed width, or with nulls, and where the buffer is too small.
+        """
+        if first < 0 or count < 0 or first + count > self.index.samples:
+            raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
+        widths = self.widths()
+        row = sum(widths)
+        if len(into) < count * row:
+            text = f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}"
+            raise ExecutionError(text, "R401")
+        out = np.frombuffer(into, np.uint8, count * row).reshape(count, row)
+        before = 0
+        for group, rows in enumerate(self.rows.tolist()):
+            begin, end = max(first - before, 0), min(first + count - before, rows)
+            if begin < end:
+                at = before + begin - first
+                self._copy(group, begin, end, widths, out[at : at + end - begin])
+            before += rows
+        return count * row
+
+    def widths(self) -> list[int]:
+        """Bytes that a row has in each column. ExecutionError [R401] for a column without a fixed width."""
+        return [_row_bytes(self._path, field) for field in self._fields()]
+
+    def _fields(self) -> list[pa.Field]:
+        schema = self._file.schema_arrow
+        tops = None if self._names is None else {name.split(".")[0] for name in self._names}
+        return [field for field in schema if tops is None or field.name in tops or field.name in (self._names or ())]
+
+    def _copy(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
+        """Rows [begin, end) of a group to as many rows of `out`."""
+        at_once = max(1, _BATCH // max(1, sum(widths)))
+        at = 0  # in the group, of the next batch
+        with _damage(f"{self._path}: row group {group}"):
+            for batch in self._file.iter_batches(at_once, [group], self._names, use_threads=False):
+                rows = batch[max(0, begin - at) : end - at]
+                if len(rows):
+                    row, edge = max(at, begin) - begin, 0
+                    for array, width in zip(rows.columns, widths, strict=True):
+                        out[row : row + len(rows), edge : edge + width] = _bytes(array, width)
+                        edge += width
+                at += len(batch)
+                if at >= end:
+                    return
+        raise ExecutionError(f"{self._path}: row group {group} ends after {at} of {end} rows", "R401")
+
+
+def open_library(path: Path, dataset: Dataset) -> ParquetHandle:
+    """Open a file and read its footer. ExecutionError [R401] as `PARQUET.index`."""
+    return ParquetHandle(path, dataset)
+
+
+def sample_bytes(path: Path, dataset: Dataset) -> int:
+    """Bytes that `ParquetHandle.read` gives for each sample, 0 where that is not one size. Errors as it has them."""
+    with ParquetHandle(path, dataset) as handle:
+        try:
+            return sum(handle.widths())
+        except ExecutionError:
+            return 0
+
+
+@contextmanager
+def _damage(place: str) -> Iterator[None]:
+    """Say what pyarrow finds wrong with data as an ExecutionError; calls that fail are left as they are."""
+    try:
+        yield
+    except ExecutionError:
+        raise
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ExecutionError(f"{place} cannot be decoded: {type(error).__name__}: {error}", "R401") from error
+
+
+class _Window:
+    """A file of which only some bytes are there, `data` from `offset` on; pyarrow reads nothing else of it."""
+
+    closed = False
+
+    def __init__(self, data: memoryview, offset: int) -> None:
+        self._data, self._offset, self._at = data, offset, 0
+
+    def read(self, length: int) -> memoryview:
+        begin = self._at - self._offset
+        if begin < 0:
+            raise ValueError(f"byte {self._at} lies before the chunk")
+        found = self._data[begin : begin + length]
+        self._at += len(found)
+        return found
+
+    def seek(self, to: int, whence: int = 0) -> int:
+        self._at = to + (0, self._at, self._offset + len(self._data))[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _row_bytes(path: Path, field: pa.Field) -> int:
+    """Bytes that a row has in a column."""
+    import pyarrow as pa
+
+    kind, count = field.type, 1
+    if pa.types.is_fixed_size_list(kind):
+        kind, count = kind.value_type, kind.list_size
+    if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ExecutionError(f"{path}: rows of column `{field.name}` ({field.type}) have no fixed width", "R401")
+    return int(kind.bit_width) // 8 * count
+
+
+def _bytes(array: pa.Array, width: int) -> Bytes:
+    """The bytes of an array's rows, (rows, width), not copied."""
+    import pyarrow as pa
+
+    rows = len(array)
+    values = array.flatten() if pa.types.is_fixed_size_list(array.type) else array
+    if array.null_count or values.null_count:
+        raise ExecutionError("rows without a value have no bytes", "R401")
+    begin = values.offset * (values.type.bit_width // 8)
+    return np.frombuffer(values.buffers()[1], np.uint8)[begin : begin + rows * width].reshape(rows, width)

@@ -1,0 +1,114 @@
+"""Data sets: a block to the dataclass of the model."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from dliosim.language.blocks import external_datasets, storage_settings
+from dliosim.language.diagnostics import Label, mistake
+from dliosim.language.settings.block_settings import Settings
+from dliosim.language.settings.paths import path_below_root
+from dliosim.language.syntax.parser import Node
+from dliosim.model import Dataset, Layout
+from dliosim.model.dataset import MAX_TOTAL
+
+
+def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
+    """The data set of a block, or None where a mistake was reported."""
+    if settings.given("from files") is not None:
+        return external_datasets.described(settings, seed)
+    context, scope = settings.context, settings.context.scope
+    before = len(context.found)
+    settings.require(("samples",), ("size", "shape"), ("path",))
+    if settings.block.broken:
+        return None
+    samples = settings.read("samples", lambda node: scope.count(node.only), 1)
+    shape, parts = storage_settings.shape(settings), storage_settings.parts(settings)
+    size = storage_settings.size(settings, shape, parts)
+    errors = sum(found.is_error for found in context.found[before:])
+    built = Dataset(
+        name=settings.block.name,
+        seed=seed,
+        samples=samples,
+        size=size,
+        layout=_layout(settings, samples, ranks) if not errors else Layout("shared file", 1),
+        path=settings.read("path", path_below_root, "data"),
+        root=settings.read("root", lambda node: node.only.text, "data"),
+        format=storage_settings.format_name(settings, "raw"),
+        header=settings.read("header", lambda node: scope.size(node.only), 0),
+        align=settings.read("align", lambda node: scope.size(node.only, 1, 1 << 30), 1),
+        stripe=storage_settings.stripe(settings),
+        shape=shape,
+        chunk=storage_settings.chunk(settings),
+        compress=storage_settings.compression(settings),
+        compressible=storage_settings.compressible(settings),
+        parts=parts,
+    )
+    if not errors:
+        _check_total(settings, built)
+    if not any(found.is_error for found in context.found[before:]):
+        storage_settings.check_format(settings, built)
+    if not any(found.is_error for found in context.found[before:]):
+        storage_settings.check_chunk(settings, built)
+    return None if any(found.is_error for found in context.found[before:]) else built
+
+
+def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
+    scope = settings.context.scope
+    line = settings.given("layout")
+    writers = settings.given("prepared by")
+    prepared_by = settings.read("prepared by", lambda node: scope.count(node.only), ranks)
+
+    def convert(node: Node) -> Layout:
+        kind = node.kind.replace("_", " ")
+        if kind == "shared file":
+            return Layout("shared file", 1)
+        files = {"file per sample": samples, "file per rank": prepared_by}.get(kind)
+        if files is None:
+            files = scope.count(node.children[0], 1, 1 << 31)
+        place = line.phrase if line is not None else node.span
+        if files > samples:
+            raise mistake(
+                "E113",
+                f"{files:_} files for {samples:_} samples",
+                place,
+                "every file needs a sample",
+                more=[Label(settings.place("samples"), f"{samples:_} samples")],
+            )
+        if samples % files and samples * files >= MAX_TOTAL:
+            text = f"{files:_} files that differ in how many of {samples:_} samples they hold"
+            raise mistake("E113", text, place, "too many, unless every file holds as many samples")
+        folders = node.find("folders")
+        dealt = scope.count(folders.only, 1, files) if folders is not None else 1
+        return Layout(cast(Literal["file per sample", "files", "file per rank"], kind), files, dealt)
+
+    layout = settings.read("layout", convert, Layout("file per sample", samples))
+    if writers is not None and layout.kind != "file per rank":
+        hint = "every other layout is the same whoever prepared it"
+        error = mistake(
+            "E210",
+            "`prepared by` counts with `layout file per rank` only",
+            writers.place,
+            "no meaning here",
+            more=settings.labels("layout", "the layout", "the layout is file per sample"),
+            hint=hint,
+        )
+        settings.context.report(error)
+    return layout
+
+
+def _check_total(settings: Settings, built: Dataset) -> None:
+    # A sample is never below 1 B, so the mean of what is drawn may be far above the one that is written.
+    largest = built.size.high if built.size.high is not None else built.size.mean_from_zero() + 1
+    if built.samples * (largest + built.align) + built.header * built.layout.files > MAX_TOTAL:
+        error = mistake(
+            "E113",
+            f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
+            settings.place("size" if built.shape is None else "shape"),
+            "too large",
+            more=[Label(settings.place("samples"))],
+        )
+        settings.context.report(error)
+    if built.size.high is not None and built.size.high < 1:
+        error = mistake("E113", "every sample would be smaller than a byte", settings.place("size"), "at least 1 B")
+        settings.context.report(error)

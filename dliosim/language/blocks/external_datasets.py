@@ -1,0 +1,151 @@
+"""Data sets `from files`: files that are there already, of which a pattern says next to nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from dliosim.errors import DliosimError, UsageError
+from dliosim.language.blocks import storage_settings
+from dliosim.language.diagnostics import Mistake, mistake
+from dliosim.language.settings.block_settings import Settings, find
+from dliosim.language.settings.paths import path_below_root
+from dliosim.language.source import Span
+from dliosim.language.syntax.parser import Node
+from dliosim.model import Dataset, Finder, Found, Layout, constant
+from dliosim.model.dataset import UNKNOWN_SIZE
+from dliosim.units import SIZE
+
+_SAID_BY_FILES: Final = {
+    "samples": "they are counted",
+    "layout": "they lie as they lie",
+    "prepared by": "nobody prepares them",
+    "header": "they are written already",
+    "align": "they are written already",
+    "stripe": "they are written already",
+    "chunk": "they are written already",
+    "compress": "they are written already",
+    "compressible": "they are written already",
+    "path": "their names say where",
+}
+_MAY_SAY: Final = {"size": ("raw", "npy", "indexed"), "shape": ("raw", "npy", "npz", "indexed")}
+"""Formats whose files need not say how large their samples are, or which of their axes counts samples."""
+_BY_SUFFIX: Final = {
+    ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".nc4": "hdf5", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
+    ".npy": "npy", ".npz": "npz", ".csv": "csv", ".bin": "indexed", ".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png",
+    ".parquet": "parquet", ".tar": "tar",
+}  # fmt: skip
+
+
+def nobody_looks(dataset: Dataset) -> Found:
+    """The finder of those who cannot look: UsageError [R403]."""
+    raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
+
+
+def described(settings: Settings, seed: int) -> Dataset | None:
+    """The data set of a block with `from files`, with what only its files say still to be found by `looked_at`.
+
+    None where a mistake was reported.
+    """
+    context, scope = settings.context, settings.context.scope
+    before = len(context.found)
+    if settings.block.broken:
+        return None
+    source = settings.read("from files", _pattern, "")
+    suffix = PurePosixPath(source).suffix.lower()
+    if source and settings.given("format") is None and not re.search("[a-z]", suffix):
+        message, place = "these names do not say of which format the files are", settings.place("from files")
+        hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
+        context.report(mistake("E215", message, place, "no ending", hint=hint))
+    form = storage_settings.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
+    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _SAID_BY_FILES
+    for head, reason in refused.items():
+        if settings.given(head) is not None:
+            labels = [
+                *settings.labels(head, f"the files say this: {reason}" if reason else "the files say this"),
+                *settings.labels("from files", "these files"),
+            ]
+            context.found.append(find("E215", f"`{head}` beside `from files`", labels, f"leave `{head}` out"))
+    shaped = storage_settings.shape(settings)
+    storage_settings.both_given(settings, shaped)
+    size = settings.read("size", lambda node: scope.quantity(node, SIZE), UNKNOWN_SIZE)
+    if shaped is not None:
+        size = constant(float(shaped.size))
+    built = Dataset(
+        name=settings.block.name,
+        seed=seed,
+        samples=1,
+        size=size,
+        layout=Layout("shared file", 1),
+        path=".",
+        root=settings.read("root", lambda node: node.only.text, "data"),
+        format=form,
+        shape=shaped,
+        names=settings.read("datasets", _names, ()),
+        source=source,
+    )
+    if not any(found.is_error for found in context.found[before:]):
+        storage_settings.check_format(settings, built)
+    return None if any(found.is_error for found in context.found[before:]) else built
+
+
+def looked_at(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
+    """The data set with what its files say; None where they cannot be found or read, which is reported.
+
+    UsageError where the command line does not say where to look.
+    """
+    place = settings.place("from files")
+    try:
+        found = finder(built)
+    except DliosimError as error:
+        if isinstance(error, UsageError) and error.code is None:
+            raise  # said of the command line, not of the pattern
+        settings.context.report(mistake(error.code or "R401", error.message, place, "these files"))
+        return None
+    if found.samples < 1 or found.files < 1:
+        message = f"no samples in the files of `{built.name}`"
+        settings.context.report(mistake("R401", message, place, "these files"))
+        return None
+    layout = Layout("files", found.files)
+    if found.files == 1:
+        layout = Layout("shared file", 1)
+    elif found.files == found.samples and found.counts is None:
+        layout = Layout("file per sample", found.files)
+    size = built.size if found.size == UNKNOWN_SIZE else found.size
+    return replace(built, samples=found.samples, layout=layout, size=size, found=found.digest, counts=found.counts)
+
+
+def not_prepared(settings: Settings, place: Span) -> Mistake:
+    """E215 for `prepare` of files that are there already."""
+    message = f"`{settings.block.name}` is read from files that are there already"
+    more = settings.labels("from files", "these files")
+    return mistake("E215", message, place, "nothing to write", more=more, hint="leave the line out")
+
+
+def _pattern(node: Node) -> str:
+    text = path_below_root(node)
+    for part in text.split("/"):
+        if "**" in part and part != "**":
+            hint = "write `**/` for any number of folders, and `*` for any letters of a name"
+            raise mistake("E003", f"`**` inside of `{part}`", node.span, "stands for whole folders", hint=hint)
+    if text == "." or text.endswith("**"):
+        hint = 'name files in it: `from files "folder/*.h5"`'
+        raise mistake("E003", "a folder, and no files", node.span, "names no files", hint=hint)
+    return text
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    if node.kind == "number":
+        hint = 'write their names: `datasets "image", "label"`'
+        raise mistake("E215", "a number of data sets beside `from files`", node.span, "the files say this", hint=hint)
+    names: list[str] = []
+    for child in node.children:
+        name = child.text[1:-1]
+        if not name.strip():
+            raise mistake("E003", "a data set needs a name", child.span, "empty")
+        if name in names:
+            raise mistake("E102", f"data set {child.text} is named twice", child.span, "again here")
+        names.append(name)
+    return tuple(names)

@@ -1,0 +1,229 @@
+"""How samples are stored: their shape, the format, chunks and compression, and what the format says to all that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Final, Literal, cast
+
+from dliosim.errors import UsageError
+from dliosim.formats.registry import format_for, known_formats
+from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
+from dliosim.language.settings.block_settings import Settings, find, warn_of_draws
+from dliosim.language.syntax.parser import Node
+from dliosim.language.values.quantities import as_float, as_written
+from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, Stripe, constant
+from dliosim.readable import count
+from dliosim.units import COUNT, SIZE, format_bytes
+
+MAX_DIMENSIONS: Final = 32  # of arrays in HDF5
+MAX_SHAPED: Final = 1 << 53  # bytes: sizes are floats, and that of a shape is exact
+MAX_PARTS: Final = 1 << 12
+MAX_COMPRESSIBLE: Final = 1000  # deflate's own limit is 1032 : 1
+
+#: What a format may refuse by the name that it has in the model.
+_WRITTEN_AS: Final = {"parts": "datasets", "names": "datasets"}
+
+#: The usual level of each codec, the lowest and the highest; zeros where there are none.
+_LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zstd": (3, 1, 22)}
+
+
+# ---- sizes --------------------------------------------------------------------------------------------------------
+
+
+def shape(settings: Settings) -> Shape | None:
+    """The shape of a sample, or of each of its parts."""
+    return settings.read("shape", lambda node: _shape(settings, node), None)
+
+
+def _shape(settings: Settings, node: Node) -> Shape:
+    scope, element = settings.context.scope, node.children[-1]
+    if element.text not in ELEMENTS:
+        raise unknown("element type", element, ELEMENTS)
+    if len(node.children) - 1 > MAX_DIMENSIONS:
+        text = f"a shape of {len(node.children) - 1} dimensions"
+        raise mistake("E113", text, node.span, f"at most {MAX_DIMENSIONS}")
+    extents = tuple(scope.count(child) for child in node.children[:-1])
+    if prod(extents) * ELEMENTS[element.text] > MAX_SHAPED:
+        raise mistake("E113", "a sample of this shape is too large", node.span, f"at most {format_bytes(MAX_SHAPED)}")
+    return Shape(extents, element.text)
+
+
+def parts(settings: Settings) -> int:
+    """How many data sets a record is made of."""
+    return settings.read("datasets", lambda node: _parts(settings, node), 1)
+
+
+def _parts(settings: Settings, node: Node) -> int:
+    if node.kind == "number":
+        return settings.context.scope.count(node.only, 1, MAX_PARTS)
+    message = "names of data sets are for files that are there already"
+    hint = f"write how many: `datasets {len(node.children)}`"
+    raise mistake("E210", message, node.span, "no meaning without `from files`", hint=hint)
+
+
+def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
+    """The size of a sample of `number` parts, from `shape` or `size`; E213 where both are given, E112 where it does not
+    divide."""
+    drawn = settings.read("size", lambda node: settings.context.scope.quantity(node, SIZE), constant(1))
+    both_given(settings, shaped, number)
+    if settings.given("shape") is not None:
+        return constant(float(shaped.size * number if shaped is not None else 1))
+    warn_of_draws(settings, "size", drawn)
+    if number > 1 and not (drawn.is_constant and drawn.parameters[0] % number == 0):
+        labels = settings.labels("size", "size varies" if not drawn.is_constant else f"no multiple of {number}")
+        labels += settings.labels("datasets", "each has the same share of a sample")
+        message = f"a sample cannot be divided evenly into {number} data sets"
+        hint = "give the shape of each: `shape 128 x 128 of uint8`"
+        settings.context.found.append(find("E112", message, labels, hint))
+    return drawn
+
+
+def both_given(settings: Settings, shaped: Shape | None, number: int = 1) -> None:
+    """E213 for `size` beside `shape`."""
+    if settings.given("size") is None or settings.given("shape") is None:
+        return
+    text = f"the shape gives the size: {format_bytes(shaped.size * number)}" if shaped else "the shape gives the size"
+    labels = [*settings.labels("size", text), *settings.labels("shape", "the shape")]
+    message = f"`{settings.block.title}` has a `size` and a `shape`"
+    settings.context.found.append(find("E213", message, labels, "leave `size` out"))
+
+
+# ---- the format ---------------------------------------------------------------------------------------------------
+
+
+def format_name(settings: Settings, usual: str) -> str:
+    """The name of the format, of those that there are."""
+    return settings.read("format", _format_name, usual)
+
+
+def _format_name(node: Node) -> str:
+    name = node.only.text
+    if name not in known_formats():
+        raise unknown("format", node.only, known_formats())
+    return name
+
+
+def chunk(settings: Settings) -> Chunk | None:
+    """How much is stored as one."""
+    return settings.read("chunk", lambda node: _chunk(settings, node), None)
+
+
+def _chunk(settings: Settings, node: Node) -> Chunk | None:
+    if node.kind == "off":
+        return None
+    scope = settings.context.scope
+    if node.kind == "samples":
+        return Chunk(scope.count(node.only), "samples")
+    value = scope.value(node.only)
+    if value.dimension == COUNT:
+        hint = f"write `chunk {value} samples`, or a size: `chunk 64 KiB`"
+        raise mistake("E111", "a chunk is so many samples, or a size", node.span, "this is a count", hint=hint)
+    return Chunk(scope.size(node.only, 1), "bytes")
+
+
+def compression(settings: Settings) -> Compression | None:
+    """The codec and its level."""
+    return settings.read("compress", lambda node: _compression(settings, node), None)
+
+
+def _compression(settings: Settings, node: Node) -> Compression | None:
+    if node.kind == "off":
+        return None
+    name = node.children[0]
+    if name.text not in _LEVELS:
+        raise unknown("codec", name, (*_LEVELS, "off"))
+    codec = cast(Literal["gzip", "lzf", "snappy", "zstd"], name.text)
+    usual, low, high = _LEVELS[codec]
+    if len(node.children) == 1:
+        return Compression(codec, usual)
+    if not high:
+        raise mistake("E003", f"`{codec}` has no levels", node.children[1].span, "expected the end of the line")
+    return Compression(codec, settings.context.scope.count(node.children[1], low, high))
+
+
+def compressible(settings: Settings) -> float:
+    """How far a compressor gets with the contents: 2.0 halves them."""
+    return settings.read("compressible", lambda node: _compressible(settings, node), 1.0)
+
+
+def _compressible(settings: Settings, node: Node) -> float:
+    if node.kind == "off":
+        return 1.0
+    scope = settings.context.scope
+    above, below = (scope.of(child, COUNT) for child in node.children)
+    for value in (above, below):
+        if value.amount <= 0:
+            raise mistake("E113", f"{as_written(value)} is out of range", value.span, "must be above 0")
+    ratio = above.amount / below.amount
+    if not 1 <= ratio <= MAX_COMPRESSIBLE:
+        message = f"contents compressible {as_float(ratio):g} : 1"
+        raise mistake("E113", message, node.span, f"1 : 1 to {MAX_COMPRESSIBLE} : 1")
+    return float(ratio)
+
+
+def stripe(settings: Settings) -> Stripe | None:
+    """The striping that is asked for."""
+    scope = settings.context.scope
+    return settings.read(
+        "stripe", lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)), None
+    )
+
+
+def check_chunk(settings: Settings, built: Dataset) -> None:
+    """E214 for a chunk of more samples, or more bytes, than any file has."""
+    size, fullest = built.fixed_size, -(-built.samples // built.layout.files)
+    if built.chunk is None or (built.chunk.unit == "bytes" and size is None):
+        return
+    if built.chunk.unit == "samples":
+        most, chunk, held = fullest, count(built.chunk.number, "sample"), count(fullest, "sample")
+    else:
+        most = fullest * (size or 0)
+        chunk, held = format_bytes(built.chunk.number), format_bytes(most)
+    if built.chunk.number > most:
+        files = {"file per sample": "a file for each sample", "shared file": "one file"}.get(built.layout.kind)
+        labels = [
+            *settings.labels("chunk", "more than any file has"),
+            *settings.labels("layout", files or f"{built.layout.files} files", "a file for each sample (the default)"),
+            Label(settings.place("samples"), f"{built.samples:_} samples"),
+        ]
+        message = f"a chunk of {chunk} in files of {held}"
+        settings.context.found.append(find("E214", message, labels, f"at most `chunk {held}`"))
+
+
+def check_format(settings: Settings, built: Dataset) -> None:
+    """What the format says to a data set: R403 where it lacks a package, E212 for what it cannot hold."""
+    found = settings.context.found
+    try:
+        form = format_for(built)
+        missing, refused = form.needs(built), form.refuse(built)
+    except UsageError as error:
+        found.append(find(error.code or "R403", error.message, settings.labels("format", "named here")))
+        return
+    except ImportError as error:
+        labels = settings.labels("format", f"{error}")
+        found.append(find("R403", f"format `{built.format}` cannot be loaded", labels))
+        return
+    if missing is not None:
+        module, extra = missing
+        labels = settings.labels("format", f"the package `{module}` is not installed")
+        hint = f"pip install 'dliosim[{extra}]'"
+        found.append(find("R403", f"format `{built.format}` is not available here", labels, hint))
+    # Of files that are there already only what the block says can be wrong: their size is not known yet.
+    setting, reason = refused or ("", "")
+    setting = _WRITTEN_AS.get(setting, setting)
+    if refused is not None and (not built.source or settings.given(setting) is not None):
+        labels = settings.labels(setting, reason)
+        if setting != "format" and settings.given("format") is not None:
+            labels += settings.labels("format", "the format")
+        found.append(find("E212", f"format `{built.format}` does not go with this `{setting}`", labels))
+
+
+def unknown(what: str, node: Node, known: Iterable[str]) -> Mistake:
+    """E003 for a word that is none of those known."""
+    listed = f"{what}s: {', '.join(known)}"
+    hint = did_you_mean(node.text.lower(), known) or listed
+    return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {_A[what]}", hint=hint)
+
+
+_A: Final = {"element type": "an element type", "format": "a format", "codec": "a codec", "optimizer": "an optimizer"}

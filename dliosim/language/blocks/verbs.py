@@ -1,0 +1,325 @@
+"""Verbs and loops: blocks to the dataclasses of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+from dliosim.language.blocks import external_datasets, restores
+from dliosim.language.checks import semantic_checks
+from dliosim.language.diagnostics import Label, Mistake, mistake
+from dliosim.language.settings.access import access, with_access
+from dliosim.language.settings.block_settings import Context, Nouns, Settings, warn_of_draws
+from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax.ast import Block, Setting
+from dliosim.language.syntax.parser import Node
+from dliosim.language.values.quantities import as_written
+from dliosim.model import (
+    Arrivals,
+    Barrier,
+    Cadence,
+    Compute,
+    Dataset,
+    Distribution,
+    DropCaches,
+    Evaluation,
+    Finder,
+    Layout,
+    Loop,
+    Pause,
+    Prepare,
+    Repeat,
+    Restore,
+    Save,
+    Shuffle,
+    Sync,
+    Verb,
+    constant,
+)
+from dliosim.readable import count
+from dliosim.units import COUNT, TIME
+
+
+@dataclass(slots=True)
+class Verbs:
+    """Compiles verbs in order."""
+
+    context: Context
+    nouns: Nouns
+    finder: Finder
+    settings: dict[int, Settings] = field(default_factory=dict)
+    """The lines behind each loop and prepare, by the id of its model."""
+
+    def all(self, blocks: list[Block]) -> tuple[Verb, ...]:
+        """The verbs of a file or of a `repeat`; those with mistakes are left out."""
+        verbs: list[Verb] = []
+        for block in blocks:
+            try:
+                verb = self._verb(block)
+            except Mistake as error:
+                self.context.report(error)
+                continue
+            if verb is not None:
+                verbs.append(verb)
+        return tuple(verbs)
+
+    def _verb(self, block: Block) -> Verb | None:
+        if block.kind in vocabulary.LOOPS:
+            return self._loop(block)
+        if block.kind == "prepare":
+            return self._prepare(block)
+        if block.kind == "barrier":
+            return Barrier()
+        if block.kind == "drop caches":
+            return DropCaches()
+        if block.kind in ("save", "restore"):
+            name = self._checkpoint(block.header["NAME"])
+            return Save(name) if block.kind == "save" else self._restore(block, name)
+        phrase = block.header["phrase"].span
+        try:
+            if block.kind == "repeat":
+                count = self.context.scope.count(self.context.scope.phrase("count", phrase).only)
+            else:
+                return self._pause(block)
+        except Mistake as error:
+            self.context.report(error, phrase)
+            count = 1
+            if block.kind == "pause":
+                return None
+        return Repeat(count, self.all(block.body))
+
+    def _pause(self, block: Block) -> Verb:
+        place = block.header["phrase"].span
+        time = self.context.scope.quantity(self.context.scope.phrase("quantity", place), TIME)
+        block.settings = [Setting("pause", block.place, place)]
+        warn_of_draws(Settings(self.context, block, block.settings), "pause", time)
+        return Pause(time)
+
+    def _dataset(self, name: Node) -> Dataset | None:
+        self.context.noun(name, "dataset")
+        self.nouns.used.add(name.text)
+        return self.nouns.datasets.get(name.text)
+
+    def _read_dataset(self, name: Node) -> Dataset | None:
+        """The data set that a loop reads; files that are there already are looked at now, and once."""
+        dataset = self._dataset(name)
+        if dataset is not None and dataset.source and not dataset.found:
+            dataset = external_datasets.looked_at(self.nouns.settings[dataset.name], dataset, self.finder)
+            self.nouns.datasets[name.text] = dataset
+        return dataset
+
+    def _checkpoint(self, name: Node) -> str:
+        self.context.noun(name, "checkpoint")
+        self.nouns.used.add(name.text)
+        return name.text
+
+    def _restore(self, block: Block, name: str) -> Restore:
+        settings = Settings(self.context, block, block.settings)
+        verb = restores.restore(settings, name, self.nouns.checkpoints.get(name))
+        self.settings[id(verb)] = settings
+        return verb
+
+    def _prepare(self, block: Block) -> Verb | None:
+        dataset = self._dataset(block.header["NAME"])
+        if dataset is not None and dataset.source:
+            raise external_datasets.not_prepared(self.nouns.settings[dataset.name], block.header["NAME"].span)
+        name = block.header["with"].only if "with" in block.header else None
+        settings = with_access(self.context, block, name, vocabulary.WRITING)
+        before = len(self.context.found)
+        verb = Prepare(
+            dataset=block.header["NAME"].text,
+            access=access(settings, None),
+            afresh="AFRESH" in block.header,
+            fsync=settings.read("fsync", lambda node: node.kind == "on", True),
+        )
+        self.settings[id(verb)] = settings
+        if dataset is not None and len(self.context.found) == before:
+            semantic_checks.prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+        return verb
+
+    # ---- loops ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, block: Block) -> Loop | None:
+        context, scope = self.context, self.context.scope
+        before = len(context.found)
+        own = Settings(context, block, block.settings)
+        own.require(("read",))
+        nothing: tuple[Dataset | None, Node | None] = (None, None)
+        dataset, with_name = own.read("read", self._read, nothing)
+        try:
+            settings = with_access(context, block, with_name, vocabulary.ACCESS)
+        except Mistake as error:
+            context.report(error, own.place("read"))
+            settings = own
+        compute = settings.read("compute", self._compute, Compute(constant(0.0)))
+        warn_of_draws(settings, "compute", compute.time)
+        preprocess = settings.read("preprocess", self._compute, None)
+        if preprocess is not None:
+            warn_of_draws(settings, "preprocess", preprocess.time)
+        arrivals = settings.read("requests", self._requests, None)
+        if arrivals is not None:
+            warn_of_draws(settings, "requests", arrivals.gap)
+        loop = Loop(
+            kind=cast(Literal["train", "evaluate", "infer"], block.kind),
+            name=block.name,
+            dataset=dataset.name if dataset is not None else "",
+            access=access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
+            batch=settings.read("batch", self._batch, 1),
+            shard=settings.read("shard", _shard, "by sample"),
+            shuffle=self._shuffle(settings),
+            last_batch=settings.read("last batch", _last_batch, "drop"),
+            epochs=settings.read("epochs", lambda node: scope.count(node.only, 1, 10**9), 1),
+            steps=settings.read("steps", lambda node: scope.count(node.only), None),
+            seconds=settings.read("for", lambda node: scope.seconds(node.only), None),
+            arrivals=arrivals,
+            shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
+            compute=compute,
+            decode=settings.read("decode", lambda node: node.kind == "on", False),
+            preprocess=preprocess,
+            # Users do not wait for each other, so nor do the ranks that answer them.
+            sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
+            checkpoints=tuple(
+                cadence
+                for line in settings.all("checkpoint")
+                if (cadence := settings.convert(line, self._cadence, None))
+            ),
+        )
+        if arrivals is not None:
+            _requests_alone(settings)
+        broken = block.broken or any(found.is_error for found in context.found[before:])
+        # Of a checkpoint that is wrong itself nothing more is said here.
+        broken = broken or len(loop.checkpoints) < len(settings.all("checkpoint"))
+        evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
+        loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
+        self.settings[id(loop)] = settings
+        if dataset is None or broken:
+            return None
+        semantic_checks.loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+        return loop
+
+    def _evaluation(self, block: Block, epochs: int) -> Evaluation | None:
+        every = 1
+        try:
+            if "value" in block.header:
+                every = self.context.scope.count(block.header["value"])
+            if every > epochs:
+                there = "there is 1" if epochs == 1 else f"there are {epochs}"
+                message = f"`{block.name}` runs every {every} epochs, and {there}: it never runs"
+                label = f"the last epoch is {epochs}"
+                raise mistake(
+                    "E207", message, block.header["value"].span, label, hint=f"at most `every {count(epochs, 'epoch')}`"
+                )
+            loop = self._loop(block)
+        except Mistake as error:
+            self.context.report(error)
+            return None
+        return None if loop is None else Evaluation(every, loop)
+
+    def _read(self, node: Node) -> tuple[Dataset | None, Node | None]:
+        with_node = node.find("with")
+        return self._read_dataset(node.children[0]), with_node.only if with_node is not None else None
+
+    def _batch(self, node: Node) -> int:
+        scope = self.context.scope
+        batch = scope.count(node.only)
+        if node.kind == "per_rank":
+            return batch
+        ranks = scope.job.ranks
+        if batch % ranks:
+            nearest = [str(value) for value in (batch // ranks * ranks, -(-batch // ranks) * ranks) if value]
+            raise mistake(
+                "E202",
+                f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks",
+                node.only.span,
+                f"not a multiple of {ranks}",
+                hint=f"the nearest multiples of {ranks}: {', '.join(nearest)}",
+            )
+        return batch // ranks
+
+    def _shuffle(self, settings: Settings) -> Shuffle:
+        shuffle = Shuffle()
+        for line in settings.all("shuffle"):
+            shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._shuffled(node, shuffle), shuffle)  # type: ignore[misc]
+        lines = settings.all("shuffle")
+        off = [line for line in lines if line.sub == ("off",)]
+        if off and len(lines) > 1:
+            other = next(line for line in lines if line.sub != ("off",))
+            error = mistake(
+                "E102",
+                "`shuffle off` beside another `shuffle` line",
+                off[0].phrase,
+                "off",
+                more=[Label(other.phrase, "but this shuffles")],
+            )
+            settings.context.report(error)
+        return shuffle
+
+    def _shuffled(self, node: Node, shuffle: Shuffle) -> Shuffle:
+        once = node.find("once") is not None
+        if node.kind == "off":
+            return shuffle
+        if node.kind == "shuffle_files":
+            files: Literal["globally", "within shard"] = "within shard" if node.find("within_shard") else "globally"
+            return replace(shuffle, files=files, files_once=once)
+        scope = node.children[0]
+        kind = cast(Literal["globally", "within shard", "within buffer"], scope.kind.replace("_", " "))
+        buffer = self.context.scope.count(scope.only, 1, 1 << 32) if scope.kind == "within_buffer" else 0
+        return replace(shuffle, samples=kind, samples_once=once, buffer=buffer)
+
+    def _compute(self, node: Node) -> Compute:
+        return Compute(self.context.scope.quantity(node.children[0], TIME), node.find("BUSY") is not None)
+
+    def _sync(self, node: Node) -> Sync:
+        scope = self.context.scope
+        steps = node.find("every_steps")
+        every = scope.count(steps.only) if steps is not None and steps.children else 1
+        size = scope.size(node.children[0], 4) if node.kind == "allreduce" else 0
+        return Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
+
+    def _requests(self, node: Node) -> Arrivals:
+        scope = self.context.scope
+        gap: Distribution = scope.quantity(node.children[1], TIME)
+        return Arrivals(scope.count(node.children[0]), gap)
+
+    def _cadence(self, node: Node) -> Cadence:
+        name = self._checkpoint(node.children[0])
+        if node.kind == "at_end":
+            return Cadence(name, "end")
+        if node.kind == "every_time":
+            return Cadence(name, "seconds", seconds=self._interval(node.children[0].text, node.children[1]))
+        every = self.context.scope.count(node.children[1]) if len(node.children) > 1 else 1
+        return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
+
+    def _interval(self, name: str, node: Node) -> float:
+        """The seconds of `every 30 s`; E111 for a number of nobody knows what."""
+        value = self.context.scope.value(node)
+        if value.dimension == COUNT:
+            hint = f"write `checkpoint {name} every {node.text} steps`, or `epochs`, or a time: `every 30 s`"
+            raise mistake("E111", "steps, epochs or a time are needed here", value.span, "this is a count", hint=hint)
+        seconds = self.context.scope.seconds(node)
+        if not seconds:
+            raise mistake("E113", f"{as_written(value)} is out of range", value.span, "must be above 0")
+        return seconds
+
+
+def _requests_alone(settings: Settings) -> None:
+    for head in ("epochs", "steps"):
+        line = settings.given(head)
+        if line is not None:
+            error = mistake(
+                "E210",
+                f"`{head}` beside `requests`",
+                line.place,
+                "passes repeat as needed",
+                more=settings.labels("requests", "this says how many steps there are"),
+                hint=f"leave out `{head}`",
+            )
+            settings.context.report(error)
+
+
+def _shard(node: Node) -> Literal["by sample", "by block", "by file", "off"]:
+    return cast(Literal["by sample", "by block", "by file", "off"], node.kind.replace("_", " "))
+
+
+def _last_batch(node: Node) -> Literal["drop", "pad", "keep"]:
+    return cast(Literal["drop", "pad", "keep"], node.kind)

@@ -1,0 +1,142 @@
+"""Access methods: how a block reads or writes, as the dataclass of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from typing import Final, Literal, cast
+
+from dliosim.language.diagnostics import did_you_mean, hints, mistake
+from dliosim.language.settings.block_settings import Context, Settings
+from dliosim.language.settings.mpi_hints import Hints, hint_set, with_hints
+from dliosim.language.settings.setting_overlay import overlay
+from dliosim.language.syntax.ast import Block
+from dliosim.language.syntax.parser import Node
+from dliosim.model import MPI_APIS, Access, Api, By, Communicator, Engine, Layout, Order, Through, ranks_together
+from dliosim.model.job import MAX_RANKS
+
+APIS: Final = ("posix", *MPI_APIS)
+BACKENDS: Final = "dliosim.backends"
+"""The group of entry points by which other packages bring backends."""
+WRITE_TRANSFER: Final = 4 << 20
+"""The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
+DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that wants several wants at least
+MAX_DEPTH: Final = 32768  # entries of the largest ring that the kernel gives
+
+
+def with_access(context: Context, block: Block, name: Node | None, heads: Iterable[str]) -> Settings:
+    """The lines of a block over those of the access it names; of these, the ones that the block takes."""
+    lines = list(block.settings)
+    if name is not None:
+        taken = [line for line in context.noun(name, "access").settings if line.head in heads]
+        lines = overlay(taken, lines)
+    return Settings(context, block, lines)
+
+
+def access(settings: Settings, reads: Layout | None) -> Access:
+    """How a block reads a data set of the layout `reads`, or (None) how it writes."""
+    scope = settings.context.scope
+    writing = reads is None
+    readers, by = settings.read("readers", lambda node: _readers(settings, node), (-1, "batch"))
+    ahead = settings.read("prefetch", lambda node: scope.count(node.only, 1, 1 << 20), 0)
+    if readers < 0:
+        readers = 1 if ahead else 0
+    prefetch = 0 if readers == 0 else ahead or 2
+    per_sample = reads is not None and reads.kind == "file per sample"
+    opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
+    world: Communicator = "world"
+    communicator = settings.read("communicator", lambda node: _communicator(settings, node), world)
+    together = ranks_together(communicator, scope.job)
+    hints = settings.read("hints", lambda node: hint_set(node, scope, together), Hints())
+    cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
+    engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
+    posix: Api = "posix"
+    direct: Through = "direct"
+    api = settings.read("api", _api, posix)
+    usual: Order = "by offset" if api == "mpi-collective" else "as planned"
+    return Access(
+        api=api,
+        transfer=settings.read(
+            "transfer",
+            lambda node: None if node.kind == "whole_sample" else scope.size(node.only, 1, (1 << 31) - 1),
+            WRITE_TRANSFER if writing else None,
+        ),
+        readers=readers,
+        by=cast(By, by),
+        prefetch=prefetch,
+        open=settings.read(
+            "open", lambda node: cast(Literal["each sample", "each epoch", "once"], node.kind.replace("_", " ")), opened
+        ),
+        cache=cast(Literal["page", "off", "memory"], cache),
+        memory=memory,
+        hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
+        hint_set=hints.name,
+        order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
+        communicator=communicator,
+        scatter=settings.read("scatter", lambda node: node.kind == "by_node", False),
+        engine=cast(Engine, engine),
+        depth=depth,
+        through=settings.read("through", lambda node: cast(Through, node.kind), direct),
+    )
+
+
+def other_apis() -> tuple[str, ...]:
+    """Names of the backends that other packages bring."""
+    return tuple(sorted({point.name for point in entry_points(group=BACKENDS)} - set(APIS)))
+
+
+def _api(node: Node) -> Api:
+    if node.kind != "other":
+        return node.kind.replace("_", "-")
+    name, known = node.only.text, (*APIS, *other_apis())
+    if name in known:
+        return name
+    near = did_you_mean(name.lower(), known)
+    if name.lower() in ("mpi", "mpiio", "mpi-io"):
+        near = "did you mean `mpi-independent` or `mpi-collective`?"
+    hint = hints(near, f"apis here: {', '.join(known)}")
+    raise mistake("E003", f"unknown api `{name}`", node.only.span, "not an api", hint=hint)
+
+
+def _readers(settings: Settings, node: Node) -> tuple[int, str]:
+    if node.find("PROCESSES") is not None:
+        raise mistake(
+            "E003",
+            "`readers K processes` is kept for a later version of the language",
+            node.span,
+            "not in version 1",
+            hint="readers are threads: `readers 4 by batch`",
+        )
+    count = settings.context.scope.count(node.children[0], 0, 1024)
+    if node.find("by_sample") is not None:
+        return count, "sample"
+    return count, "batch in turn" if node.find("in_turn") is not None else "batch"
+
+
+def _cache(settings: Settings, node: Node) -> tuple[str, int]:
+    if node.kind == "memory":
+        if settings.block.kind in ("prepare", "checkpoint"):
+            raise mistake(
+                "E210", f"`{settings.block.kind}` does not take `cache memory`", node.span, "keeps what is read"
+            )
+        return "memory", settings.context.scope.size(node.only, 1)
+    return node.kind, 0
+
+
+def _communicator(settings: Settings, node: Node) -> Communicator:
+    if node.kind == "neighbours":
+        return settings.context.scope.count(node.only, 1, MAX_RANKS)
+    return "node" if node.kind == "node" else "world"
+
+
+def _engine(settings: Settings, node: Node) -> tuple[str, int]:
+    if node.kind != "queued":
+        return node.kind, 0
+    return "queued", settings.context.scope.count(node.only, 1, MAX_DEPTH) if node.children else DEPTH
+
+
+def _hint(node: Node) -> tuple[str, str]:
+    key, value = (child.text[1:-1] for child in node.children)
+    if not key.strip():
+        raise mistake("E003", "a hint needs a key", node.children[0].span, "empty")
+    return key, value

@@ -1,0 +1,85 @@
+"""Makes tables.json, the ready-made parser, from grammar.lark: `python -m dliosim.language.syntax.build`.
+
+Building the parser takes a second or more, loading its tables a few hundredths. The tables are plain JSON, and a test
+holds that they match the grammar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+GRAMMAR: Final = HERE / "grammar.lark"
+TABLES: Final = HERE / "tables.json"
+
+
+def start_rules(grammar: str) -> list[str]:
+    """Every rule is a start rule, except those that only others use."""
+    return [name for name in re.findall(r"^([a-z_]+):", grammar, re.MULTILINE) if name not in _INNER]
+
+
+_INNER: Final = {
+    "value",
+    "from",
+    "with",
+    "on_ranks",
+    "bound",
+    "folders",
+    "samples_scope",
+    "files_scope",
+    "when",
+    "every_steps",
+    "by",
+    "aggregators",
+    "collective_buffer",
+    "distribution",
+    "clip",
+    "held",
+    "stage",
+    "tensor",
+    "pipeline",
+    "data",
+    "broadcast",
+}
+
+
+def options(grammar: str) -> dict[str, Any]:
+    """How the parser is made, here and in the test that makes it again with `strict`."""
+    return {
+        "parser": "lalr",
+        "lexer": "contextual",
+        "start": [*start_rules(grammar), "sum"],
+        "maybe_placeholders": False,
+        "propagate_positions": True,
+    }
+
+
+def tables(grammar: str) -> str:
+    """The tables of a grammar as JSON; the numbers of the states differ from build to build."""
+    from lark import Lark
+    from lark.grammar import Rule
+    from lark.lexer import TerminalDef
+
+    parser = Lark(grammar, **options(grammar))
+    data, memo = parser.memo_serialize([TerminalDef, Rule])
+    return json.dumps({**identity(grammar), "data": data, "memo": memo}, separators=(",", ":")) + "\n"
+
+
+def identity(grammar: str) -> dict[str, str]:
+    """What tables belong to: the grammar, and the version of lark that made them."""
+    from lark import __version__
+
+    return {"lark": __version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest()}
+
+
+def main() -> None:
+    """Write the tables beside the grammar."""
+    TABLES.write_text(tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

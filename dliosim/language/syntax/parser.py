@@ -1,0 +1,309 @@
+"""Phrases to nodes: the lark parser behind a small tree that knows its places in the source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from dliosim.language.diagnostics import Mistake, did_you_mean, hints, mistake
+from dliosim.language.source import MAX_LINE_LENGTH, Span
+from dliosim.language.syntax.build import GRAMMAR, TABLES, identity, options
+from dliosim.language.syntax.vocabulary import homes
+from dliosim.units import UNITS
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+MAX_PARENTHESES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A rule of the grammar that matched, or a token (in capitals) with no children."""
+
+    kind: str
+    span: Span
+    children: tuple[Node, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The source text."""
+        return self.span.text
+
+    def find(self, kind: str) -> Node | None:
+        """The first child of a kind."""
+        return next((child for child in self.children if child.kind == kind), None)
+
+    def all(self, kind: str) -> list[Node]:
+        """The children of a kind."""
+        return [child for child in self.children if child.kind == kind]
+
+    @property
+    def only(self) -> Node:
+        """The one child."""
+        return self.children[0]
+
+
+def parse(rule: str, span: Span) -> Node:
+    """The phrase at `span` read by a start rule of the grammar; raises Mistake (E002, E003) where it is broken."""
+    from lark import UnexpectedInput
+
+    _bound(span)
+    try:
+        tree = _parser().parse(span.text, start=rule)
+    except UnexpectedInput as error:
+        raise _broken(rule, span, error) from None
+    _check_printable(span)
+    return _node(tree, span)
+
+
+def _check_printable(span: Span) -> None:
+    """Text of a phrase is shown again (titles, paths, parameters), and must not steer the terminal."""
+    place = next((place for place, letter in enumerate(span.text) if not letter.isprintable() and letter != "\t"), None)
+    if place is not None:
+        here = Span(span.source, span.start + place, span.start + place + 1)
+        raise mistake("E003", f"the character U+{ord(here.text):04X} has no place in a pattern", here, "not printable")
+
+
+def _bound(span: Span) -> None:
+    """Keep what is hostile from the parser; with parentheses bounded, so is the depth of a tree."""
+    if len(span.text) > MAX_LINE_LENGTH:
+        raise mistake(
+            "E003", f"a phrase of more than {MAX_LINE_LENGTH} characters", Span(span.source, span.start, span.start + 1)
+        )
+    depth = 0
+    for position, letter in enumerate(span.text, span.start):
+        depth += (letter == "(") - (letter == ")")
+        if depth > MAX_PARENTHESES:
+            here = Span(span.source, position, position + 1)
+            raise mistake("E003", f"parentheses nested more than {MAX_PARENTHESES} deep", here)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = GRAMMAR.read_text(encoding="utf-8")
+    if TABLES.exists():
+        tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_with_int_keys)
+        if all(tables.get(key) == value for key, value in identity(grammar).items()):
+            # `Lark.load` would take the same two parts, but from a pickle.
+            loaded: Lark = Lark._load_from_dict(tables["data"], tables["memo"])  # type: ignore[no-untyped-call]
+            return loaded
+    return Lark(grammar, **options(grammar))
+
+
+def _with_int_keys(found: dict[str, Any]) -> dict[Any, Any]:
+    # JSON knows no keys but text; lark numbers states, tokens and rules.
+    return {int(key) if key.isdigit() else key: value for key, value in found.items()}
+
+
+def _node(tree: Tree[Token] | Token, phrase: Span) -> Node:
+    if isinstance(tree, str):
+        return Node(tree.type, _place(phrase, tree.start_pos, tree.end_pos))
+    children = tuple(_node(child, phrase) for child in tree.children)
+    start, end = (0, len(phrase.text)) if tree.meta.empty else (tree.meta.start_pos, tree.meta.end_pos)
+    return Node(str(tree.data), _place(phrase, start, end), children)
+
+
+def _place(phrase: Span, start: int | None, end: int | None) -> Span:
+    return Span(phrase.source, phrase.start + (start or 0), phrase.start + (end or 0)).stripped()
+
+
+# ---- what is wrong with a phrase ----------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
+_HYPHENED = re.compile(r"[A-Za-z]+(-[A-Za-z]+)+")
+_QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
+_SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
+_DESCRIBED: Final = {
+    "NAME": "a name",
+    "STRING": "quoted text",
+    "UNIT": "a unit",
+    "PHRASE": "a value",
+    "CHOICE": "a value",
+    "WORD": "a word",
+    "PACKAGED": "a name",
+    "_COLON": "`:`",
+    "DISTRIBUTION": "a distribution",
+    "$END": "the end of the line",
+    "_EQ": "`=`",
+    "_COMMA": "`,`",
+    "_LPAR": "`(`",
+    "FIGURE": "`utilization`, `throughput` or `p99`",
+    "_MPI_INDEPENDENT": "`mpi-independent`",
+    "_MPI_COLLECTIVE": "`mpi-collective`",
+    "_TWO_PHASE": "`two-phase`",
+    "_NO_AGGREGATION": "`no-aggregation`",
+}
+_HYPHENED_WORDS: Final = {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE", "_TWO_PHASE", "_NO_AGGREGATION"}
+FIGURES: Final = ("utilization", "throughput", "p99")
+FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
+DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
+_AMBIGUOUS: Final = {
+    "m": "min (minutes), ms (milliseconds) or MB (10^6 bytes)",
+    "K": "kB (10^3 bytes) or KiB (2^10 bytes)",
+    "b": "B (bytes)",
+}
+_TIME_WORDS: Final = {
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "msec": "ms",
+    "usec": "us",
+    "\u00b5s": "us",
+    "\u03bcs": "us",
+    "minute": "min",
+    "minutes": "min",
+    "mins": "min",
+    "hour": "h",
+    "hours": "h",
+    "hr": "h",
+    "byte": "B",
+    "bytes": "B",
+    "percent": "%",
+}
+
+
+#: Rules in which a number is a count, and how a phrase that ends behind one goes on.
+_GOES_ON: Final = {
+    "batch": ("batch {} per rank", "batch {} total"),
+    "communicator": ("communicator {} ranks",),
+    "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
+    "evaluate": ("evaluate {} epochs",),
+    "layout": ("layout {} files",),
+    "prefetch": ("prefetch {} batches",),
+    "ranks": ("{} ranks",),
+    "requests": ("requests {} per rank every 10 ms",),
+    "restore": ("restore {} ranks",),
+    "shape": ("shape {} of uint8",),
+    "shuffle": ("shuffle {} samples",),
+    "sync": ("sync {} steps",),
+    "writers": ("writers {} ranks",),
+}
+_QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
+_LAYOUTS: Final = "layouts: file per sample, N files, file per rank, shared file"
+
+
+_UNITS_LISTED: Final = (
+    "units are B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB, these with /s for rates, ns, us, ms, s, min, h, "
+    "samples/s, %"
+)
+
+#: What networks are sold in: Gbit/s, Gbps, Gb/s. An eighth of what a first guess would be.
+_BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
+_EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T": "125 GB", "P": "125 TB"}
+
+
+def unit_hint(word: str) -> str:
+    """What an unknown unit may have meant, both readings spelled out."""
+    if word in _AMBIGUOUS:
+        return f"did you mean {_AMBIGUOUS[word]}?"
+    if word in _TIME_WORDS:
+        return f"did you mean {_TIME_WORDS[word]}?"
+    bits = _BITS.fullmatch(word)
+    if bits is not None:
+        prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
+        what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
+        return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
+    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE | re.ASCII)
+    if found is None:
+        return hints(did_you_mean(word, UNITS), _UNITS_LISTED)
+    letter, rate = found[1].upper(), "/s" if found[3] else ""
+    power = "KMGTP".index(letter) + 1
+    decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
+    binary = f"{letter}iB{rate} (2^{10 * power} bytes)"
+    return f"did you mean {binary}?" if found[2] else f"did you mean {decimal} or {binary}?"
+
+
+def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
+    offset: int = getattr(error, "pos_in_stream", None) or 0
+    text = phrase.text
+    token = getattr(error, "token", None)
+    at_end = token is not None and token.type == "$END"
+    # The error's own list has whatever may follow anywhere in the grammar; this one is exact.
+    before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
+    before.exhaust_lexer()
+    expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
+    hint = ""
+    if rule in _GOES_ON and "UNIT" in expected:
+        expected -= {"UNIT"}
+        if at_end and len(text) <= _QUOTABLE:
+            whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _GOES_ON[rule])
+            hint = f"write {' or '.join(f'`{form}`' for form in whole)}"
+    if at_end and rule == "model" and len(text) <= _QUOTABLE:
+        hint = f"write `model {'NAME' if text in ('', 'transformer') else text} transformer {{`"
+    if at_end:
+        here = phrase.after() if text else phrase
+        return mistake("E003", "the phrase ends too early", here, _expected(expected), hint=hint)
+    # A minus is one where a number may stand, and a hyphen where words like `mpi-collective` may.
+    found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
+    word = found[0] if found else text[offset:]
+    here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
+    keyword = did_you_mean(word, _keywords(expected))
+    if "_X" in expected and re.match(r"[xX\u00d7][0-9$(]", text[offset:]):
+        hint = "write `128 x 128 of uint8`, with spaces around each `x`"
+        return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
+    if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
+        return mistake(
+            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word)
+        )
+    hint = unit_hint(word) if rule in _GOES_ON and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
+    if "FUNCTION" in expected and not hint:
+        known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
+        keyword = keyword or did_you_mean(word, known)
+        if not keyword and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word):
+            keyword = "parameters are written with a `$`"
+    message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
+    return mistake("E003", message, here, _expected(expected), hint=keyword or hint)
+
+
+def _elsewhere(rule: str, word: str) -> str:
+    """Where a word of the language belongs that stands in the place of a unit; or an empty text."""
+    if rule in ("parallel", "written") and word in ("tensor", "pipeline", "data"):
+        return "the order is `tensor T pipeline P data D`, of which each may be left out"
+    return f"does the setting `{word}` begin here? It needs a line of its own" if homes(word) else ""
+
+
+def _keywords(expected: set[str]) -> list[str]:
+    """The words of the language among what may stand in a place."""
+    names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & _HYPHENED_WORDS)
+    words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
+    return [*words, *(FIGURES if "FIGURE" in expected else ())]
+
+
+def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
+    """What to write instead of a phrase that breaks at `offset` in a way that is known; or an empty text."""
+    letter = text[offset : offset + 1]
+    if len(text) > _QUOTABLE:
+        return ""
+    if rule == "expect" and letter in "<>=" and letter:
+        bound, value = "at most" if letter == "<" else "at least", text[offset:].lstrip("<>= ")
+        if text.startswith("utilization") and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
+            value = f"{float(value) * 100:g} %"
+        return f"write `{bound} {value or 'VALUE'}`"
+    if rule == "dataset" and letter == '"' and text[:offset].split()[-2:] == ["from", "files"]:
+        return f"write `from files {text[offset:]}` on a line of its own in the block"
+    if letter == "," and "$END" in expected:
+        return "the comma is too much"
+    if letter == '"' and not expected & {"STRING", "$END"}:
+        return "leave the quotes out"
+    if rule in ("path", "file", "source") and "STRING" in expected and offset == 0:
+        return f'write `path "{text}"`' if rule == "path" else f'write it in quotes: `"{text}"`'
+    return _LAYOUTS if rule == "layout" and offset == 0 else ""
+
+
+def _expected(names: Iterable[str]) -> str:
+    names = set(names)
+    words = {_DESCRIBED.get(name, f"`{name.strip('_').lower()}`") for name in names - _QUANTITY - _SILENT}
+    if names >= {"NUMBER", "PARAM"}:
+        words.add("a quantity")
+    ordered = sorted(words, key=lambda word: (word == "the end of the line", not word.startswith("`"), word))
+    if not ordered:
+        return ""
+    return f"expected {', '.join(ordered[:-1])} or {ordered[-1]}" if len(ordered) > 1 else f"expected {ordered[0]}"

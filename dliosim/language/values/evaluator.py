@@ -1,0 +1,401 @@
+"""Names and what they stand for: parameters, built-ins, and expressions with dimensions, all in exact fractions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, TypeVar
+
+from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean, hints, mistake
+from dliosim.language.source import Span
+from dliosim.language.syntax.ast import MAX_CHAIN, Param, followed
+from dliosim.language.syntax.parser import DISTRIBUTIONS, Node, parse
+from dliosim.language.values.quantities import Value, as_written, combined, join, log2, show, unit_help, unlike, whole
+from dliosim.model import Distribution, Job, Split, constant
+from dliosim.model.distributions import POISSON_MEAN_LIMIT
+from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, number
+
+T = TypeVar("T")
+
+MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
+MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
+MAX_SIZE: Final = 2**60
+MAX_COUNT: Final = 2**48
+MAX_SECONDS: Final = 10**9
+LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions: floats lose what is less
+MAX_SPREAD: Final = 10**6  # a stdev by its mean, where draws are never below 0
+OF_SPLIT: Final = ("tensor", "pipeline", "data")
+"""Names that are built in within a checkpoint."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """Looks names up and evaluates; `used` has the parameters that anything asked for."""
+
+    params: Mapping[str, Param]
+    job: Job
+    broken: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    split: Split | None = None
+    """In a checkpoint: how its ranks hold it, which gives `$tensor`, `$pipeline` and `$data`."""
+    _values: dict[str, Value] = field(default_factory=dict)
+    _evaluated: dict[Span, Value] = field(default_factory=dict)
+    _active: list[str] = field(default_factory=list)
+    _depth: int = 0
+
+    def within(self, split: Split) -> Scope:
+        """The scope of a checkpoint that is split so; parameters may have other values there."""
+        return Scope(self.params, self.job, self.broken, self.used, split)
+
+    # ---- phrases --------------------------------------------------------------------------------------------------
+
+    def phrase(self, rule: str, span: Span) -> Node:
+        """The phrase read by a rule; `$name` alone stands for the text of that parameter, read by the same rule."""
+        if re.fullmatch(r"\$\w+", span.text, re.ASCII) and span.text[1:] not in self._builtins():
+            return self._inside(span, lambda value: self.phrase(rule, value))
+        return parse(rule, span)
+
+    def _inside(self, reference: Span, read: Callable[[Span], T]) -> T:
+        param = self._param(reference)
+        if param.name in self._active:
+            raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
+        if len(self._active) >= MAX_CHAIN:
+            message = f"more than {MAX_CHAIN} parameters that refer to each other"
+            raise mistake("E101", message, reference, "give this one a value")
+        self._active.append(param.name)
+        try:
+            return read(param.value)
+        finally:
+            self._active.pop()
+
+    def _param(self, reference: Span) -> Param:
+        name = reference.text[1:]
+        self.used.add(name)
+        if name in self.broken:
+            raise Reported(mistake("E101", f"unknown name `{reference.text}`", reference).diagnostic)
+        if name not in self.params:
+            known = [*self.params, *self._builtins()]
+            listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
+            near = did_you_mean(name, known).replace("`", "`$", 1)
+            if name in OF_SPLIT:
+                near = f"`{reference.text}` means something in the other lines of a checkpoint with `parallel`;"
+            raise mistake(
+                "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed)
+            )
+        return self.params[name]
+
+    def _builtins(self) -> dict[str, int]:
+        job = self.job
+        known = {"ranks": job.ranks, "nodes": job.nodes, "ranks_per_node": job.ranks_per_node}
+        if self.split is not None:
+            # A parameter of such a name is what its file says: patterns had these names before checkpoints did.
+            known |= {name: getattr(self.split, name) for name in OF_SPLIT if name not in self.params}
+        return known
+
+    # ---- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Value:
+        """The value of an expression; Mistake (E101, E111, E113) where it has none."""
+        if self._depth >= MAX_DEPTH:
+            raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
+        self._depth += 1
+        try:
+            found = _OPERATIONS[node.kind](self, node)
+        finally:
+            self._depth -= 1
+        if max(found.amount.numerator.bit_length(), found.amount.denominator.bit_length()) > MAX_BITS:
+            raise mistake("E113", "a number too large to work with", node.span, f"over {MAX_BITS} bits")
+        return found
+
+    def _number(self, node: Node) -> Value:
+        try:
+            amount = number(node.children[0].text)
+        except ValueError as error:
+            raise mistake("E113", "a number too large to read", node.span, str(error)) from None
+        factor, dimension = UNITS[node.children[1].text] if len(node.children) > 1 else (Fraction(1), COUNT)
+        return Value(amount * factor, dimension, node.span)
+
+    def _reference(self, node: Node) -> Value:
+        name = node.text[1:]
+        if name in self._builtins():
+            return Value(Fraction(self._builtins()[name]), COUNT, node.span)
+        if name not in self._values:
+            param = self._param(node.span)
+            try:
+                tree = self._inside(node.span, lambda value: Node("", value, (parse("sum", value),)))
+            except Mistake as error:
+                if error.diagnostic.code != "E003":
+                    raise
+                raise mistake(
+                    "E111", f"`{node.text}` is not a quantity", node.span, "a quantity is needed here",
+                    more=[Label(param.value, "its value")],
+                ) from None  # fmt: skip
+            self._active.append(name)
+            try:
+                self._values[name] = self.value(tree.only)
+            finally:
+                self._active.pop()
+        self.used.add(name)
+        found = self._values[name]
+        return Value(found.amount, found.dimension, node.span)
+
+    def _negative(self, node: Node) -> Value:
+        inner = self.value(node.children[1])
+        return Value(-inner.amount, inner.dimension, node.span)
+
+    def _sum(self, node: Node) -> Value:
+        total = self.value(node.children[0])
+        for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
+            term = self.value(operand)
+            if term.dimension != total.dimension:
+                what = "add" if operator.kind == "PLUS" else "subtract"
+                raise unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
+            sign = 1 if operator.kind == "PLUS" else -1
+            total = self._bounded(
+                Value(total.amount + sign * term.amount, total.dimension, join(total.span, term.span))
+            )
+        return total
+
+    def _product(self, node: Node) -> Value:
+        total = self.value(node.children[0])
+        for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
+            factor = self.value(operand)
+            span = join(total.span, factor.span)
+            if operator.kind == "STAR":
+                amount, power = total.amount * factor.amount, 1
+            elif factor.amount == 0:
+                raise mistake("E113", "division by zero", factor.span, "this is 0")
+            else:
+                amount, power = total.amount / factor.amount, -1
+            total = self._bounded(Value(amount, combined(total.dimension, factor.dimension, power), span))
+        return total
+
+    def _bounded(self, value: Value) -> Value:
+        if max(value.amount.numerator.bit_length(), value.amount.denominator.bit_length()) > MAX_BITS:
+            raise mistake("E113", "a number too large to work with", value.span, f"over {MAX_BITS} bits")
+        return value
+
+    def _call(self, node: Node) -> Value:
+        name, operands = node.children[0].text, [self.value(child) for child in node.children[1:]]
+        first = operands[0]
+        if name in ("min", "max"):
+            for operand in operands[1:]:
+                if operand.dimension != first.dimension:
+                    raise unlike(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
+            amounts = [operand.amount for operand in operands]
+            return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
+        if len(operands) != 1:
+            raise mistake("E003", f"`{name}` takes one value, not {len(operands)}", node.span)
+        if name == "log2":
+            if first.dimension != COUNT:
+                raise mistake("E111", f"`log2` of {first.dimension}", first.span, "a count is needed here")
+            if first.amount <= 0:
+                raise mistake("E113", f"`log2` of {first}", first.span, "must be above 0")
+            return Value(log2(first.amount), COUNT, node.span)
+        if first.dimension not in (COUNT, SIZE):
+            raise mistake("E111", f"`{name}` of {first.dimension}", first.span, "a count or a size is needed here")
+        return Value(
+            Fraction(math.floor(first.amount) if name == "floor" else math.ceil(first.amount)),
+            first.dimension,
+            node.span,
+        )
+
+    # ---- what settings need ---------------------------------------------------------------------------------------
+
+    def of(self, node: Node, dimension: Dimension) -> Value:
+        """A value of the dimension that a setting needs; E111 otherwise."""
+        found = self.value(node)
+        if found.dimension != dimension:
+            label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
+            raise mistake(
+                "E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=unit_help(dimension)
+            )
+        return found
+
+    def count(self, node: Node, low: int = 1, high: int = MAX_COUNT) -> int:
+        """A whole number in [low, high]; E111, E112, E113 otherwise."""
+        return whole(self.of(node, COUNT), low, high)
+
+    def size(self, node: Node, low: int = 0, high: int = MAX_SIZE) -> int:
+        """Whole bytes in [low, high]."""
+        return whole(self.of(node, SIZE), low, high)
+
+    def seconds(self, node: Node, low: float = 0.0) -> float:
+        """Seconds, at least `low`."""
+        found = self.of(node, TIME)
+        if not low <= found.amount <= MAX_SECONDS:
+            text = f"{as_written(found)} is out of range"
+            raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
+        _refuse_next_to_nothing(found)
+        return float(found.amount)
+
+    def quantity(self, node: Node, dimension: Dimension) -> Distribution:
+        """The `quantity` node of a setting: a value or a distribution, clipped or not."""
+        return self._distribution(*self._drawn(node), dimension)
+
+    def _drawn(self, node: Node) -> tuple[Node, Node | None]:
+        """What a `quantity` node draws from, in the text of a parameter if one gives it, and what clips it."""
+        source, clip = node.children[0], node.find("clip")
+        if source.kind == "param_ref" and source.text[1:] not in self._builtins():
+            inner, inner_clip = self._inside(source.span, lambda value: self._drawn(parse("quantity", value)))
+            if clip and inner_clip:
+                raise mistake("E003", f"`{source.text}` is clipped already", clip.span)
+            if inner.kind == "distribution" or inner_clip:
+                return inner, inner_clip or clip
+        return source, clip
+
+    def _distribution(self, node: Node, clip: Node | None, dimension: Dimension) -> Distribution:
+        low: float | None = None
+        high: float | None = None
+        if clip is not None:
+            bounds = [self._parameter(child, dimension) for child in clip.children]
+            if bounds[0].amount > bounds[1].amount:
+                raise mistake("E113", f"clipped to {bounds[0]} and {bounds[1]}", clip.span, "the first is larger")
+            low, high = float(bounds[0].amount), float(bounds[1].amount)
+        if node.kind != "distribution":
+            value = self.of(node, dimension)
+            if dimension == SIZE:
+                whole(value, 1, MAX_SIZE)
+            elif not 0 <= value.amount <= MAX_SECONDS:
+                raise mistake("E113", f"{as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+            _refuse_next_to_nothing(value)
+            amount = float(value.amount)
+            if low is not None and high is not None:
+                amount = max(low, min(high, amount))
+            return constant(float(math.ceil(amount)) if dimension == SIZE else amount)
+        name, operands = node.children[0].text, [self._parameter(child, dimension) for child in node.children[1:]]
+        kind = next(kind for kind in DISTRIBUTIONS if kind == name)
+        names = _PARAMETERS[kind]
+        if len(operands) != len(names):
+            takes = f"{kind}({', '.join(names)})"
+            raise mistake(
+                "E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}"
+            )
+        if kind == "poisson" and dimension == TIME:
+            raise mistake(
+                "E111",
+                "`poisson` draws counts, not times",
+                node.span,
+                "a time is needed here",
+                hint="the time between random arrivals is `exponential(mean)`",
+            )
+        for what, operand in zip(names, operands, strict=True):
+            positive = what == "mean" and kind != "normal"
+            if operand.amount < 0 or (positive and operand.amount == 0):
+                rule = "must be above 0" if positive else "must not be negative"
+                raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
+        if kind in ("lognormal", "gamma") and operands[1].amount > MAX_SPREAD * operands[0].amount:
+            text = f"the stdev of `{kind}` is more than {MAX_SPREAD:_} times its mean"
+            more = [Label(operands[0].span, f"the mean is {operands[0]}")]
+            raise mistake("E113", text, operands[1].span, f"this is {operands[1]}", more=more)
+        if kind == "uniform" and operands[0].amount > operands[1].amount:
+            raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
+        if kind == "poisson" and operands[0].amount > POISSON_MEAN_LIMIT:
+            limit = show(Fraction(POISSON_MEAN_LIMIT), dimension)
+            hint = "so far from 0 it is `normal(mean, stdev)`"
+            raise mistake("E113", f"`poisson` of {operands[0]}", operands[0].span, f"at most {limit}", hint=hint)
+        return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)
+
+    def _parameter(self, node: Node, dimension: Dimension) -> Value:
+        found = self.of(node, dimension)
+        if abs(found.amount) > (MAX_SIZE if dimension == SIZE else MAX_SECONDS):
+            raise mistake("E113", f"{found} is out of range", found.span, "too large")
+        _refuse_next_to_nothing(found)
+        return found
+
+    # ---- parameters -----------------------------------------------------------------------------------------------
+
+    def param(self, param: Param) -> Value:
+        """The value of a parameter; Mistake where it is no quantity."""
+        if param.value not in self._evaluated:
+            self._evaluated[param.value] = self.value(parse("sum", param.value))
+        return self._evaluated[param.value]
+
+    def check(self, param: Param) -> None:
+        """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
+        default = self._dimension(param.default)
+        given = default if param.value is param.default else self._dimension(param.value)
+        if default is not None and given is not None and default != given:
+            raise mistake(
+                "E111",
+                f"`{param.name}` is {default}, not {given}",
+                param.value,
+                f"this is {given}",
+                more=[Label(param.default, f"the default is {default}")],
+            )
+        domain = param.domain
+        if domain is None:
+            return
+        if domain.kind == "one_of":
+            accepted = [" ".join(choice.text.split()) for choice in domain.children]
+            texts = {" ".join(place.text.split()) for place in (param.value, followed(self.params, param.value))}
+            if texts.isdisjoint(accepted) and not self._equal_to_any(param, domain):
+                hint = did_you_mean(param.value.text, accepted)
+                raise mistake(
+                    "E113",
+                    f"`{param.name}` cannot be `{param.value.text}`",
+                    param.value,
+                    "not in the domain",
+                    more=[Label(domain.span, "the values it may have")],
+                    hint=hint,
+                )
+            return
+        low, high = (self.value(child) for child in domain.children)
+        found = self.param(param)
+        if found.dimension != low.dimension or low.dimension != high.dimension:
+            raise unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
+        if not low.amount <= found.amount <= high.amount:
+            raise mistake(
+                "E113",
+                f"`{param.name}` cannot be {found}",
+                param.value,
+                "not in the domain",
+                more=[Label(domain.span, f"{low} to {high}")],
+            )
+
+    def _equal_to_any(self, param: Param, domain: Node) -> bool:
+        try:
+            found = self.value(parse("sum", param.value))
+            choices = [self.value(parse("sum", choice.span)) for choice in domain.children]
+        except Mistake:
+            return False
+        return any((choice.amount, choice.dimension) == (found.amount, found.dimension) for choice in choices)
+
+    def _dimension(self, span: Span) -> Dimension | None:
+        # None where the text is a phrase of another kind, or broken: the setting that uses it judges it then.
+        try:
+            quantity = parse("quantity", span)
+            node = quantity.children[0]
+            found = self.value(node.children[1] if node.kind == "distribution" else node)
+        except Mistake:
+            return None
+        if node.kind != "distribution" and len(quantity.children) == 1:
+            self._evaluated[span] = found  # parsed once: long sums take most of the time of a long file
+        return found.dimension
+
+
+def _refuse_next_to_nothing(value: Value) -> None:
+    if 0 < abs(value.amount) < LEAST:
+        least = show(LEAST, value.dimension)
+        raise mistake("E113", f"{value.dimension} that is next to nothing", value.span, f"0, or at least {least}")
+
+
+_PARAMETERS: Final = {
+    "normal": ("mean", "stdev"),
+    "lognormal": ("mean", "stdev"),
+    "uniform": ("low", "high"),
+    "exponential": ("mean",),
+    "gamma": ("mean", "stdev"),
+    "poisson": ("mean",),
+}
+_OPERATIONS: Final[dict[str, Callable[[Scope, Node], Value]]] = {
+    "number": Scope._number,
+    "param_ref": Scope._reference,
+    "negative": Scope._negative,
+    "sum": Scope._sum,
+    "product": Scope._product,
+    "call": Scope._call,
+}

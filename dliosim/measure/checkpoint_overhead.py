@@ -1,0 +1,110 @@
+"""What checkpoints cost loops: the share of the time in which a save held the ranks, contents-making left out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.phase import PhaseSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Steps of a loop with a save in the background beside them, or without: how many, and mean seconds of one."""
+
+    steps: int
+    step_seconds: float
+    data_wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """How long `saves` held a loop of that name (or all, where it is empty), and its steps besides, in seconds.
+
+    Neither has the making of contents, which no job would do: steps are counted without what lies between them.
+    """
+
+    loop: str
+    saves: int
+    held_seconds: float
+    steps_seconds: float
+
+    @property
+    def share(self) -> float | None:
+        """The share of the time that saves held; None where there was none."""
+        whole = self.held_seconds + self.steps_seconds
+        return self.held_seconds / whole if whole > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveTimes:
+    """Saves of a checkpoint, in seconds of the slowest rank: mean time held, median flush, median until complete."""
+
+    checkpoint: str
+    saves: int
+    held: float
+    flush: float
+    complete: float
+
+
+def loop_overheads(run: RunSummary) -> list[Overhead]:
+    """One for each loop in which something was saved, all of its runs together."""
+    names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
+    return [_overhead(name, saves_within(run, name), _seconds_of(run, name)) for name in names]
+
+
+def whole_overhead(run: RunSummary) -> Overhead | None:
+    """That of all saves, of loops and of verbs, beside all loops and pauses, which may stand for steps."""
+    saves = [phase for phase in run.phases if phase.kind == "save" and phase.verb is not None]
+    names = dict.fromkeys(phase.name for phase in run.phases if phase.epochs)
+    pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
+    return _overhead("", saves, sum(_seconds_of(run, name) for name in names) + pauses) if saves else None
+
+
+def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
+    """The saves that a loop made."""
+    return [phase for phase in run.phases if phase.within == loop]
+
+
+def save_times(run: RunSummary) -> list[SaveTimes]:
+    """One for each checkpoint that was saved."""
+    groups: dict[str, list[VerbSummary]] = {}
+    for phase in run.phases:
+        if phase.kind == "save" and phase.verb is not None:
+            groups.setdefault(phase.name, []).append(phase.verb)
+    return [
+        SaveTimes(
+            name,
+            len(verbs),
+            statistics.fmean(one.held_seconds for one in verbs),
+            statistics.median(one.flush_seconds.max for one in verbs),
+            statistics.median(one.seconds for one in verbs),
+        )
+        for name, verbs in groups.items()
+    ]
+
+
+def beside_flushes(epochs: Sequence[EpochSummary]) -> tuple[Beside, Beside] | None:
+    """The steps of epochs with a save in the background beside them, and those without one; None without both."""
+    beside = _mean([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
+    clear = _mean([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
+    return (beside, clear) if beside and clear and clear.step_seconds > 0 else None
+
+
+def _mean(given: Sequence[tuple[int, float | None, float | None]]) -> Beside | None:
+    known = [(steps, step, wait) for steps, step, wait in given if steps and step is not None and wait is not None]
+    steps = sum(each for each, _, _ in known)
+    if not steps:
+        return None
+    step, wait = (sum(one[0] * one[at] for one in known) / steps for at in (1, 2))
+    return Beside(steps, step, wait)
+
+
+def _seconds_of(run: RunSummary, loop: str) -> float:
+    return sum(epoch.loop_seconds for phase in run.phases if phase.name == loop for epoch in phase.epochs)
+
+
+def _overhead(loop: str, saves: Sequence[PhaseSummary], steps_seconds: float) -> Overhead:
+    return Overhead(loop, len(saves), sum(one.verb.held_seconds for one in saves if one.verb), steps_seconds)

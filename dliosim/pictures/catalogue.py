@@ -1,0 +1,189 @@
+"""Which pictures results have, under which names and with which captions, and why others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.validity import core_waits, doubt_of_times, doubt_of_utilization
+from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, scaling_groups, time_breakdown
+from dliosim.pictures.epochs import bins_said
+from dliosim.pictures.style import drawing
+from dliosim.report.loops import time_shares
+from dliosim.report.reader.comparison import Comparison
+from dliosim.report.reader.load import Loop, SavedRun
+from dliosim.report.reader.loops import RecordedEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that can be drawn, within `style.drawing`. `name` is for files, `title` and `caption` for people."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Pictures in their order, and sentences on those that are left out."""
+
+    pictures: tuple[Picture, ...]
+    left_out: tuple[str, ...]
+
+
+def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
+    """The pictures of one loop of a run."""
+    said: list[str] = []
+    pictures = list(_by_epoch(saved, loop))
+    if loop.rank_times:
+        pictures.append(
+            Picture(
+                "time-by-rank",
+                "Where the time of each rank went",
+                time_breakdown.TIME_CAPTION,
+                partial(time_breakdown.time_by_rank, loop.rank_times),
+            )
+        )
+    else:
+        said.append("The time of each rank is left out: there is no ranks.h5 beside results.json.")
+    recorded = [epoch for epoch in loop.timeline if epoch.used_bins and len(epoch.ranks)]
+    if recorded:
+        pictures += _of_timeline(saved, loop, recorded)
+        if saved.run.null:
+            said.append("Bandwidth is left out: nothing was read (--null).")
+    else:
+        missing = "timeline.h5" in saved.missing
+        why = "there is no timeline.h5 beside results.json" if missing else "timeline.h5 has no epoch of this loop"
+        said.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
+    return Gallery(tuple(pictures), tuple(said))
+
+
+def of_comparison(found: Comparison) -> Gallery:
+    """The pictures of a comparison."""
+    if not comparisons.with_ratio(found):
+        return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
+    captions = (comparisons.FOREST_CAPTION, comparisons.GRID_CAPTION)
+    if found.of_stalls:
+        captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
+    pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest, found))]
+    if comparisons.is_two_way(found):
+        names = " and ".join(name for name, _ in found.varied)
+        title = f"All pairs of {names}"
+        pictures.append(Picture("pairs", title, captions[1], partial(comparisons.two_way, found)))
+    return Gallery(tuple(pictures), ())
+
+
+def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
+    """The pictures of one loop, by its title, over several runs."""
+    pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
+    in_bytes = all(aggregate.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
+    named = zip(pairs, scaling_groups.study_names(pairs), strict=True)
+    rated = [one for (saved, loop), study in named if (one := _rated(saved, loop, study, in_bytes)) is not None]
+    if len(rated) < 2:
+        return Gallery((), ())
+    pictures = [
+        Picture(
+            "side-by-side",
+            f"{title}: results beside each other",
+            scaling.SIDE_CAPTION,
+            partial(scaling.beside, rated, in_bytes),
+        )
+    ]
+    joined = [one for one in rated if one.study]
+    if joined:
+        alone = scaling_groups.left_out([one.label for one in rated if not one.study])
+        caption = " ".join(filter(None, [scaling_groups.RULE, alone, scaling.SCALING_CAPTION]))
+        draw = partial(scaling.scaling, joined, in_bytes)
+        pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
+    elif len({one.ranks for one in rated}) > 1:
+        return Gallery(
+            tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling_groups.RULE}",)
+        )
+    return Gallery(tuple(pictures), ())
+
+
+def drawn(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
+    """Each picture with its figure, one after the other: to be rendered before the next one is asked for."""
+    for picture in pictures:
+        with drawing():
+            yield picture, picture.draw()
+
+
+def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
+    if time_breakdown.has_utilization(loop.epochs):
+        doubtful = bool(doubt_of_times(saved.run, loop.phases) or doubt_of_utilization(loop.phases))
+        draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, doubtful)
+        yield Picture("utilization-by-epoch", "Utilization by epoch", time_breakdown.BUSY_CAPTION, draw)
+    elif len(loop.epochs) > 1:
+        draw = partial(time_breakdown.rate_by_epoch, loop.epochs)
+        yield Picture("rate-by-epoch", "Rate by epoch", time_breakdown.RATE_CAPTION, draw)
+
+
+def _of_timeline(saved: SavedRun, loop: Loop, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
+    ranks, bins = saved.run.ranks, bins_said(recorded)
+    with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
+    for epoch in with_steps[:1] + with_steps[1:][-1:]:
+        yield Picture(
+            f"timeline-epoch-{epoch.epoch + 1}",
+            f"What each rank did, epoch {epoch.epoch + 1}",
+            f"{gantt.steps_said(epoch)} {gantt.CAPTION}",
+            partial(gantt.rank_timeline, epoch, _gap(loop.epochs[epoch.epoch])),
+        )
+    # Without I/O steps have their bytes all the same, and bandwidth would be a figure of nothing.
+    if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
+        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
+        sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
+        yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
+        if ranks > 1:
+            by_rank = partial(bandwidth.bandwidth_map, recorded)
+            map_caption = f"{bins} {bandwidth.MAP_CAPTION}"
+            yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
+    counted = [epoch for epoch in recorded if epoch.batch_latency[:, 1].any() or epoch.call_latency[:, 1].any()]
+    if counted:
+        yield Picture(
+            "latency-distribution",
+            "Distribution of latencies",
+            latency.DISTRIBUTION_CAPTION,
+            partial(latency.latency_distribution, counted),
+        )
+    if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
+        yield Picture(
+            "latency-over-time",
+            "Batch latency over time",
+            f"{latency.longest_said(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
+            partial(latency.latency_over_time, recorded),
+        )
+    if offsets.shown_epochs(recorded):
+        caption = f"{offsets.offsets_said(recorded)} {offsets.CAPTION}".strip()
+        draw = partial(offsets.offsets_over_steps, recorded)
+        yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
+
+
+def _gap(epoch: EpochSummary) -> gantt.Gap:
+    """Whether what lies between a step's data and its compute was mostly decoding: both are one span in timeline.h5."""
+    return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
+
+
+def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> scaling.Rated | None:
+    """None where the time is 0, so that there is no rate."""
+    later = loop.epochs[1:] or loop.epochs
+    rate = aggregate.bytes_per_second(later) if in_bytes else aggregate.samples_per_second(later)
+    of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
+    if not rate:
+        return None
+    return scaling.Rated(
+        label=saved.label,
+        study=study,
+        ranks=saved.run.ranks,
+        rate=rate,
+        epochs=tuple(one for one in of_epochs if one is not None),
+        shares=time_shares(loop.epochs),
+        is_doubtful=bool(core_waits(saved.run.environment, loop.phases)),
+    )

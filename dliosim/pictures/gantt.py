@@ -1,0 +1,128 @@
+"""What each rank did when: its steps, and the read calls beside them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
+from dliosim.report.reader.arrays import Floats, Ints
+from dliosim.report.reader.loops import RecordedEpoch
+
+#: At most so many ranks have a row, and so many steps are shown of each.
+MOST_ROWS, MOST_STEPS = 32, 24
+
+CAPTION = (
+    "How to read it: a row is a rank; in it are its steps, and below them the read calls of its readers, a line a "
+    "reader. Where green is interrupted by orange, storage is late. Yellow is waiting for the others: the rank with "
+    "hardly any is the one that all wait for. Grey is the tool's own time before compute, violet what the steps decode "
+    "and preprocess there; white between steps is the tool's time after them, or waiting for a request. "
+    "Formula: data wait is batch in memory - begin of waiting, compute its end - its begin, sync wait end of the "
+    "sync - end of compute, checkpoint from there until it is saved. Times count from the epoch's start on each "
+    "rank's own clock; no clocks of two ranks are compared."
+)
+
+Gap = Literal["tool", "processing"]
+
+
+def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
+    """The first steps of an epoch, a row a rank; `gap` is what took most of the time between data and compute."""
+    # Marks of a step, and the parts that lie between them.
+    spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
+    rows = chosen_rows(epoch)
+    steps = min(MOST_STEPS, epoch.window_ns.shape[1])
+    window = epoch.window_ns[rows][:, :steps]
+    done = window[window >= 0]
+    begin, end = int(done.min()) * 1e-9, int(done.max()) * 1e-9
+    drawn = figure(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
+    axes = drawn.add_subplot()
+    unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
+    shapes = 0
+    for part, first, last in spans:
+        shapes += _bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, PARTS[part], unit)
+    for row, index in enumerate(rows):
+        shapes += _reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
+    if shapes > MOST_SHAPES:
+        for collection in axes.collections:
+            collection.set_rasterized(True)
+    axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin * (1 + 1e-9) + 1e-9) * unit)
+    axes.set_ylim(len(rows), 0)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, _names(epoch, rows))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylabel("rank")
+    grid_lines(axes, "x")
+    legend = [Patch(color=PARTS[part], label=part) for part, _, _ in spans] + [Patch(color=READS, label="read calls")]
+    drawn.legend(handles=legend, loc="outside upper left", ncols=len(legend), handlelength=1.2, columnspacing=1.4)
+    return drawn
+
+
+def steps_said(epoch: RecordedEpoch) -> str:
+    """Which ranks and steps `rank_timeline` shows of an epoch."""
+    rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
+    said = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
+    if rows <= MOST_ROWS:
+        return said
+    known = len(np.unique(epoch.reads_ns[:, 0]))
+    some = f" Read calls are known of {known} ranks only." if 0 < known < rows else ""
+    return (
+        f"{said}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps to "
+        "the end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
+    )
+
+
+def chosen_rows(epoch: RecordedEpoch) -> Ints:
+    """Rows of the ranks to show, at most `MOST_ROWS`, in order: the slowest, the fastest, and even ones between."""
+    rows = len(epoch.ranks)
+    if rows <= MOST_ROWS:
+        return np.arange(rows)
+    quarter = MOST_ROWS // 4
+    order = np.argsort(_own_time(epoch), kind="stable")
+    between = order[quarter:-quarter]
+    even = between[np.linspace(0, len(between) - 1, MOST_ROWS - 2 * quarter).astype(np.int64)]
+    return np.sort(np.concatenate([order[:quarter], even, order[-quarter:]]))
+
+
+def _own_time(epoch: RecordedEpoch) -> Ints:
+    """What each rank spent on its own steps: without the waiting for others."""
+    window = epoch.window_ns[:, :MOST_STEPS]
+    times: Ints = (window[:, :, 3] - window[:, :, 0]).sum(axis=1)
+    return times
+
+
+def _names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
+    names = [str(epoch.ranks[row]) for row in rows]
+    if len(epoch.ranks) <= MOST_ROWS:
+        return names
+    order = np.argsort(_own_time(epoch), kind="stable")
+    quarter = MOST_ROWS // 4
+    kinds = dict.fromkeys(order[:quarter].tolist(), "fast ") | dict.fromkeys(order[-quarter:].tolist(), "slow ")
+    return [f"{kinds.get(int(row), '')}{name}" for row, name in zip(rows, names, strict=True)]
+
+
+def _bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, colour: str, unit: float) -> int:
+    """A bar for each (row, step) with any length, from `low` to `high` of its row; how many."""
+    row, step = np.nonzero(end > begin)
+    times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
+    return _boxes(axes, times, row + low, row + high, colour)
+
+
+def _boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str) -> int:
+    corners = np.stack([times[:, [0, 1, 1, 0]], np.stack([low, low, high, high], axis=1)], axis=2)
+    axes.add_collection(PolyCollection(list(corners), facecolors=colour, edgecolors="none"), autolim=False)
+    return len(corners)
+
+
+def _reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
+    """The read calls of a rank that begin before `until`, a line for each of its readers."""
+    reads = epoch.reads_ns[(epoch.reads_ns[:, 0] == rank) & (epoch.reads_ns[:, 2] < until)]
+    readers, lines = np.unique(reads[:, 1], return_inverse=True)
+    if not len(readers):
+        return 0
+    height = 0.33 / len(readers)
+    low = row + 0.57 + lines * height
+    return _boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS)

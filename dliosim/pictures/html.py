@@ -1,0 +1,143 @@
+"""Pieces of a page, as HTML: every text that comes in is escaped here, and nothing is loaded from anywhere."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+from dliosim.report.side_by_side import Table
+from dliosim.report.text_table import fitting
+
+_STYLE = """
+:root { color-scheme: light; }
+body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.5rem 4rem; background: #fff; color: #222;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
+h2 { font-size: 1.35rem; margin: 3rem 0 .6rem; padding-top: .8rem; border-top: 2px solid #222; }
+h3 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
+h4 { font-size: 1rem; margin: 0 0 .3rem; }
+p, li { max-width: 52rem; overflow-wrap: anywhere; }
+a { color: #0b5394; }
+nav ul { list-style: none; padding: 0; margin: .8rem 0; columns: 2; }
+nav > ul > li { break-inside: avoid; }
+nav li li { padding-left: 1.2rem; font-size: .92rem; }
+nav ul ul { margin: 0; columns: 1; }
+.scroll { overflow-x: auto; margin: .4rem 0 1rem; }
+table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
+.title { color: #555; font-size: .9rem; margin: 1.4rem 0 0; }
+th, td { padding: .18rem .2rem .18rem .95rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+thead th { border-bottom: 1.5px solid #222; white-space: pre-line; }
+tr.apart td { border-top: 1px solid #bbb; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .88rem; margin: .6rem 0; }
+dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
+figure { margin: 1.8rem 0 2.4rem; break-inside: avoid; }
+figure img { display: block; max-width: 100%; height: auto; }
+figcaption { font-size: .88rem; color: #444; max-width: 52rem; margin-top: .4rem; }
+figcaption p { margin: .25rem 0; }
+.warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none;
+  font-size: .92rem; }
+.warnings li { margin: .25rem 0; }
+.said { font-weight: 600; }
+.faint { color: #666; font-size: .9rem; }
+pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
+@media print {
+  body { max-width: none; padding: 0; font-size: 10.5pt; }
+  nav { display: none; } h2 { break-before: page; } h3, h4 { break-after: avoid; } .scroll { overflow: visible; }
+  table { font-size: 7.5pt; } pre { white-space: pre-wrap; }
+}
+"""
+
+
+def document(title: str, body: Sequence[str]) -> str:
+    """A whole page of pieces. Its policy forbids what is not in it: scripts, and anything from elsewhere."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    head = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        "</head>",
+        "<body>",
+    ]
+    return "\n".join([*head, *body, "</body>", "</html>", ""])
+
+
+def heading(level: int, text: str, anchor: str = "") -> str:
+    """A heading; `anchor` is of our own making."""
+    return f"<h{level}{_id(anchor)}>{escape(text)}</h{level}>"
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph; `kind` is a class of the style."""
+    return f"<p{_class(kind)}>{escape(text)}</p>"
+
+
+def items(texts: Sequence[str], kind: str = "") -> str:
+    """A list, or nothing where there are no texts."""
+    return f"<ul{_class(kind)}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>" if texts else ""
+
+
+def definitions(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values."""
+    return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in pairs)}</dl>"
+
+
+def folded(summary: str, text: str) -> str:
+    """A long text that is shown when asked for."""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
+    """Links to anchors of this page, in two levels: (text, anchor, entries below)."""
+
+    def link(text: str, anchor: str) -> str:
+        return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
+
+    def below(inner: Sequence[tuple[str, str]]) -> str:
+        return f"<ul>{''.join(f'<li>{link(*one)}</li>' for one in inner)}</ul>" if inner else ""
+
+    return f"<nav><ul>{''.join(f'<li>{link(text, to)}{below(inner)}</li>' for text, to, inner in entries)}</ul></nav>"
+
+
+def table(content: Table) -> str:
+    """A table as it stands on a terminal, in as many parts, so that none is wider than the page."""
+    parts = fitting(content.headings, content.rows, content.groups)
+    return paragraph(content.title, "title") + "\n".join(_part(content, [0, *columns]) for columns in parts)
+
+
+def _part(content: Table, columns: Sequence[int]) -> str:
+    """Some columns of a table; a line between rows is a rule."""
+    head = "".join(f"<th>{escape(content.headings[column])}</th>" for column in columns)
+    body, is_apart = [], False
+    for row in content.rows:
+        if row:
+            cells = "".join(f"<td>{escape(row[column])}</td>" for column in columns)
+            body.append(f"<tr{_class('apart' if is_apart else '')}>{cells}</tr>")
+        is_apart = not row
+    rows = "\n".join(body)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+
+
+def picture(title: str, caption: str, svg: bytes) -> str:
+    """A picture with its caption. As an image its SVG can neither run anything nor meet the names of another."""
+    data = base64.b64encode(svg).decode()
+    how, _, formula = caption.partition(" Formula: ")
+    said = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
+    return (
+        f'<figure><h4>{escape(title)}</h4><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption>{said}</figcaption></figure>"
+    )
+
+
+def _id(anchor: str) -> str:
+    return f' id="{escape(anchor)}"' if anchor else ""
+
+
+def _class(kind: str) -> str:
+    return f' class="{escape(kind)}"' if kind else ""

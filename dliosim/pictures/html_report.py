@@ -1,0 +1,129 @@
+"""One page of all results: beside each other first, then each by itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dliosim.pictures import html
+from dliosim.pictures.catalogue import Gallery, drawn, of_comparison, of_loop, of_runs
+from dliosim.pictures.style import rendered
+from dliosim.readable import count
+from dliosim.report.conditions import conditions, environment_rows
+from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
+from dliosim.report.run_report import expectation_line
+from dliosim.report.side_by_side import (
+    legend_of_comparison,
+    not_run_lines,
+    places_of,
+    tables_of_comparison,
+    tables_of_runs,
+    warnings_of_runs,
+)
+from dliosim.report.warnings import warnings_of
+
+_HOW = (
+    "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) "
+    "where nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every "
+    "formula."
+)
+
+
+@dataclass(slots=True)
+class _Section:
+    """A heading with what stands below it; `parts` are the anchors of headings within."""
+
+    title: str
+    anchor: str
+    pieces: list[str] = field(default_factory=list)
+    parts: list[tuple[str, str]] = field(default_factory=list)
+
+    def part(self, title: str) -> None:
+        anchor = f"{self.anchor}-{len(self.parts) + 1}"
+        self.parts.append((title, anchor))
+        self.pieces.append(html.heading(3, title, anchor))
+
+
+def page(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """The page as HTML, complete in itself; the same for the same results."""
+    runs = [one for one in results if isinstance(one, SavedRun)]
+    sections = [_beside(runs)] if runs else []
+    for i, one in enumerate(results):
+        anchor = f"result-{i + 1}"
+        sections.append(_run(one, anchor) if isinstance(one, SavedRun) else _comparison(one, anchor))
+    labels = ", ".join(one.label for one in results)
+    body = [
+        html.heading(1, f"dliosim: {labels}" if len(labels) < 80 else f"dliosim: {count(len(results), 'result')}"),
+        html.paragraph(_HOW, "faint"),
+        html.contents([(one.title, one.anchor, one.parts) for one in sections]),
+    ]
+    for section in sections:
+        body += [html.heading(2, section.title, section.anchor), *section.pieces]
+    return html.document(f"dliosim: {labels}"[:120], body)
+
+
+def _beside(runs: Sequence[SavedRun]) -> _Section:
+    section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
+    section.pieces.append(html.items(places_of(runs)))
+    section.pieces += [html.table(one) for one in tables_of_runs(runs)]
+    said = [f"{label}: {line}" if len(runs) > 1 else line for label, line in warnings_of_runs(runs)]
+    section.pieces.append(html.items([f"Warning: {line}" for line in said], "warnings"))
+    for title in loop_titles(runs):
+        gallery = of_runs(runs, title)
+        if gallery.pictures:
+            section.part(title)
+            section.pieces += _shown(gallery)
+    return section
+
+
+def _run(saved: SavedRun, anchor: str) -> _Section:
+    run = saved.run
+    command = [("command", shlex.join(("dliosim", *run.arguments)))] if run.arguments else []
+    section = _Section(saved.label, anchor)
+    section.pieces += [
+        html.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),
+        html.items([f"Warning: {line}" for line in warnings_of(run)], "warnings"),
+        html.items([expectation_line(one) for one in run.expectations]),
+    ]
+    for loop in saved.loops:
+        section.part(loop.title)
+        section.pieces += [
+            html.paragraph(note) for note in dict.fromkeys(note for one in loop.phases for note in one.notes)
+        ]
+        section.pieces += _shown(of_loop(saved, loop))
+    if not saved.loops:
+        section.pieces.append(html.paragraph("This run has no loop, and so no pictures.", "faint"))
+    section.pieces.append(html.folded("The pattern", run.pattern))
+    return section
+
+
+def _comparison(saved: SavedComparison, anchor: str) -> _Section:
+    found = saved.comparison
+    section = _Section(saved.label, anchor)
+    section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
+    # The first sentence answers the question, the others tell how far to trust it.
+    section.pieces += [html.paragraph(line, "said") for line in found.verdict[:1]]
+    section.pieces.append(html.items(found.verdict[1:]))
+    section.pieces.append(html.items(legend_of_comparison(saved)))
+    section.pieces += [html.table(one) for one in tables_of_comparison(saved)]
+    section.pieces.append(html.items(not_run_lines(found)))
+    section.pieces.append(
+        html.definitions(
+            [
+                ("directory", saved.place),
+                *(("override", f"-D {name}={value}") for name, value in found.overrides),
+                *([("caches", f"{found.caches} before each pass")] if found.caches else []),
+                *environment_rows(found.environment, found.ranks, found.nodes),
+            ]
+        )
+    )
+    section.pieces += _shown(of_comparison(found))
+    return section
+
+
+def _shown(gallery: Gallery) -> Iterator[str]:
+    for picture, figure in drawn(gallery.pictures):
+        yield html.picture(picture.title, picture.caption, rendered(figure, "svg"))
+    for line in gallery.left_out:
+        yield html.paragraph(line, "faint")

@@ -1,0 +1,55 @@
+"""Which runs are the same study on other numbers of ranks, so that a scaling curve may join them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dliosim.measure.epoch_summaries import RunSummary
+from dliosim.readable import ABSENT
+from dliosim.report.pattern_diff import override_rows, pattern_names
+from dliosim.report.reader.load import Loop, SavedRun
+
+RULE = (
+    "Joined are results with the same pattern, overrides, options (null, verify), kinds of file systems and access "
+    "method, and no others."
+)
+
+
+def study_names(pairs: Sequence[tuple[SavedRun, Loop]]) -> list[str]:
+    """The name of each run's study, with what sets it apart from the others; empty for a run to be left out, as no
+    other number of ranks has its study."""
+    keys = [_key(saved.run, loop) for saved, loop in pairs]
+    ranks: dict[object, set[int]] = {}
+    for key, (saved, _) in zip(keys, pairs, strict=True):
+        ranks.setdefault(key, set()).add(saved.run.ranks)
+    first = {key: pair for key, pair in reversed(list(zip(keys, pairs, strict=True))) if len(ranks[key]) > 1}
+    names = dict(zip(first, _named(list(first.values())), strict=True))
+    return [names.get(key, "") for key in keys]
+
+
+def left_out(labels: Sequence[str]) -> str:
+    """The sentence on results that no curve has."""
+    return f"Left out, as nothing here can be joined with them: {', '.join(labels)}." if labels else ""
+
+
+def _key(run: RunSummary, loop: Loop) -> object:
+    # Of overrides of other names the order means nothing; of one name the last, or each for its own part, counts.
+    overrides = tuple(sorted(run.overrides, key=lambda pair: pair[0]))
+    roots = tuple(sorted((place.root, place.kind) for place in run.environment.file_systems))
+    return (run.name, run.pattern, overrides, run.null, run.verify, roots, loop.phases[0].api)
+
+
+def _named(pairs: Sequence[tuple[SavedRun, Loop]]) -> list[str]:
+    runs = [saved.run for saved, _ in pairs]
+    apart = [
+        [f"pattern {name}" for name in pattern_names(runs)] if len({run.name for run in runs}) == 1 else [],
+        *([f"{row[0]}={cell}" if cell != ABSENT else "" for cell in row[1:]] for row in override_rows(runs)),
+        ["--null" if run.null else "" for run in runs],
+        ["--verify" if run.verify else "" for run in runs],
+        [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
+    ]
+    apart = [texts for texts in apart if len(set(texts)) > 1]
+    return [
+        ", ".join(filter(None, [f"{saved.run.name}: {loop.title}", loop.phases[0].api or "no reads", *beside]))
+        for (saved, loop), *beside in zip(pairs, *apart, strict=True)
+    ]

@@ -1,0 +1,172 @@
+"""What the report of any comparison has: conditions, names of variants, how they were judged, and what was not run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic
+
+from dliosim.compare.result import Measured, Outcome, P
+from dliosim.compare.statistics import Comparison
+from dliosim.readable import ABSENT, count, number, seconds
+from dliosim.report.conditions import aligned, environment_rows
+from dliosim.report.text_table import WIDTH, grid
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[P]):
+    """A figure of a variant, and how it is shown; an `optional` one is left out where it is nothing in all of them."""
+
+    heading: str
+    figure: Callable[[Measured[P]], float | None]
+    show: Callable[[float | None], str]
+    optional: bool = False
+
+
+def time(value: float | None) -> str:
+    """A time in a table."""
+    return seconds(value, 3)
+
+
+def percents(share: float | None) -> str:
+    """A share in a column of per cents."""
+    return ABSENT if share is None else number(100 * share, 3)
+
+
+def plain(value: float | None) -> str:
+    """Any other figure."""
+    return number(value, 3)
+
+
+def report_of(
+    outcome: Outcome[P],
+    tables: Callable[[Outcome[P], list[str]], Sequence[str]],
+    verdict: Callable[[Outcome[P]], list[str]],
+) -> str:
+    """Everything that a comparison prints at its end, at most `grid.WIDTH` columns wide but for long labels.
+
+    `tables` makes its tables from the names that variants have in them.
+    """
+    labels = _names(outcome)
+    named = zip(outcome.measured, labels, strict=True)
+    short = replace(outcome, measured=tuple(replace(one, label=label) for one, label in named))
+    sections = [
+        _header(outcome),
+        _legend(outcome, labels),
+        *tables(outcome, labels),
+        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in verdict(short)),
+        _not_run(outcome),
+        f"whole comparison: {seconds(outcome.total_seconds)}",
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def judged_table(
+    outcome: Outcome[P],
+    names: list[str],
+    headings: Sequence[str],
+    figures: Sequence[Callable[[Measured[P]], str]],
+    said: str,
+) -> str:
+    """A row for each variant: its figures, and how it stands against the first."""
+    rows = [
+        [name, *(figure(one) for figure in figures), *_judged(outcome.comparison_of(place))]
+        for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
+    ]
+    title = (
+        f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {said} "
+        "from the ratios within each block (not of the medians), 95 % intervals and p of all variants together"
+    )
+    return grid(title, ["variant", *headings, "from", "to", "p", "would\nshow", "verdict"], rows)
+
+
+def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[Column[P]], title: str) -> str:
+    """A row for each variant, with those columns that have something to say."""
+    some = [one for one in columns if not one.optional or any(one.figure(each) for each in outcome.measured)]
+    rows = [
+        [name, *(column.show(column.figure(one)) for column in some)]
+        for name, one in zip(names, outcome.measured, strict=True)
+    ]
+    return grid(title, ["variant", *(column.heading for column in some)], rows, [1] * len(some))
+
+
+def sweep_table(outcome: Outcome[P], figure: Callable[[Measured[P]], str], what: str) -> str:
+    """Two varied names as a table of one figure, the first downwards and the second across; else empty."""
+    if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
+        return ""
+    down, across = outcome.varied
+    found = {tuple(one.values): one for one in outcome.measured}
+    rows = []
+    for first in down.values:
+        cells = [found.get(((down.name, first), (across.name, second))) for second in across.values]
+        rows.append([first, *(ABSENT if one is None else figure(one) for one in cells)])
+    title = f"{outcome.what}: {what} by {down.name} (down) and {across.name} (across)"
+    return grid(title, [down.name, *across.values], rows, [1] * len(across.values))
+
+
+def _header(outcome: Outcome[P]) -> str:
+    passes = count(outcome.repetitions, "pass", "passes")
+    rows = [
+        (
+            "comparison",
+            f"{outcome.name}: {_compared(outcome)}, {count(len(outcome.measured), 'variant')}, {passes} of each",
+        ),
+        *(("override", f"-D {name}={value}") for name, value in outcome.overrides),
+        (
+            "order",
+            f"random in each of {count(outcome.repetitions, 'block')}, seed {outcome.seed}; a warm-up each before",
+        ),
+        *([("caches", f"{outcome.caches} before each pass")] if outcome.caches else []),
+        *environment_rows(outcome.environment, outcome.ranks, outcome.nodes),
+    ]
+    for phase in outcome.prepared:
+        rows += [("note", f"{phase.name}: {note}") for note in phase.notes]
+    return aligned(rows)
+
+
+def _compared(outcome: Outcome[P]) -> str:
+    """A loop is said to be one; `save NAME` says what it is."""
+    return outcome.what if " " in outcome.what else f"loop {outcome.what}"
+
+
+def _names(outcome: Outcome[P]) -> list[str]:
+    """Labels as they fit into a table: long ones as letters, which a legend explains."""
+    labels = [one.label for one in outcome.measured]
+    if max(map(len, labels)) <= 44:
+        return labels
+    return [f"({number + 1})" for number in range(len(labels))]
+
+
+def _legend(outcome: Outcome[P], names: list[str]) -> str:
+    lines = []
+    # What holds for all of them is said once.
+    common = [note for note in outcome.measured[0].notes if all(note in one.notes for one in outcome.measured)]
+    for name, one in zip(names, outcome.measured, strict=True):
+        added = f" (added: {one.added})" if one.added else ""
+        label = "" if name == one.label else f" {one.label}"
+        alone = "" if not _no_aggregation(one) else ": independent reads in a collective call, no aggregation"
+        notes = "".join(f"; {note}" for note in one.notes if note not in common)
+        if label or added or alone or notes:
+            lines.append(f"{name}{label}{added}{alone}{notes}")
+    lines += [textwrap.fill(f"all variants: {note}", WIDTH, subsequent_indent=" " * 4) for note in common]
+    return "\n".join(lines)
+
+
+def _no_aggregation(one: Measured[P]) -> bool:
+    return one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
+
+
+def _judged(found: Comparison | None) -> list[str]:
+    if found is None:
+        return ["1", "", "", "", "", "reference"]
+    p = number(found.p_adjusted, 2)
+    return [number(found.ratio), number(found.low), number(found.high), p, number(found.smallest, 3), found.verdict]
+
+
+def _not_run(outcome: Outcome[P]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for one in outcome.not_run:
+        reasons.setdefault(one.reason, []).append(one.label)
+    lines = [f"not run: {reason}: {'; '.join(labels)}" for reason, labels in reasons.items()]
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)

@@ -1,0 +1,132 @@
+"""Under which conditions a run was made: the first thing that it prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dliosim.measure.epoch_summaries import RunSummary
+from dliosim.measure.machine import Environment
+from dliosim.measure.phase import PhaseSummary
+from dliosim.readable import count, number, percent
+from dliosim.report.phase_titles import title_of
+from dliosim.report.text_table import WIDTH
+
+
+def header(run: RunSummary) -> str:
+    """The conditions of a run as text."""
+    return aligned(conditions(run))
+
+
+def conditions(run: RunSummary) -> list[tuple[str, str]]:
+    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache: names and values."""
+    rows = [
+        ("workload", f"{run.name}: {run.title}" if run.title else run.name),
+        ("digest", run.digest),
+        *(("override", f"-D {name}={value}") for name, value in run.overrides),
+        *environment_rows(run.environment, run.ranks, run.nodes),
+        *_hints(run.phases),
+        *_caches(run.phases),
+    ]
+    if run.verify:
+        rows.append(("verified", _verified(run)))
+    return rows
+
+
+def _verified(run: RunSummary) -> str:
+    """How many of the bytes that were read were compared, and why not all."""
+    checked, read = run.verified_bytes, run.verifiable_bytes
+    if checked == read:
+        return f"{checked:_} bytes, all as prepared".replace("_", " ")
+    text = f"{checked:_} of {read:_} bytes, as prepared".replace("_", " ")
+    return f"{text}; of the others it is not known what they should be (docs/formats.md)"
+
+
+def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[tuple[str, str]]:
+    """Names and values of what must be known of the machine and the libraries."""
+    load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
+    rows = [
+        ("ranks", f"{ranks} on {count(nodes, 'node')}, {load}"),
+        ("load average", f"{number(environment.load_average, 3)} in the minute before"),
+        ("MPI library", environment.mpi_library),
+    ]
+    if environment.mpi_io:
+        rows.append(("MPI-IO", environment.mpi_io))
+    for place in environment.file_systems:
+        known = filter(None, (place.directory, place.kind, place.options, place.striping))
+        rows.append((f"root {place.root}", ", ".join(known)))
+    return [*rows, *environment.details]
+
+
+def aligned(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values, a pair a line, the values below each other and wrapped."""
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(_wrapped(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
+
+
+def notes_of(phases: Sequence[PhaseSummary]) -> str:
+    """What else is worth knowing of phases, each thing once."""
+    notes = dict.fromkeys(f"{title_of(phase)}: {note}" for phase in phases for note in phase.notes)
+    return "\n".join(_wrapped(note, "", " " * 4) for note in notes)
+
+
+def cache_state(phase: PhaseSummary) -> str:
+    """Whether a loop began cold or warm, if it goes through the page cache; unknown where the kernel did not tell."""
+    if phase.cache == "off":
+        return "past the page cache"
+    share = phase.resident_share
+    if share is None:
+        return "page cache unknown"
+    return "page cache cold" if share < 0.01 else "page cache warm" if share > 0.99 else "page cache partly warm"
+
+
+def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+    """Hints asked, then what became of them: a row for all phases with the same; results.json has the others."""
+    asked = [(title_of(phase), _pairs(phase.hints_asked)) for phase in phases if phase.hints_asked]
+    granted = [(title_of(phase), _granted(phase)) for phase in phases if phase.hints_granted]
+    return [
+        *(("hints asked", text) for text in _shared(asked)),
+        *(("hints granted", text) for text in _shared(granted)),
+    ]
+
+
+def _granted(phase: PhaseSummary) -> str:
+    asked = dict(phase.hints_asked)
+    known = _pairs([(key, value) for key, value in phase.hints_granted if key in asked])
+    others = count(sum(key not in asked for key, _ in phase.hints_granted), "hint")
+    defaults = f"{others} by default, in results.json"
+    return f"{known}, and {defaults}" if known else defaults
+
+
+def _pairs(hints: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{key}={value.strip()}" for key, value in hints)
+
+
+def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+    """Cold or warm: a row for all loops that found the same."""
+    states = [(title_of(phase), _began(phase)) for phase in phases if phase.epochs and phase.api != "null"]
+    return [("page cache", text) for text in _shared(states)]
+
+
+def _began(phase: PhaseSummary) -> str:
+    if phase.cache == "off":
+        return "past the page cache (cache off)"
+    state = cache_state(phase).removeprefix("page cache ")
+    if phase.resident_share is None:
+        return f"{state}: the kernel did not tell (it tells only those who may write)"
+    return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
+
+
+def _shared(said: Sequence[tuple[str, str]]) -> list[str]:
+    """`prepare d, train: ...` for each thing said, with the names of all of which it is."""
+    names: dict[str, dict[str, None]] = {}
+    for name, text in said:
+        names.setdefault(text, {})[name] = None
+    return [f"{', '.join(those)}: {text}" for text, those in names.items()]
+
+
+def _wrapped(text: str, first: str, later: str) -> str:
+    """Lines that fit, but for words that cannot: a path is there to be copied."""
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,145 @@
+"""What `dliosim plan` says of checkpoints: model, split, bytes, files, who writes them, and when best to save."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
+from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
+from dliosim.plan.forecast.interval_forecast import StateRisks
+from dliosim.readable import count, number, seconds, size
+from dliosim.report.checkpoint_intervals import EXPLAINED, Row, interval_table, long_time
+from dliosim.report.conditions import aligned
+from dliosim.report.text_table import WIDTH
+
+#: Of more parts than so many only the bytes of all are named.
+_MOST_PARTS = 6
+
+#: Bytes of a checkpoint from which on they are given in GiB, too.
+_LARGE = 1e9
+
+_COPIES = {
+    "once": "of what data-parallel ranks have alike one copy",
+    "dealt": "of what data-parallel ranks have alike each one's in turn",
+    "all": "what data-parallel ranks have alike each for itself",
+}
+
+
+_UNKNOWN = (
+    "{names}: nothing says how long the copy to buffers holds the ranks, and none of it is counted: `staging` in the "
+    "pattern or --save-time does."
+)
+
+
+def state_tables(workload: Workload, forecast: Forecast) -> str:
+    """A block of lines for each checkpoint that is saved."""
+    blocks = [
+        f"checkpoint {state.checkpoint}\n{aligned(list(_rows(workload, forecast, state)))}" for state in forecast.states
+    ]
+    return "\n\n".join(blocks)
+
+
+def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
+    """For each checkpoint how often to save it; says so where there is none."""
+    if not found:
+        return "how often to save: the pattern saves no checkpoint"
+    tables = [
+        interval_table(
+            _title(mtbf, one),
+            "bandwidth",
+            [
+                Row(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own)
+                for risk in one.risks
+                for own in _intervals(one)
+            ],
+        )
+        for one in found
+        if one.risks
+    ]
+    unknown = [one.state.checkpoint for one in found if one.risks and not one.knows_stall]
+    smaller = [
+        f"how often to save {one.state.checkpoint}: plan all of it, with {one.state.whole}. A save of only "
+        f"{one.state.part_of} does not tell the time of a whole one."
+        for one in found
+        if not one.risks
+    ]
+    notes = [*smaller, *[EXPLAINED] * bool(tables), *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
+    return "\n\n".join([*tables, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
+
+
+def _intervals(one: StateRisks) -> list[float | None]:
+    """The checkpoint's own intervals; one that is None where it has none."""
+    return [time for _, time in one.own] or [None]
+
+
+def _title(mtbf: float, one: StateRisks) -> str:
+    own = " or ".join(f"{text} of compute, {seconds(time)}" if text else seconds(time) for text, time in one.own)
+    text = (
+        f"how often to save {one.state.checkpoint} ({size(one.state.bytes)}) if the job fails every {long_time(mtbf)}"
+    )
+    return f"{text} on average" + (f"; its own interval: {own}" if own else "")
+
+
+def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Iterator[tuple[str, str]]:
+    checkpoint = workload.checkpoint(state.checkpoint)
+    if checkpoint.model is not None:
+        yield "model", _model(checkpoint.model)
+    split = checkpoint.split(forecast.ranks)
+    if checkpoint.parallel is not None:
+        there = f"; {split.present} of these {split.ranks} ranks take part" if split.played else ""
+        yield "split", f"tensor {split.tensor} x pipeline {split.pipeline} x data {split.data}{there}"
+    shown = _both if state.bytes >= _LARGE else size
+    parts, whole = [f"{name} {shown(value)}" for name, value in state.contents], shown(state.bytes)
+    yield "contents", f"{', '.join(parts)}: {whole}" if 1 < len(parts) <= _MOST_PARTS else whole
+    yield "files", " + ".join(f"{number} {kind}".rstrip() for kind, number in state.files)
+    yield "written by", _writers(checkpoint, forecast.ranks, state.writers)
+    if checkpoint.background is not None:
+        yield "in background", _background(checkpoint.background, state)
+    if checkpoint.serialize is not None:
+        yield "serialized", _pace(checkpoint.serialize, state.most)
+    if checkpoint.drain is not None:
+        yield "drained to", f"root {checkpoint.drain}"
+    if checkpoint.partner is not None:
+        yield "partner", f"rank r + {checkpoint.partner} keeps what rank r saved: the same bytes again"
+
+
+def _model(model: Transformer) -> str:
+    digits = f"{model.parameters:,}".replace(",", " ")
+    text = f"{model.name}, {digits} parameters: weights {model.weights}, "
+    text += "no optimizer" if model.optimizer == "none" else f"{model.optimizer} in {model.state}"
+    text += f", ZeRO {model.zero}" if model.zero else ""
+    return text + (f"; 1/{model.scale} of its bytes" if model.scale > 1 else "")
+
+
+def _writers(checkpoint: Checkpoint, ranks: int, writing: int) -> str:
+    writers = checkpoint.writers
+    how = {
+        "file per rank": "each rank its own files",
+        "shared file": "one file together",
+        "one per": f"one rank of each {writers.number} for all of these",
+        "rank": f"rank {writers.number} for all",
+    }[writers.kind]
+    split = checkpoint.split(ranks)
+    # Flat state is divided over all ranks, so that there are copies of tensors only.
+    tensors = any(part.scope not in ("total", "per rank") for part in checkpoint.parts_for(split))
+    copies = f"; {_COPIES[checkpoint.replicas]}" if tensors and split.data > 1 else ""
+    return f"{writing} of {count(ranks, 'rank')}, {how}{copies}"
+
+
+def _background(background: Background, state: StateForecast) -> str:
+    buffers = f"buffers of {size(state.most * background.in_flight)} on the rank that saves most"
+    held = "no buffers (simulated)" if background.simulated else buffers
+    pace = f", copied {_pace(background.staging, state.most)}" if background.staging else ""
+    return f"{count(background.in_flight, 'save')} in flight at most, {held}{pace}"
+
+
+def _pace(pace: Pace, most: int) -> str:
+    if pace.bytes_per_second is None:
+        return f"in {seconds(pace.seconds)}"
+    return f"at {size(pace.bytes_per_second)}/s, {seconds(pace.of(most))} on the rank that saves most"
+
+
+def _both(value: int) -> str:
+    """Bytes in powers of 1000 and in GiB, as models' checkpoints are published."""
+    return f"{size(value)} ({number(value / 2**30)} GiB)"

@@ -1,0 +1,150 @@
+"""Directories of results, as values: runs and comparisons, each with a label of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from dliosim.errors import UsageError
+from dliosim.measure.aggregate import Latencies
+from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
+from dliosim.measure.phase import PhaseSummary
+from dliosim.readable import count, printable
+from dliosim.report.phase_titles import title_of
+from dliosim.report.reader.arrays import Ints
+from dliosim.report.reader.comparison import Comparison, comparison_of
+from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.labels import labels_of
+from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
+from dliosim.report.reader.results import run_of
+from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
+
+COMPARE = "compare.json"
+
+# Of more directories that could be meant only so many are named.
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """All runs of one loop in a run. Epochs count on from run to run, and so do those of `timeline`.
+
+    `latencies` are those of the epochs after the first together, None where older results have none. `rank_times` has
+    the `TIME_COLUMNS` of ranks.h5, each (epochs, ranks) in ns; empty where that file is missing.
+    """
+
+    title: str
+    phases: tuple[PhaseSummary, ...]
+    epochs: tuple[EpochSummary, ...]
+    latencies: Latencies | None
+    rank_times: dict[str, Ints]
+    timeline: tuple[RecordedEpoch, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedRun:
+    """What a directory of `dliosim run` holds: `place` is its path as given, `missing` are files that are not there.
+
+    Of a run that was ended there may be partial results, with `run.partial` and without those files.
+    """
+
+    label: str
+    place: str
+    run: RunSummary
+    loops: tuple[Loop, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedComparison:
+    """What a directory of `dliosim compare` holds; `place` is its path as given."""
+
+    label: str
+    place: str
+    comparison: Comparison
+
+
+def load(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
+    """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
+    try:
+        labels = labels_of(given)
+        return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'results'} cannot be read: {error.strerror or error}") from error
+
+
+def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
+    """The titles of the loops that any of the runs has, each once."""
+    return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
+
+
+def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
+    if (directory / COMPARE).exists():
+        return SavedComparison(label, printable(str(directory)), comparison_of(read_json(directory / COMPARE)))
+    file = next((directory / name for name in (RESULTS, PARTIAL) if (directory / name).exists()), None)
+    if file is None:
+        raise UsageError(_not_there(directory))
+    run, latencies = run_of(read_json(file))
+    if run.partial is None and file.name == PARTIAL:
+        raise UsageError(f"{file}: does not say how much of the run it has")
+    phases = [phase for phase in run.phases if phase.epochs]
+    ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
+    times: list[dict[str, Ints]] = [{} for _ in phases]
+    recorded: list[list[RecordedEpoch]] = [[] for _ in phases]
+    if with_arrays and ranks_file.exists():
+        times = rank_times(ranks_file, phases, run.ranks)
+    if with_arrays and timeline_file.exists():
+        recorded = timelines(timeline_file, phases, run.ranks)
+    # As `alike` puts phases together, but with what lies beside each.
+    groups: dict[str, list[int]] = {}
+    for i, phase in enumerate(phases):
+        groups.setdefault(title_of(phase), []).append(i)
+    loops = tuple(
+        _loop(latencies.get(title), [(phases[i], times[i], recorded[i]) for i in indices])
+        for title, indices in groups.items()
+    )
+    missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
+    return SavedRun(label, printable(str(directory)), run, loops, missing)
+
+
+def _not_there(given: Path) -> str:
+    """Why there are no results, and what to name instead."""
+    wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
+    if given.is_file():
+        inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
+        return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else wanted)
+    if not given.is_dir():
+        return f"{given}: there is no such directory: {wanted}"
+    missing = f"{given} has neither {RESULTS} nor {COMPARE}"
+    below = sorted(one.parent.name for name in (RESULTS, COMPARE) for one in given.glob(f"*/{name}"))
+    if below:
+        some = ", ".join(below[:_MOST_NAMED]) + (", ..." if len(below) > _MOST_NAMED else "")
+        return f"{missing}, but {count(len(below), 'directory', 'directories')} in it ({some}): name {given}/*/"
+    return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish"
+
+
+_Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
+
+
+def _loop(latencies: Latencies | None, parts: Sequence[_Part]) -> Loop:
+    """All runs of a loop together."""
+    phases = [phase for phase, *_ in parts]
+    firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
+    epochs = [epoch for phase in phases for epoch in phase.epochs]
+    times = [found for _, found, _ in parts]
+    return Loop(
+        title=title_of(phases[0]),
+        phases=tuple(phases),
+        epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),
+        latencies=latencies,
+        rank_times={name: np.concatenate([one[name] for one in times]) for name in TIME_COLUMNS} if all(times) else {},
+        timeline=tuple(
+            replace(epoch, epoch=first + epoch.epoch)
+            for first, (_, _, recorded) in zip(firsts, parts, strict=False)
+            for epoch in recorded
+        ),
+    )

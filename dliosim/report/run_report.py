@@ -1,0 +1,152 @@
+"""What a run prints at its end: conditions, the verbs that touched files, each loop, expectations and hashes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from dliosim.measure.epoch_summaries import ExpectationResult, RunSummary
+from dliosim.measure.histogram import merged
+from dliosim.measure.machine import DISK_KINDS
+from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
+from dliosim.readable import ABSENT, number, percent, seconds, size
+from dliosim.report.checkpoints import checkpoint_tables
+from dliosim.report.conditions import header, notes_of
+from dliosim.report.loops import latency_cells, loop_tables
+from dliosim.report.phase_titles import alike, brief, title_of
+from dliosim.report.text_table import grid
+from dliosim.report.warnings import warnings
+
+#: Parts of the time of a verb, shown by their means over ranks; then what rank 0 does while the others wait.
+_VERB_TIMES = (
+    ("calls", "call_seconds"),
+    ("making\ndata", "content_seconds"),
+    ("encoding", "encode_seconds"),
+    ("seri-\nalizing", "serialize_seconds"),
+    ("sending", "send_seconds"),
+    ("broad-\ncasting", "broadcast_seconds"),
+    ("open,\nclose", "open_seconds"),
+    ("view", "view_seconds"),
+    ("sync", "file_sync_seconds"),
+)
+#: What became of the bytes that a restore asked for.
+_AMOUNTS = (("differ-\nent", "distinct_bytes"), ("read()", "read_call_bytes"), ("device", "device_bytes"))
+_COMPLETING_TIMES = (
+    ("plans", "plan_seconds"),
+    ("commit", "commit_seconds"),
+    ("dir.\nsync", "directory_sync_seconds"),
+    ("mani-\nfest", "manifest_seconds"),
+    ("rename", "rename_seconds"),
+    ("delete\nold", "delete_seconds"),
+)
+
+
+def run_report(run: RunSummary) -> str:
+    """Everything that a run prints at its end, at most 120 columns wide."""
+    loops = [
+        loop_tables(
+            group, bool(doubt_of_times(run, group) or doubt_of_utilization(group)), run.lies_on(group[0], DISK_KINDS)
+        )
+        for group in alike([phase for phase in run.phases if phase.epochs])
+    ]
+    sections = [header(run), warnings(run), _files(run.phases), checkpoint_tables(run), *loops, _closing(run)]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def expectation_line(result: ExpectationResult) -> str:
+    """What became of an `expect` line."""
+    if result.measured is None:
+        measured = "nothing was measured"
+    elif result.unit == "ratio":
+        measured = percent(result.measured)
+    elif result.unit == "s":
+        measured = seconds(result.measured)
+    elif result.unit == "B/s":
+        measured = f"{size(result.measured)}/s"
+    else:
+        measured = f"{number(result.measured)} {result.unit}"
+    if result.reported_only is not None:
+        outcome = "" if result.measured is None else ", held" if result.held else ", missed"
+        return f"reported only{outcome}: expect {result.text} ({measured}, over {result.over}): {result.reported_only}"
+    return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
+
+
+def _files(phases: Sequence[PhaseSummary]) -> str:
+    """A row for each verb that wrote, read or dropped files; one for all runs of the same verb."""
+    groups = alike([phase for phase in phases if phase.verb is not None])
+    if not groups:
+        return ""
+    verbs = [phase.verb for phase in phases if phase.verb is not None]
+    parts, completing = (
+        [(heading, name) for heading, name in times if any(getattr(verb, name).max for verb in verbs)]
+        for times in (_VERB_TIMES, _COMPLETING_TIMES)
+    )
+    extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
+    amounts = [(heading, name) for heading, name in _AMOUNTS if any(getattr(verb, name) is not None for verb in verbs)]
+    headings = ["", "runs", "time", *extremes, "files", "bytes", *(heading for heading, _ in amounts)]
+    headings += ["GB/s", "GiB/s", "cached"]
+    headings += [heading for heading, _ in (*parts, *completing)]
+    rows = [
+        _file_row(group, bool(extremes), *([name for _, name in some] for some in (amounts, parts, completing)))
+        for group in groups
+    ]
+    title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
+    title += ", those of completing files the slowest rank's" if completing else ""
+    title += "; GB/s count once what ranks of a node ask for again" if amounts else ""
+    widths = (7 + len(extremes) + len(amounts), len(parts), len(completing))
+    text = grid(title, headings, rows, [group for group in widths if group])
+    tails = [
+        (brief(title_of(group[0])), *latency_cells(calls))
+        for group in groups
+        if (calls := merged(phase.verb.call_latency for phase in group if phase.verb)).count
+    ]
+    latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
+    notes = notes_of([phase for group in groups for phase in group])
+    return "\n\n".join(filter(None, [text, latencies, notes]))
+
+
+def _file_row(
+    group: Sequence[PhaseSummary],
+    extremes: bool,
+    amounts: Sequence[str],
+    times: Sequence[str],
+    completing: Sequence[str],
+) -> list[str]:
+    """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
+    verbs = [phase.verb for phase in group if phase.verb is not None]
+    walls = [phase.seconds for phase in group]
+    row = [brief(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
+    if extremes:
+        row += [seconds(min(walls)), seconds(max(walls))] if len(walls) > 1 else [""] * 2
+    shares = [phase.resident_share for phase in group if phase.resident_share is not None]
+    cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
+    if group[0].kind == "drop caches":
+        return [*row, *[""] * (4 + len(amounts)), cached, *[""] * (len(times) + len(completing))]
+    wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
+    once = sum(verb.bytes_once for verb in verbs)
+    rate = once / wall if wall > 0 and once else None
+    return [
+        *row,
+        number(statistics.fmean(verb.files for verb in verbs), 1),
+        size(content / len(verbs)),
+        *(_amount([getattr(verb, name) for verb in verbs]) for name in amounts),
+        number(rate if rate is None else rate / 1e9),
+        number(rate if rate is None else rate / 2**30),
+        cached,
+        *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
+        *(seconds(statistics.fmean(getattr(verb, time).max for verb in verbs), 3) for time in completing),
+    ]
+
+
+def _amount(values: Sequence[int | None]) -> str:
+    """The mean of bytes over runs, or nothing where one does not know."""
+    known = [value for value in values if value is not None]
+    return size(statistics.fmean(known)) if known and len(known) == len(values) else ""
+
+
+def _closing(run: RunSummary) -> str:
+    lines = [expectation_line(result) for result in run.expectations]
+    if any(phase.epochs for phase in run.phases):
+        lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")
+    return "\n".join([*lines, f"whole run: {seconds(run.seconds)}"])

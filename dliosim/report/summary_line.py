@@ -1,0 +1,129 @@
+"""A loop in one line: how busy, how fast, how late, and what it would take to be busy."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.phase import PhaseSummary
+from dliosim.plan.forecast.forecast_types import UTILIZATION, time_to_read
+from dliosim.readable import count, percent, seconds, size
+from dliosim.report.conditions import cache_state
+from dliosim.report.text_table import WIDTH
+
+#: The share of the time from which on waiting for data is worth a word.
+_WAIT_WORTH_A_WORD = 0.05
+
+#: Bytes from the device by bytes asked, from which on a rate is of what the device gave.
+_ALL = 0.9
+
+#: From this share of their time on those who read are said to do something else.
+_MOSTLY = 0.5
+
+
+def headline(
+    name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool, counted: bool
+) -> str:
+    """Over the epochs after the first (the only one, if there is one).
+
+    `doubtful` marks the utilization; `counted` is whether the kernel counts what a device gives.
+    """
+    later = epochs[1:] or epochs
+    busy, rate = aggregate.utilization(later), aggregate.bytes_per_second(later)
+    kind, late = aggregate.latency(later)
+    said = [
+        f"{percent(busy, 3)}{'?' if doubtful else ''} busy" if busy is not None else "",
+        f"{size(rate, 3)}/s{_whence(later, counted)}" if rate is not None else "",
+        f"{kind} p99 {seconds(late.p99, 3)}" if late is not None else "",
+    ]
+    when = " after the first epoch" if len(epochs) > 1 else ""
+    state = "nothing was read" if runs[0].api == "null" else _began(runs[0])
+    lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _needed(runs[0], later)]
+    return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
+
+
+def _whence(epochs: Sequence[EpochSummary], counted: bool) -> str:
+    """How little of the bytes of a rate came from the device, or that memory kept them; empty where neither is so."""
+    content = sum(epoch.bytes for epoch in epochs)
+    if content and not any(epoch.bytes_from_storage for epoch in epochs):
+        return " (none of it read: memory kept it)"
+    device = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
+    if not counted or len(device) < len(epochs) or sum(device) >= _ALL * content:
+        return ""
+    return f" ({percent(sum(device) / content, 2)} of it from the device)"
+
+
+def mostly_processing(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """That whoever read spent most of the time not on reading, and on what; empty where that is not so."""
+    share = aggregate.processing_share(epochs, phase.readers)
+    if share <= _MOSTLY:
+        return ""
+    what = _processing_named(epochs)
+    if phase.readers:
+        return f"readers spent {percent(share, 2)} of their busy time {what}, not reading"
+    return f"of the time it took to have a batch {percent(share, 2)} was {what}, not reading"
+
+
+def _processing_named(epochs: Sequence[EpochSummary]) -> str:
+    parts = {
+        "decoding": any(epoch.decode_seconds.max for epoch in epochs),
+        "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
+    }
+    return " and ".join(part for part, is_done in parts.items() if is_done)
+
+
+def _why(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: str) -> str:
+    """Why a loop that was less busy than wished was so, where the rates alone do not say it."""
+    if processing and not (overlapped and hardly_waited):
+        return f", {'yet' if was_enough else 'and'} {processing}"
+    if hardly_waited:
+        return f"{', so that' if was_enough else ', but steps hardly waited:'} the time went elsewhere (see below)"
+    return ", yet steps waited: reading did not keep ahead of them" if was_enough else ""
+
+
+def _began(phase: PhaseSummary) -> str:
+    state = cache_state(phase)
+    return f"{state} at its start" if state.startswith("page cache") else state
+
+
+def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered.
+
+    Beside readers that is what it delivered while calls were in flight: over all of the time it would be no more than
+    what computing and waiting for others let a rank ask for. What steps decode themselves leaves less time to read in.
+    """
+    content = sum(epoch.bytes_once for epoch in epochs)
+    busy = aggregate.utilization(epochs)
+    if busy is None or phase.api == "null" or not content:
+        return ""
+    compute = sum(epoch.compute_seconds.mean / (1 + (epoch.oversleep_share or 0.0)) for epoch in epochs)
+    overlapped = phase.prefetch > 0
+    waited = sum(epoch.data_wait_seconds.mean for epoch in epochs)
+    time = sum(epoch.io_busy_seconds.mean for epoch in epochs) if overlapped else waited
+    if compute <= 0 or time <= 0:
+        return ""
+    got, got_when = content / time, " while it was read from" if overlapped else ""
+    left = time_to_read(compute, overlapped)
+    processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
+    if processed / max(phase.readers, 1) >= left:
+        return "" if busy >= UTILIZATION else f"{_beyond_storage(phase, epochs)}; it got {size(got, 3)}/s{got_when}"
+    needed = content / (left if overlapped else left - processed)
+    why = ""
+    if busy < UTILIZATION:
+        hardly_waited = waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs)
+        # Without readers what was fast enough took no more of a step than it may.
+        hardly_waited = hardly_waited or (got >= needed and not overlapped)
+        why = _why(got >= needed, hardly_waited, overlapped, mostly_processing(phase, epochs))
+    rates = (
+        f"it needs {size(needed, 3)}/s{'' if overlapped else ' while steps wait'}; it got {size(got, 3)}/s{got_when}"
+    )
+    return f"to be {percent(UTILIZATION, 2)} busy {rates}{why}"
+
+
+def _beyond_storage(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+    """That decoding alone takes as long as everything may."""
+    who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
+    time = f"the time for {_processing_named(epochs)} alone is longer{who} than that allows"
+    return f"no storage makes it {percent(UTILIZATION, 2)} busy: {time}"

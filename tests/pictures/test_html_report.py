@@ -1,0 +1,170 @@
+"""The page and the files: complete in themselves, and nothing that results say becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+from dliosim.pictures.html_report import page
+from dliosim.report.reader.load import load
+from tests.pictures.sample import comparison, write_comparison, write_run
+
+# The first part would be an error, were it taken for mathematics.
+HOSTILE = '$\\nonsense{1}$ <script>alert("x")</script> & ]]> --> \x1b[31m 試'
+
+
+class Tags(HTMLParser):
+    """Every start tag with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(text: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Tags()
+    parser.feed(text)
+    return parser.found
+
+
+def svgs(text: str) -> list[bytes]:
+    return [base64.b64decode(one) for one in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a run and a comparison whose every text is hostile."""
+    place = tmp_path_factory.mktemp("hostile")
+    write_run(
+        place / "run", ranks=2, steps=4, epochs=2, name=HOSTILE, title=HOSTILE, pattern=HOSTILE, arguments=(HOSTILE,)
+    )
+    content = json.loads((place / "run" / "results.json").read_text())
+    content["phases"][-1]["notes"] = content["arguments"] = [HOSTILE]
+    content["environment"]["mpi_library"] = content["phases"][-1]["api"] = HOSTILE
+    content["environment"]["details"] = {HOSTILE: HOSTILE}
+    (place / "run" / "results.json").write_text(json.dumps(content))
+    (place / "other").mkdir()
+    for name in ("results.json", "timeline.h5"):
+        (place / "other" / name).write_bytes((place / "run" / name).read_bytes())
+    compared = comparison(name=HOSTILE, title=HOSTILE, reference=HOSTILE, verdict=[HOSTILE])
+    compared["variants"][0]["label"] = HOSTILE
+    compared["varied"][0]["name"] = compared["caches"] = compared["environment"]["mpi_io"] = HOSTILE
+    compared["overrides"] = [[HOSTILE, HOSTILE]]
+    compared["not_run"][0] = {"label": HOSTILE, "reason": HOSTILE}
+    write_comparison(place / "<img src=x>", **compared)
+    return page(load([str(place / name) for name in ("run", "other", "<img src=x>")], with_arrays=True))
+
+
+def test_no_text_becomes_markup(hostile: str) -> None:
+    found = tags(hostile)
+    allowed = {"html", "head", "meta", "title", "style", "body", "nav", "ul", "li", "a", "h1", "h2", "h3", "h4", "p"}
+    allowed |= {"dl", "dt", "dd", "div", "table", "thead", "tbody", "tr", "th", "td", "figure", "img", "figcaption"}
+    assert {tag for tag, _ in found} <= allowed | {"details", "summary", "pre"}
+    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in hostile
+    assert "&lt;img src=x&gt;</h2>" in hostile
+    assert "\x1b" not in hostile
+    for tag, attributes in found:
+        assert not any(name.startswith("on") for name in attributes), tag
+
+
+def test_nothing_is_loaded_from_anywhere(hostile: str) -> None:
+    for tag, attributes in tags(hostile):
+        if tag == "a":
+            assert (attributes["href"] or "").startswith("#")
+        elif tag == "img":
+            assert (attributes["src"] or "").startswith("data:image/svg+xml;base64,")
+        else:
+            assert "href" not in attributes and "src" not in attributes
+    assert "default-src 'none'" in hostile
+    assert "url(" not in hostile and "@import" not in hostile
+
+
+def test_every_link_leads_to_a_heading(hostile: str) -> None:
+    found = tags(hostile)
+    anchors = [attributes["id"] for _, attributes in found if "id" in attributes]
+    assert len(anchors) == len(set(anchors))
+    assert {attributes["href"] for tag, attributes in found if tag == "a"} == {f"#{one}" for one in anchors}
+
+
+def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> None:
+    found = svgs(hostile)
+    assert len(found) > 15
+    for one in found:
+        names = {element.tag.rsplit("}", 1)[-1] for element in ElementTree.fromstring(one).iter()}
+        assert not names & {"script", "foreignObject", "a"}
+    # Matplotlib says in a comment what a text drawn as paths was: with the dollars, hence not as a formula.
+    assert any(rb"$\nonsense" in one for one in found)
+
+
+def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "cmp")
+    found = load([str(tmp_path / "cmp")], with_arrays=True)
+    parts = [
+        [re.sub(r"\s", " ", heading) for heading in re.findall("<th>([^<]*)</th>", part)]
+        for part in page(found).split("<table>")[1:]
+    ]
+    assert len(parts) == 2
+    assert parts[0][:2] == ["", "verdict"]
+    assert (parts[1][0], parts[1][-1]) == ("", "order hash")
+
+
+def test_the_command_of_a_run_can_be_pasted(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", ranks=1, steps=2, epochs=1, arguments=("run", "a b.dlio", "-D", "layout=shared file"))
+    text = page(load([str(tmp_path / "run")], with_arrays=True))
+    command = escape("dliosim run 'a b.dlio' -D 'layout=shared file'")
+    assert f"<dd>{command}</dd>" in text
+    assert f"<dd>{tmp_path / 'run'}</dd>" in text
+
+
+def test_a_comparison_says_on_what_it_was_made(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "cmp")
+    text = page(load([str(tmp_path / "cmp")], with_arrays=True))
+    for said in (
+        "-D epochs=1",
+        "cold before each pass",
+        "4 on 1 node, 4 on the 8 cores of a node",
+        "/scratch, lustre, rw",
+    ):
+        assert f"<dd>{said}</dd>" in text
+
+
+def test_the_same_results_give_the_same_page_in_any_process(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", ranks=2, steps=4, epochs=2)
+    pages = []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "dliosim.cli", "report", "run", "--html", f"{seed}.html"]
+        repository = str(Path(__file__).parents[2])
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": repository}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+        pages.append((tmp_path / f"{seed}.html").read_bytes())
+    assert pages[0] == pages[1]
+    assert len(svgs(pages[0].decode())) == 9
+
+
+def test_pictures_become_files_with_telling_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for ranks in (1, 2):
+        write_run(tmp_path / f"on {ranks}", ranks=ranks, steps=4, epochs=2)
+    write_comparison(tmp_path / "cmp")
+    given = [str(tmp_path / name) for name in ("on 1", "on 2", "cmp")]
+    assert main(["report", *given, "--png", str(tmp_path / "out" / "new")]) == 0
+    names = {path.name for path in (tmp_path / "out" / "new").iterdir()}
+    assert {"all-train-scaling.png", "on-2-train-bandwidth-by-rank.svg", "cmp-ratios.png"} <= names
+    assert "on-1-train-bandwidth-by-rank.svg" not in names
+    assert {name[:-4] for name in names if name.endswith(".png")} == {name[:-4] for name in names if ".svg" in name}
+    assert f"{len(names) // 2} pictures, each as PNG and SVG" in capsys.readouterr().out
+    for path in (tmp_path / "out" / "new").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,101 @@
+"""What `dliosim plan` prints, from patterns as users write them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Workload
+from dliosim.plan.forecast.forecast import csv_rows, forecast
+from dliosim.report.plan.tables import plan_report, write_csv
+
+PATTERNS = Path(__file__).parents[3] / "patterns"
+
+
+def compiled(name: str, ranks: int, nodes: int = 1, overrides: tuple[tuple[str, str], ...] = ()) -> Workload:
+    return compile_pattern(PATTERNS / f"{name}.dlio", overrides, Job(ranks, nodes))[0]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PATTERNS.glob("*.dlio")))
+@pytest.mark.parametrize("ranks", [1, 3, 512])
+def test_every_pattern_has_a_plan_of_at_most_120_columns(name: str, ranks: int) -> None:
+    workload = compiled(name, ranks)
+    text = plan_report(workload, forecast(workload))
+    assert max(map(len, text.splitlines())) <= 120
+    assert workload.digest() in text
+
+
+def test_amounts_are_those_of_the_pattern() -> None:
+    workload = compiled("resnet50", 4, overrides=(("imagenet.samples", "1024"), ("main.epochs", "1")))
+    lines = plan_report(workload, forecast(workload)).splitlines()
+    row = next(" ".join(line.split()) for line in lines if line.startswith("train main, epoch 1"))
+    # Once; 4 steps of 4 x 64 samples of 114,660 B; the one file opened by each rank; a call a sample.
+    assert row == "train main, epoch 1 1 4 1 024 117.5 MB 4 1 024"
+
+
+def test_what_was_not_worked_out_for_every_rank_is_marked() -> None:
+    workload = compiled("cosmoflow", 4096, 64, (("files", "4096 * 2000"),))
+    text = plan_report(workload, forecast(workload))
+    assert "~ estimated" in text
+
+
+BUSY = """dlio 1
+workload busy
+dataset d {{
+    samples 400
+    size    1 MB
+    layout  file per sample
+    path    "d"
+}}
+access a {{
+    readers {}
+}}
+train {{
+    read    d with a
+    batch   5 per rank
+    compute 10 ms
+    {}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "readers", "told"),
+    [
+        (
+            "preprocess 1 ms",
+            0,
+            "takes 5.000 ms a step and leaves no time to read; `readers 1` in the access method",
+        ),
+        (
+            "preprocess 5 ms",
+            2,
+            "takes 25.00 ms a step and leaves 2 readers no time to read; `readers 3` in the access method",
+        ),
+        ("preprocess 100 us", 0, ""),
+    ],
+)
+def test_where_no_storage_is_fast_enough_it_says_why_and_what_would_help(
+    says: str, readers: int, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "busy.dlio"
+    path.write_text(BUSY.format(readers, says))
+    workload = compile_pattern(path, (), Job(4, 1))[0]
+    text = plan_report(workload, forecast(workload))
+    assert ("no storage" in text) == bool(told)
+    assert told in " ".join(text.split())
+
+
+def test_csv_has_a_row_for_each_sample_that_the_rank_reads() -> None:
+    workload = compiled("cosmoflow", 3)
+    stream = io.StringIO()
+    write_csv(stream, csv_rows(workload, 2, 1))
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert len(rows) == 16
+    assert [int(row["step"]) for row in rows] == list(range(16))
+    assert all(row["file"].endswith(f"{int(row['sample']):09d}.tfrecord") for row in rows)
+    assert all(2_000_000 <= int(row["length"]) <= 4_000_000 for row in rows)

@@ -1,0 +1,529 @@
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.measure.epoch_summaries import BoundBy, ExpectationResult, Spread
+from dliosim.measure.histogram import LIMIT_NS, Histogram
+from dliosim.measure.phase import PhaseSummary
+from dliosim.report.run_report import expectation_line, run_report
+from tests.report.sample import epoch, run, spread, verb
+
+GOLDEN = Path(__file__).parent / "run.txt"
+
+
+def report_of(*epochs, runs=1, **changed):
+    phases = tuple(PhaseSummary("train", "train", 1.0, epochs=epochs) for _ in range(runs))
+    return run_report(run(phases=phases, **changed))
+
+
+def test_a_run_prints_the_golden_text():
+    assert run_report(run()) == GOLDEN.read_text()
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+def test_nothing_is_wider_than_a_terminal_of_120_columns():
+    crowded = epoch(
+        0,
+        null_seconds=0.1,
+        view_seconds=spread(0.1),
+        checkpoint_seconds=spread(0.1),
+        arrival_wait_seconds=spread(0.1),
+        decode_seconds=spread(0.1),
+        preprocess_seconds=spread(0.1),
+        request_latency=Histogram([10_500_000, 123_456_789]),
+    )
+    text = report_of(crowded, replace(crowded, epoch=1), replace(crowded, epoch=2))
+    assert widest(text) <= 120
+    assert widest(run_report(run())) <= 120
+
+
+def huge(index):
+    """An epoch of 1024 ranks whose every figure is long, and none is left out."""
+    long = spread(98_765.4321)
+    return epoch(
+        index,
+        ranks=1024,
+        samples=9_876_543_210_123,
+        bytes=9_876_543_210_123_456,
+        seconds=123_456.7,
+        loop_seconds=0.123,
+        null_seconds=0.1,
+        utilization=0.98765,
+        **{f"{name}_seconds": long for name in ("data_wait", "io_busy", "open", "view", "compute", "sync_wait")},
+        **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "processing", "tool")},
+        **{f"{name}_seconds": long for name in ("decode", "preprocess", "core_wait", "reader_core_wait")},
+        **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
+        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
+        slowest_rank=1023,
+        oversleep_share=0.12345,
+        amplification=1234.5,
+        storage_amplification=1234.5,
+        dlio_au=0.98765,
+        dlio_samples_per_second=9_876_543_210.0,
+    )
+
+
+def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
+    name = "a_loop_over_the_whole_universe_of_a_cosmology_simulation_at_full_resolution"
+    parts = ("call", "content", "encode", "serialize", "send", "broadcast", "open", "view", "file_sync")
+    completing = ("plan", "commit", "directory_sync", "manifest", "rename", "delete")
+    times = {f"{part}_seconds": spread(98_765.4) for part in (*parts, *completing)}
+    written = verb(98_765.4, bytes=10**18, files=10**9, **times)
+    amounts = {f"{kind}_bytes": 987_654_321_098_765_432 for kind in ("distinct", "read_call", "device")}
+    hints = tuple((f"a_rather_long_hint_{number}", "with a value") for number in range(20))
+    phases = (
+        PhaseSummary(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),
+        PhaseSummary(
+            name,
+            "restore",
+            98_765.4,
+            verb=replace(written, **amounts),
+            resident_share=0.123,
+            notes=("passed over " * 20,),
+        ),
+        PhaseSummary(name, "train", 98_765.4, epochs=tuple(map(huge, range(20))), hints_asked=hints, api="posix"),
+        PhaseSummary(name, "infer", 98_765.4, epochs=(huge(0), huge(1)), resident_share=0.5),
+    )
+    crowded = replace(run().environment, ranks_per_node=1024, cores_per_node=2)
+    assert widest(run_report(run(phases=phases, ranks=1024, environment=crowded))) <= 120
+
+
+def test_latencies_of_requests_have_a_table_of_their_own_where_the_others_leave_no_room():
+    text = report_of(epoch(0, request_latency=Histogram([10_500_000, 123_456_789])))
+    block = text[text.index("train: latencies") :]
+    block = block[: block.index("train: bound by")]
+    assert block.count("epoch ") == 2
+    assert "123.5 ms" in block
+
+
+def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts_their_waits():
+    assert "?" not in report_of(epoch(0))
+    crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
+    untold = {"core_wait_seconds": None}
+    text = report_of(epoch(0, **untold), environment=crowded)
+    assert "warning: 4 ranks on 2 cores: utilization (marked ?) is not to be trusted" in text
+    assert "48.9 %? busy" in report_of(epoch(0, 2.5, **untold), environment=crowded)
+    assert "48.90?" in report_of(epoch(0, 2.5, **untold), environment=crowded)
+
+
+def waiting(share, **changed):
+    """Two epochs whose ranks waited for a core for such a share of the second."""
+    return [epoch(0), epoch(1, loop_seconds=0.5, core_wait_seconds=spread(share * 0.5), **changed)]
+
+
+def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_ranks_than_cores():
+    crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
+    text = report_of(*waiting(0.049), environment=crowded)
+    assert "?" not in text
+    assert "; in these 4.90 % waiting for a core" in " ".join(text.split())
+    text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
+    assert "warning: train: 12 % of the time was waiting for a core, which lies in data wait," in text
+    assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
+    assert "%? busy" in text
+    quiet = " ".join(report_of(*waiting(0.123)).split())
+    assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
+
+
+def test_readers_that_wait_for_cores_are_told_apart():
+    beside = waiting(0.01, reader_core_wait_seconds=spread(0.3))
+    phase = PhaseSummary("train", "train", 1.0, epochs=tuple(beside), readers=4)
+    text = " ".join(run_report(run(phases=(phase,))).split())
+    assert "warning: train: readers waited for a core 15 % of the time" in text
+    assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
+
+
+def test_more_ranks_than_cores_are_named_beside_saves_whose_waits_nobody_counts():
+    crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
+    text = run_report(run(environment=crowded, phases=run().phases[:3]))
+    assert "warning: 16 ranks on 2 cores: saves and restores hold waits for a core, which are counted of loops" in text
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.0099, False), (0.0101, True)])
+def test_utilization_is_marked_where_compute_overshot_by_over_one_per_cent(share, warned):
+    text = report_of(epoch(0, oversleep_share=share))
+    assert ("longer than asked" in text) == warned
+    assert ("?" in text) == warned
+
+
+def test_a_hint_that_was_dropped_or_changed_is_told_loudly():
+    phase = PhaseSummary(
+        "train",
+        "train",
+        1.0,
+        epochs=(epoch(0),),
+        api="mpi-independent",
+        hints_asked=(("a", "1"), ("b", "2"), ("c", "3")),
+        hints_granted=(("a", "1"), ("c", "4")),
+    )
+    text = run_report(run(phases=(phase,)))
+    assert 'train: HINT NOT GRANTED: "b" = "2" was dropped by the MPI library' in text
+    assert 'train: HINT NOT GRANTED: "c" = "3" became "4"' in text
+    assert '"a" = "1"' not in text
+
+
+def test_many_epochs_are_abridged():
+    lines = report_of(*(epoch(i) for i in range(40))).splitlines()
+    numbers = [line.split()[0] for line in lines if line[:1].isdigit() or line.startswith("...")]
+    assert numbers[:13] == [*map(str, range(1, 11)), "...", "40", "2..40"]
+
+
+def test_runs_of_the_same_loop_share_their_tables_and_count_on():
+    text = report_of(epoch(0), runs=3)
+    assert text.count("train: latencies") == 1
+    assert "3 epochs of 16 steps in 3.000 s (3 runs)" in text
+    assert "\n2..3 " in text
+
+
+def test_different_numbers_of_steps_show():
+    assert "1 epoch of 15 to 16 steps" in report_of(epoch(0, fewest_steps=15))
+
+
+def test_a_latency_beyond_the_buckets_is_infinite_and_its_maximum_is_not():
+    text = report_of(epoch(0, batch_latency=Histogram([2 * LIMIT_NS])))
+    assert "inf" in text
+    assert "17592 s" in text
+
+
+def test_a_run_without_loops_has_no_hashes():
+    assert "hash" not in run_report(run(phases=run().phases[:3]))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "unknown: the kernel"),
+        (0.0, "cold, 0 %"),
+        (0.5, "partly warm, 50.0 %"),
+        (1.0, "warm, 100 %"),
+        (0.011, "partly"),
+    ],
+)
+def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
+    lines = run_report(run(phases=(PhaseSummary("train", "train", 1.0, epochs=(epoch(0),), resident_share=share),)))
+    assert re.search(rf"^page cache +train: {text}", lines, re.MULTILINE)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_expectation_that_is_not_judged_says_why(held):
+    result = ExpectationResult("it", 0.689, "ratio", held, "the only epoch", "it rains")
+    assert (
+        expectation_line(result)
+        == f"reported only, {'held' if held else 'missed'}: expect it (68.90 %, over the only epoch): it rains"
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "unit", "held", "text"),
+    [
+        (0.689, "ratio", False, "MISSED: expect it (68.90 %, over the only epoch)"),
+        (0.0312, "s", True, "held: expect it (31.20 ms, over the only epoch)"),
+        (1.5e9, "B/s", True, "held: expect it (1.500 GB/s, over the only epoch)"),
+        (1234.0, "samples/s", True, "held: expect it (1234 samples/s, over the only epoch)"),
+        (None, "s", False, "MISSED: expect it (nothing was measured, over the only epoch)"),
+        (math.inf, "s", False, "MISSED: expect it (inf, over the only epoch)"),
+    ],
+)
+def test_an_expectation_says_what_was_measured(measured, unit, held, text):
+    assert expectation_line(ExpectationResult("it", measured, unit, held, "the only epoch")) == text
+
+
+def phase_of(*epochs, kind="train", **changed):
+    return PhaseSummary(kind, kind, 1.0, epochs=epochs, **changed)
+
+
+def warnings_of(*phases, **changed):
+    text = run_report(run(phases=phases, expectations=(), **changed)).split("\n\n")[1]
+    return [" ".join(line.split()) for line in text.split("warning: ")[1:] if "lies in memory" not in line]
+
+
+ON_DISK = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
+
+
+def test_a_good_run_has_no_warnings():
+    assert "warning" not in run_report(run(phases=(phase_of(epoch(0, 2.0), epoch(1, 2.0)),), environment=ON_DISK))
+
+
+def test_past_the_page_cache_nothing_is_cold_or_warm():
+    text = run_report(run(phases=(phase_of(epoch(0), cache="off", resident_share=1.0),)))
+    assert re.search(r"^page cache +train: past the page cache \(cache off\)$", text, re.MULTILINE)
+    assert "warm" not in text
+
+
+def test_without_io_one_warning_says_so_and_there_is_no_bandwidth():
+    text = run_report(run(phases=(phase_of(epoch(0, null=True), api="null"),), null=True, expectations=()))
+    assert text.count("warning") == 1
+    assert "warning: nothing was read or written (--null)" in text
+    row = next(line for line in text.splitlines() if line.startswith("1 "))
+    assert row.split()[2:4] == ["-", "-"]
+
+
+def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
+    restored = phase_of(kind="restore", verb=verb(1.0, bytes=1_000_000))
+    kept = epoch(1, bytes_moved=7)
+    text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
+    assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
+    assert "warning: what was read was checked within the steps (--verify), as tool time: do not quote" in text
+    assert "%? busy" in text
+
+
+@pytest.mark.parametrize(("prefetch", "warned"), [(14, False), (15, True)])
+def test_steps_that_were_all_read_during_the_first_are_warned_about(prefetch, warned):
+    phase = phase_of(epoch(0), prefetch=prefetch)
+    assert any("15 steps after the first, and 15 batches are" in line for line in warnings_of(phase)) == warned
+    assert ("?" in run_report(run(phases=(phase,)))) == warned
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.09, False), (0.12, True)])
+def test_a_sync_that_is_slow_in_itself_is_told_from_waiting_for_others(share, warned):
+    wall = epoch(1).loop_seconds
+    later = epoch(1, least_sync_wait_seconds=share * wall, sync_wait_seconds=spread(0.5 * wall))
+    found = warnings_of(phase_of(epoch(0, least_sync_wait_seconds=1.0), later))
+    said = "train: 12 % of the time is what even the last rank of each step waited in its sync"
+    assert any(line.startswith(said) for line in found) == warned
+
+
+@pytest.mark.parametrize(
+    ("api", "cache", "word"),
+    [
+        ("mpi-independent", "page", "romio_ds_read and romio_cb_read"),
+        ("mpi-collective", "page", "romio_cb_read and romio_ds_read"),
+        ("posix", "off", "whole pages of 4 KiB"),
+    ],
+)
+def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(api, cache, word):
+    assert warnings_of(phase_of(epoch(0, amplification=1.99), api=api, cache=cache)) == []
+    (found,) = warnings_of(phase_of(epoch(0), epoch(1, amplification=3.456), api=api, cache=cache))
+    assert found.startswith("train: 3.46 bytes went through read calls for each byte asked: ")
+    assert word in found
+
+
+def test_bytes_of_which_nothing_is_known_are_not_said_to_be_verified():
+    some, units = epoch(0, bytes=5_000, bytes_moved=5_000), epoch(1, bytes=1_000, bytes_moved=16_000)
+    known = (replace(some, unchecked_bytes=700), replace(units, unchecked_bytes=16_000))
+    text = run_report(run(phases=(phase_of(*known),), verify=True))
+    assert re.search(r"^verified +4 300 of 6 000 bytes, as prepared; of the others it is not known", text, re.MULTILINE)
+
+
+def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_else():
+    more = epoch(1, amplification=3.456)
+    (found,) = warnings_of(phase_of(epoch(0), more, api="posix", through="library"))
+    assert found.endswith("the format's library reads more than samples (indexes, whole chunks or row groups)")
+    whole = replace(more, bytes_moved=3 * more.bytes)
+    (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
+    assert found.endswith("samples lie in units (chunks, row groups) that are read whole for each of them")
+    (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
+    assert found.endswith("something else in these processes has read the rest")
+
+
+def test_a_loop_that_a_library_reads_says_so():
+    assert "posix by the format's library; means over ranks" in said_of(
+        epoch(0), epoch(1), api="posix", through="library"
+    )
+
+
+def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
+    shares = (0.1, 0.51, 1.0)
+    read = verb(1.0, content_seconds=spread(0.0))
+    phases = [phase_of(kind="restore", verb=read, resident_share=share) for share in shares]
+    (found,) = warnings_of(*phases, environment=ON_DISK)
+    assert found.startswith("restore (2 of 3 runs): most of what it read was in the page cache")
+    assert warnings_of(*phases) == []  # on tmpfs all of it is memory
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "said"),
+    [
+        ("save", 0.11, "save: making contents took more than 10 % of its own time, outside the clock: storage may"),
+        ("restore", 0.11, "restore: checking contents took more than 10 % of its own time, outside the clock"),
+        ("save", 0.09, None),
+        ("prepare", 0.11, None),
+    ],
+)
+def test_contents_that_gave_storage_time_are_warned_about(kind, share, said):
+    made = verb(2.0, content_seconds=Spread(0.0, 0.0, 2.0 * share))
+    found = warnings_of(phase_of(kind=kind, verb=made), environment=ON_DISK)
+    assert [line.startswith(said) for line in found] == ([True] if said else [])
+
+
+def test_saves_that_a_crash_would_lose_or_tear_are_warned_about():
+    made = verb(2.0, content_seconds=spread(0.0))
+    unsafe = phase_of(kind="save", verb=made, fsync=False, commit="none")
+    late, torn = warnings_of(unsafe, environment=ON_DISK)
+    assert late.startswith("save: `fsync off`: its times end when the data are in the page cache")
+    assert torn.startswith("save: `commit none`: nothing tells a complete checkpoint from one that a crash cut short")
+    assert warnings_of(replace(unsafe, fsync=True, commit="rename"), environment=ON_DISK) == []
+
+
+@pytest.mark.parametrize(
+    ("cold", "said"),
+    [((), "epochs 1 to 4"), ((0, 3), "epochs 2 and 3"), ((1,), "epochs 1, 3 and 4"), ((0, 1, 2), "epoch 4")],
+)
+def test_epochs_that_came_from_the_cache_are_named(cold, said):
+    epochs = [epoch(i, storage_amplification=1.0 if i in cold else 0.2) for i in range(4)]
+    (found,) = warnings_of(phase_of(*epochs), environment=ON_DISK)
+    assert found.startswith(f"train: {said} read less than half")
+
+
+def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gave_exactly_half():
+    whole = epoch(0)
+    half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
+    phases = phase_of(replace(whole, **half), replace(whole, epoch=1, **half))
+    (found,) = warnings_of(phases, environment=ON_DISK)
+    different = "ranks asked for 181.0 MB, of which 90.51 MB are different bytes: the page cache or another rank gave"
+    assert found.startswith(f"train: in epochs 1 and 2 {different}")
+    assert "(50 % of it from the device)" in report_of(*phases.epochs, environment=ON_DISK)
+    warm = replace(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
+    assert [" read less than half of" in line for line in warnings_of(phase_of(warm), environment=ON_DISK)] == [
+        True,
+        False,
+    ]
+    for alone in (replace(whole, storage_amplification=1.0), replace(whole, **half | {"storage_amplification": 1.0})):
+        assert warnings_of(phase_of(alone), environment=ON_DISK) == [], "with O_DIRECT the device gives all"
+    read = verb(1.0, content_seconds=spread(0.0), distinct_bytes=90_511_552, device_bytes=90_511_552)
+    restored = phase_of(kind="restore", verb=read)
+    (found,) = warnings_of(restored, environment=ON_DISK)
+    assert found.startswith(f"restore: {different}")
+    row = next(line for line in run_report(run(phases=(restored,))).splitlines() if line.startswith("restore"))
+    assert row.split()[5:14] == ["181.0", "MB", "90.51", "MB", "90.51", "MB", "0.09051", "0.08430", "-"]
+
+
+def test_another_root_in_memory_silences_no_warning_of_a_disk():
+    disk, memory = (replace(run().environment.file_systems[0], root=kind, kind=kind) for kind in ("ext4", "tmpfs"))
+    both = replace(run().environment, file_systems=(disk, memory))
+    cached = phase_of(epoch(0, storage_amplification=0.2))
+    for root, said in (("ext4", 1), ("tmpfs", 0)):
+        assert len(warnings_of(replace(cached, root=root), environment=both)) == said
+        read = phase_of(kind="restore", verb=verb(1.0, content_seconds=spread(0.0)), resident_share=1.0, root=root)
+        assert len(warnings_of(read, environment=both)) == said
+    assert warnings_of(replace(cached, kind="infer", name="i"), environment=both) == [], "of old results it is unknown"
+
+
+def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
+    said = "train: data wait took 29 % of the time although no step was bound by storage"
+    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0, 0.0)
+    assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
+    assert said not in report_of(epoch(0), epoch(1))
+    assert said not in report_of(epoch(0), epoch(1, bound_by=elsewhere, data_wait_seconds=spread(0.005)))
+
+
+def test_of_several_saves_the_shortest_and_the_longest_are_shown():
+    runs = [PhaseSummary("c", "save", seconds, verb=verb(seconds)) for seconds in (1.0, 2.0, 6.0)]
+    assert re.search(r"^save c +3 +3\.000 s +1\.000 s +6\.000 s ", run_report(run(phases=tuple(runs))), re.MULTILINE)
+    assert "least" not in run_report(run(phases=tuple(runs[:1]), expectations=()))
+
+
+def test_restores_that_differ_have_rows_of_their_own():
+    restores = [PhaseSummary("c", "restore", 1.0, verb=verb(1.0), how=how) for how in ("", "everything once", "")]
+    text = run_report(run(phases=tuple(restores)))
+    assert re.search(r"^restore c +2 ", text, re.MULTILINE)
+    assert re.search(r"^restore c everything once +1 ", text, re.MULTILINE)
+
+
+def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
+    beside = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
+    # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.
+    assert (
+        "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
+        in beside
+    )
+    # Beside readers what it got is that while calls were in flight: 181 MB in 91.8 ms.
+    needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
+    assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(beside.split())
+    idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))
+    assert f"{needs}, so that the time went elsewhere (see below)" in " ".join(idle.split())
+    # Without readers, calls that were fast enough are not what steps waited for.
+    own = run_report(run(phases=(phase_of(epoch(0, data_wait_seconds=spread(0.015), tool_seconds=spread(0.05))),)))
+    assert (
+        "it needs 10.2 GB/s while steps wait; it got 12.1 GB/s, so that the time went elsewhere (see below)"
+        in " ".join(own.split())
+    )
+    alone = run_report(run(phases=(phase_of(epoch(0)),)))
+    assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone
+
+
+def decoded(index, decode, preprocess=0.0, **changed):
+    """An epoch whose readers, or steps, decode so long; reading takes 91.8 ms, compute 160 ms and waiting 65.6 ms."""
+    return epoch(index, decode_seconds=spread(decode), preprocess_seconds=spread(preprocess), **changed)
+
+
+def said_of(first, later, **changed):
+    return " ".join(run_report(run(phases=(phase_of(first, later, **changed),))).split())
+
+
+def test_readers_that_mostly_decode_are_blamed_and_not_storage():
+    beside = {"readers": 1, "prefetch": 2}
+    decoding = said_of(decoded(0, 0.12), decoded(1, 0.12), **beside)
+    spent = "readers spent 57 % of their busy time decoding, not reading"
+    assert f"it got 1.97 GB/s while it was read from, yet {spent}" in decoding
+    assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
+    assert "reading did not keep ahead" not in decoding
+    reading = said_of(decoded(0, 0.05), decoded(1, 0.05), **beside)
+    assert "yet steps waited: reading did not keep ahead of them" in reading
+    assert "not reading" not in reading
+    both = said_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **beside)
+    assert "57 % of their busy time decoding and preprocessing, not reading" in both
+
+
+def test_reading_of_several_readers_counts_for_as_many_as_read_at_a_time():
+    several = decoded(1, 0.12, depth=3.5)
+    assert "not reading" not in said_of(several, several, readers=4, prefetch=4)
+    # A queue of calls keeps one reader no longer than it takes.
+    assert "57 % of their busy time decoding" in said_of(several, several, readers=1, prefetch=4)
+
+
+def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():
+    slow = decoded(1, 0.6, 0.2)
+    assert (
+        "no storage makes it 90 % busy: the time for decoding and preprocessing alone is longer on 4 readers than"
+        in (said_of(slow, slow, readers=4, prefetch=4))
+    )
+    assert "no storage makes it" not in said_of(slow, slow, readers=5, prefetch=5)
+    inline = decoded(1, 0.02, processing_seconds=spread(0.02))
+    assert "decoding alone is longer than that allows; it got 2.76 GB/s train" in said_of(inline, inline)
+
+
+def test_what_steps_decode_themselves_leaves_less_time_to_read_in():
+    half = 0.5 * 0.16 * (1 / 0.9 - 1)
+    inline = decoded(1, half, processing_seconds=spread(half))
+    assert "to be 90 % busy it needs 20.4 GB/s while steps wait; it got 2.76 GB/s train" in said_of(inline, inline)
+
+
+def test_decoding_has_columns_only_where_something_was_decoded():
+    plain = report_of(epoch(0), epoch(1))
+    assert not any(word in plain for word in ("decode", "process", "encoding"))
+    some = decoded(1, 0.0123, processing_seconds=spread(0.0124), bound_by=BoundBy(0.5, 0.0, 0.0, 0.0, 0.5))
+    text = report_of(epoch(0), some)
+    assert re.search(r"busy +close +decode +compute", text)
+    assert "pre-" not in text
+    assert re.search(r"train: where the time went after the first epoch: .*processing 5", " ".join(text.split()))
+    assert re.search(r"storage +compute +tool +decode", text)
+    assert re.search(r"pre- +sync.*\n.*close +process +compute", report_of(decoded(0, 0.0, 0.01)))
+
+
+def test_encoding_has_a_column_beside_making_data_where_there_was_any():
+    phase = PhaseSummary("d", "prepare", 1.0, verb=verb(1.0, encode_seconds=spread(0.321)))
+    text = run_report(run(phases=(phase,)))
+    assert re.search(r"calls +data +encoding", text)
+    assert "321 ms" in text
+
+
+def test_what_memory_kept_is_none_of_the_storage():
+    first = epoch(0, storage_amplification=1.0)
+    kept = [epoch(number, bytes_moved=0, storage_amplification=0.0) for number in (1, 2)]
+    assert warnings_of(phase_of(first, *kept), environment=ON_DISK) == []
+    assert "busy it needs" not in report_of(first, *kept)
+    half = [replace(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
+    assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
+
+
+def test_a_slowdown_that_cannot_be_is_told():
+    usual, odd = (epoch(1, null_seconds=times * epoch(1).seconds, storage_amplification=1.0) for times in (1.0, 2.0))
+    assert warnings_of(phase_of(usual), environment=ON_DISK) == []
+    (found,) = warnings_of(phase_of(usual, odd), environment=ON_DISK)
+    assert found.startswith("train: an epoch took 0.500 times as long with I/O as without")

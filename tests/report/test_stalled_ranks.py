@@ -1,0 +1,90 @@
+"""What is said of a stall, to the letter, and whom ranks are taken to wait for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dliosim.measure.stalled_ranks import Seen, Stall, from_json, ranges, to_json
+from dliosim.report.stalled_ranks import moving_text, stall_text
+
+WAITS = Seen(
+    0, "node7", 4100, "train", 3, 118, 1_200_000_000, 31.2, "S", "clock_nanosleep", True, "a barrier", 119, ""
+)  # fmt: skip
+READS = replace(
+    WAITS, rank=2, pid=4102, state="c", call="preadv2(/data/d/000000007.raw at 131072)", meeting="", arrived=118
+)  # fmt: skip
+STOPPED = replace(WAITS, rank=3, pid=4103, state="T", call="", is_watched=False, meeting="", arrived=118, quiet=30.4)
+RUNS = replace(WAITS, rank=4, pid=4104, state="R", call="", meeting="", arrived=118)
+OPENS = replace(WAITS, rank=5, pid=4105, state="R", call="", meeting="", arrived=118, action="MPI_File_open of /data/x")
+DEEP = replace(WAITS, rank=6, pid=4106, state="D", call="fsync(/data/y)", meeting="", phase="save c", epoch=0, step=0)
+
+STALLS = {
+    "a read that hangs": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3))),
+    "one that is stopped, and others that run": Stall(5, 30.4, (WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS)),
+    "one that is stopped while it waits itself": Stall(
+        2, 30.4, (WAITS, replace(STOPPED, meeting="a barrier", call="futex"))
+    ),
+    "inside a collective open": Stall(3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))),
+    "many alike": Stall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
+    "a node from which nothing comes": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),
+    "where results go hangs as well": Stall(4, 31.2, (WAITS, replace(DEEP, rank=1)), alone=True),
+    "all have arrived": Stall(2, 31.2, (WAITS, replace(WAITS, rank=1))),
+}
+
+
+def text() -> str:
+    said = "".join(f"# {name}\n{stall_text(stall)}\n\n" for name, stall in STALLS.items())
+    return f"{said}# it is over\n{moving_text(31.2)}\n"
+
+
+def test_a_stall_prints_exactly_this() -> None:
+    assert text() == Path(__file__).with_name("stalls.txt").read_text()
+
+
+def test_the_page_on_stalls_shows_what_is_printed() -> None:
+    page = Path(__file__).parents[2] / "docs" / "stalls.md"
+    assert f"```\n{stall_text(STALLS['one that is stopped, and others that run'])}\n```" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("seen", "late"),
+    [
+        ((WAITS, READS), [2]),
+        ((WAITS, RUNS, READS, STOPPED), [3, 2, 4]),
+        ((OPENS, replace(RUNS, rank=0)), [0]),
+        # Stopped in a meeting; and the last one in a meeting that others have left for the next.
+        ((WAITS, replace(STOPPED, meeting="a barrier")), [3]),
+        ((replace(WAITS, rank=1, arrived=118), WAITS), [1]),
+        ((WAITS,), []),
+    ],
+)
+def test_others_wait_for_those_who_are_stopped_in_a_call_or_elsewhere(seen: tuple[Seen, ...], late: list[int]) -> None:
+    assert [one.rank for one in Stall(9, 1.0, seen).late] == late
+
+
+def test_ranks_are_said_in_ranges() -> None:
+    assert ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
+
+
+def test_what_a_node_says_comes_back_and_anything_else_is_refused() -> None:
+    assert from_json(to_json(31.2, [READS, STOPPED])) == (31.2, (READS, STOPPED))
+    content = json.loads(to_json(1.0, [READS]))
+    hostile = from_json(
+        json.dumps({**content, "ranks": [{**content["ranks"][0], "host": "\x1b[2J" + "x" * 999}]}).encode()
+    )
+    assert len(hostile[1][0].host) == 300 and hostile[1][0].host.startswith("\ufffd[2J")
+    for damaged in (
+        b"{", b"[]", b'{"quiet": 1}', b'{"quiet": -1, "ranks": []}', b'{"quiet": "x", "ranks": []}',
+        b'{"quiet": 1, "ranks": [1]}', json.dumps({**content, "ranks": [{**content["ranks"][0], "pid": "1"}]}).encode(),
+        json.dumps({**content, "ranks": [{**content["ranks"][0], "rank": True}]}).encode(),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            from_json(damaged)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("stalls.txt").write_text(text())
