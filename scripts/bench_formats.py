@@ -49,7 +49,7 @@ from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
-from dliosim.plan.samples.format_sizes import framed, is_framed
+from dliosim.plan.samples.sizes import framed, is_framed
 
 SHARED = Layout("shared file", 1)
 GZIP = Compression("gzip", 4)

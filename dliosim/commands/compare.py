@@ -15,8 +15,7 @@ from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.commands.compare_kinds import Kind, of_loops, of_stalls
-from dliosim.commands.compare_schedule import Running, run_blocks
+from dliosim.commands.compare_schedule import Kind, Running, of_loops, of_stalls, run_blocks
 from dliosim.commands.environment import describe
 from dliosim.commands.garbage import lasting
 from dliosim.commands.mpi_entry import as_job, rendered, write_and_print
@@ -35,9 +34,8 @@ from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.compute import wake_on_time
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
-from dliosim.execute.run.benchmark_pass import prepare_data
+from dliosim.execute.run.benchmark_pass import apart, own_directories, prepare_data
 from dliosim.execute.run.capacity_check import require_room
-from dliosim.execute.run.compare_dirs import apart, own_directories
 from dliosim.execute.store.locking import Locks
 from dliosim.measure.board import own
 from dliosim.model import DropCaches, Job, Loop, Restore, Save

@@ -41,7 +41,7 @@ def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
 
 
 def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) -> None:
-    from dliosim.pictures.files import write_pictures
+    from dliosim.pictures.catalogue import write_pictures
 
     names, left_out = write_pictures(results, directory)
     sys.stdout.writelines(f"{line}\n" for line in left_out)

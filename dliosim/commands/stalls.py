@@ -13,8 +13,7 @@ from pathlib import Path
 from dliosim.errors import DliosimError
 from dliosim.execute.mpi.job_abort import RESULTS_DUE, end_job
 from dliosim.execute.mpi.world import World
-from dliosim.execute.stalls.board import close_board, open_board
-from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped_later
+from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, close_board, kill_stopped_later, open_board
 from dliosim.measure.board import own
 from dliosim.measure.stalled_ranks import Stall
 from dliosim.report.stalled_ranks import moving_text, stall_text

@@ -1,4 +1,4 @@
-"""Whether variants differ: paired log ratios of interleaved passes, against what dealing the times by chance shows."""
+"""Statistics of a comparison: paired log ratios of interleaved passes, a permutation test, Student's t intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,40 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.student import critical, two_sided
+
+def within(t: float, freedom: int) -> float:
+    """The probability that |T| <= t, for `freedom` degrees of freedom from 1 on.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+    """
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    sine, squared = math.sin(angle), math.cos(angle) ** 2
+    odd = freedom % 2
+    # 1 + 1/2 cos^2 + 3/8 cos^4 + ... for even degrees, 1 + 2/3 cos^2 + ... for odd ones.
+    term, series = 1.0, 0.0
+    for k in range(freedom // 2):
+        series += term
+        term *= squared * (2 * k + 1 + odd) / (2 * k + 2 + odd)
+    if odd:
+        return min(1.0, 2 / math.pi * (angle + sine * math.cos(angle) * series))
+    return min(1.0, sine * series)
+
+
+def two_sided(t: float, freedom: int) -> float:
+    """The probability of a T at least as far from 0 as `t`."""
+    return 1.0 - within(t, freedom)
+
+
+def critical(level: float, freedom: int) -> float:
+    """The t that |T| exceeds with probability `level`, in (0, 1); found by bisection."""
+    low, high = 0.0, 1.0
+    while two_sided(high, freedom) > level:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided(middle, freedom) > level else (low, middle)
+    return high
+
 
 #: The probability of calling any variant different where none is.
 LEVEL: Final = 0.05

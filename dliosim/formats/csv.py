@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare
+from dliosim.formats.defaults import Bare, without_use
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
-from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 LONGEST_LINE: Final = 1 << 30

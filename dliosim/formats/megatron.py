@@ -34,10 +34,9 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Simple
+from dliosim.formats.defaults import Simple, without_use
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
-from dliosim.formats.refusals import without_use
 from dliosim.model import ELEMENTS, Dataset
 from dliosim.model.counter_rng import key, uniforms
 

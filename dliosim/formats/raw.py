@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare
+from dliosim.formats.defaults import Bare, without_use
 from dliosim.formats.protocols import Bytes, Column, FileIndex
-from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 

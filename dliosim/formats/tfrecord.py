@@ -42,11 +42,10 @@ import numpy as np
 from crc32c import crc32c
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Simple
+from dliosim.formats.defaults import Simple, without_use
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
 from dliosim.formats.protobuf import first_bytes, varint_size, write_varints
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
-from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 CLASSES: Final = 1000

@@ -15,7 +15,7 @@ from dliosim.language.blocks.external_datasets import nobody_looks
 from dliosim.language.blocks.verbs import Verbs
 from dliosim.language.checks import checkpoint_checks, semantic_checks
 from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
-from dliosim.language.settings import access, overrides
+from dliosim.language.settings import access, setting_overlay
 from dliosim.language.settings.block_settings import Context, Nouns, Settings
 from dliosim.language.settings.setting_overlay import inherited
 from dliosim.language.source import Span
@@ -62,7 +62,7 @@ def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job, fin
 def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder) -> Compiled:
     document = loader.load(path)
     context = Context(document, Scope(document.params, job, document.broken), loader.found)
-    overrides.apply(context, given)
+    setting_overlay.apply(context, given)
     for param in document.params.values():
         try:
             context.scope.check(param)

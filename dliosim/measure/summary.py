@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure import dlio
+from dliosim.measure import epoch_formulas
 from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
 from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reduced, Reducer
@@ -121,8 +121,8 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """The figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
     blocks = record.blocks
     ratio = record.utilization
-    au = None if record.open_loop else dlio.utilization(blocks)
-    rate = dlio.samples_per_second(blocks, record.batch)
+    au = None if record.open_loop else epoch_formulas.utilization(blocks)
+    rate = epoch_formulas.samples_per_second(blocks, record.batch)
     sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
     sums |= {
         "ranks": 1,

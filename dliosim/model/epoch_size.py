@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.counts import dealt_by_file
-from dliosim.model.dataset import Dataset
+from dliosim.model.dataset import Dataset, dealt_by_file
 from dliosim.model.verbs import Loop
 
 LARGEST_TABLE: Final = 1 << 22

@@ -1,10 +1,12 @@
-"""Which pictures results have, under which names and with which captions, and why others are left out."""
+"""All pictures of results: names, captions, why some are left out, and the files they are written to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -13,11 +15,12 @@ from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.validity import core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, scaling_groups, time_breakdown
 from dliosim.pictures.epochs import bins_said
-from dliosim.pictures.style import drawing
+from dliosim.pictures.style import drawing, rendered
 from dliosim.report.loops import time_shares
 from dliosim.report.reader.comparison import Comparison
-from dliosim.report.reader.load import Loop, SavedRun
+from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.results import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +190,49 @@ def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> scaling.R
         shares=time_shares(loop.epochs),
         is_doubtful=bool(core_waits(saved.run.environment, loop.phases)),
     )
+
+
+_LONGEST_PART = 40
+
+
+def write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Path) -> tuple[list[str], list[str]]:
+    """Write `result-loop-picture.png` and `.svg` into a directory, made if need be; names, and what was left out.
+
+    Files of these names are replaced, each whole or not at all. Raises OSError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    names: list[str] = []
+    left_out: list[str] = []
+    for parts, gallery in _galleries(results):
+        left_out += [f"{' '.join(parts)}: {line}" for line in gallery.left_out]
+        for picture, figure in drawn(gallery.pictures):
+            name = _unused("-".join(map(_plain, (*parts, picture.name))), names)
+            names.append(name)
+            for kind in ("png", "svg"):
+                write_whole(directory / f"{name}.{kind}", rendered(figure, kind))
+    return names, left_out
+
+
+def _galleries(results: Sequence[SavedRun | SavedComparison]) -> Iterator[tuple[tuple[str, ...], Gallery]]:
+    runs = [one for one in results if isinstance(one, SavedRun)]
+    for title in loop_titles(runs):
+        yield ("all", title), of_runs(runs, title)
+    for one in results:
+        if isinstance(one, SavedRun):
+            for loop in one.loops:
+                yield (one.label, loop.title), of_loop(one, loop)
+        else:
+            yield (one.label,), of_comparison(one.comparison)
+
+
+def _plain(text: str) -> str:
+    """A text as part of a file's name: small letters, digits and hyphens."""
+    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_PART] or "unnamed"
+
+
+def _unused(name: str, names: Sequence[str]) -> str:
+    number, unused = 1, name
+    while unused in names:
+        number += 1
+        unused = f"{name}-{number}"
+    return unused

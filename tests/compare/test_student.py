@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dliosim.compare.student import critical, two_sided, within
+from dliosim.compare.statistics import critical, two_sided, within
 
 
 @pytest.mark.parametrize(

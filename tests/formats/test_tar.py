@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
 from dliosim.formats.protocols import Framed, Ints
-from dliosim.formats.tar import CLASSES, TAR
-from dliosim.formats.tarheaders import UNIT, write_headers
+from dliosim.formats.tar import CLASSES, TAR, UNIT, write_headers
 from dliosim.model import Chunk, Compression
 from tests.formats.datasets import VARYING, dataset, ints
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.formats.contract_tests import framed_file
-from dliosim.formats.tar import TAR
-from dliosim.formats.tarheaders import members, write_headers
+from dliosim.formats.tar import TAR, members, write_headers
 from tests.formats.datasets import dataset, ints
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Format, LibraryFile
 from dliosim.formats.raw import RAW
 from dliosim.model import Dataset, Found
-from dliosim.model.counts import unless_even
+from dliosim.model.dataset import unless_even
 
 FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model.counts import dealt_by_file, unless_even
+from dliosim.model.dataset import dealt_by_file, unless_even
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=50))

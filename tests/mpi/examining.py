@@ -28,12 +28,11 @@ from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
-from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.order_hash import order_hash
 from dliosim.plan.samples.sample_index import joined
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix, sample_sizes
+from dliosim.plan.samples.sizes import block_count, block_totals, is_framed, needs_totals, prefix, sample_sizes
 from dliosim.report.progress import Progress
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import run_of

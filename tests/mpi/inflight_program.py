@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.request_window import keep_in_flight
+from dliosim.execute.backends.mpiio_nonblocking import keep_in_flight
 
 COUNT = 23
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Column, FileIndex
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
-from dliosim.model.counts import unless_even
+from dliosim.model.dataset import unless_even
 from dliosim.model.epoch_size import samples_of_rank, steps_of_epoch
 from dliosim.plan.forecast.epoch_statistics import Passes, census
 from dliosim.plan.forecast.layout_forecast import Placement

@@ -1,4 +1,4 @@
-"""What every backend does: read the calls of one step into a buffer, and write ranges of one file."""
+"""The protocols of backends: read the calls of a step into a buffer, write ranges of a file, and account for both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from dliosim.measure.meter import Meter
+from dliosim.measure.records import VerbRecord
 from dliosim.plan.samples.io_requests import Calls
 
 
@@ -90,3 +91,26 @@ class Writer(Protocol):
     def close(self) -> None:
         """Close; safe to call twice."""
         ...
+
+
+def finish(writer: Writer, record: VerbRecord) -> None:
+    """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
+    try:
+        if record.hints is None:
+            record.hints = writer.granted()
+    finally:
+        writer.close()
+        account(writer.meter, record)
+
+
+def account(meter: Meter, record: VerbRecord) -> None:
+    """Add to the record what the reader or writer of one or more files has done."""
+    record.opens += meter.opens
+    record.calls += meter.calls
+    record.bytes_moved += meter.moved
+    record.open_ns += meter.open_ns + meter.close_ns
+    record.view_ns += meter.view_ns
+    record.file_sync_ns += meter.sync_ns
+    latencies = meter.take_latencies()
+    record.call_ns += int(latencies.sum())
+    record.call_latency.add(latencies)

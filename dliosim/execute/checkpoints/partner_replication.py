@@ -10,9 +10,8 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.accounting import finish
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer
+from dliosim.execute.backends.contract import Writer, finish
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of
 from dliosim.execute.context import Session

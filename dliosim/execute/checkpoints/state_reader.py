@@ -17,9 +17,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.accounting import account
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Reader
+from dliosim.execute.backends.contract import Reader, account
 from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.checkpoints.selection import Found
 from dliosim.execute.context import Session

@@ -12,9 +12,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.accounting import finish
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer
+from dliosim.execute.backends.contract import Writer, finish
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.context import Session
 from dliosim.execute.mpi.world import World

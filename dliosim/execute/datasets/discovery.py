@@ -22,7 +22,7 @@ from dliosim.execute.safe_open import follow, follow_to_file
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Distribution, Found, constant
-from dliosim.model.counts import unless_even
+from dliosim.model.dataset import unless_even
 
 _AT_ONCE = 8  # files looked at: what waits for a file system overlaps, what computes does not
 _PIECE = 1024

@@ -15,12 +15,11 @@ from dliosim.execute.datasets.raw_writer import Chunks, PlacedPart
 from dliosim.execute.datasets.small_files import Memory, is_small, runs_of_small
 from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset
-from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, room, sample_sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
-"""Files that a library makes: laid out for all ranks to write into, or built whole; and what stands beside files."""
+"""Files that a format's library makes: laid out for all ranks to write into, or built whole, with their sidecars.
+
+Many small HDF5 files of one layout are copies of a template: h5py takes half a millisecond to lay out each.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -16,21 +20,62 @@ from dliosim import readable
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import damaged
-from dliosim.execute.datasets.hdf5_template import LaidOut, laid_out, make_alike
 from dliosim.execute.datasets.index_build import resolve
 from dliosim.execute.io_errors import failed, no_room
 from dliosim.execute.node.page_cache import WriteCount
 from dliosim.execute.payload.payload_format import dressing, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.execute.safe_open import reading, remove_file, write_file
+from dliosim.execute.safe_open import reading, remove_file, write_at, write_file, writing
+from dliosim.formats.header_scanner import read_at
 from dliosim.formats.protocols import Encoding, FileIndex, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.format_sizes import framed
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, sample_sizes
+
+#: A file of which more than this lies outside of samples, or in more pieces, is left to the library.
+_MOST_BYTES, _MOST_PIECES = 1 << 20, 64
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A file with room for samples and none written: its index, and all that lies around the room, by offset.
+
+    `around` is None where that is too much to be kept.
+    """
+
+    index: FileIndex
+    around: tuple[tuple[int, bytes], ...] | None
+
+
+def laid_out(path: Path, form: Resolved, dataset: Dataset) -> LaidOut:
+    """What a file is that `form.lay_out` has just made. Raises OSError, and ExecutionError as `Format.index`."""
+    index = form.index(path, dataset)
+    offset = np.concatenate([column.offset for column in index.columns])
+    length = np.concatenate([column.length for column in index.columns])
+    order = np.argsort(offset)
+    ends = np.append(0, (offset + length)[order])
+    begins = np.append(offset[order], index.size)
+    gaps = [(first, last) for first, last in zip(ends.tolist(), begins.tolist(), strict=True) if first < last]
+    if len(gaps) > _MOST_PIECES or sum(last - first for first, last in gaps) > _MOST_BYTES:
+        return LaidOut(index, None)
+    with reading(path) as descriptor:
+        around = tuple((first, read_at(descriptor, last - first, first)) for first, last in gaps)
+    return LaidOut(index, around)
+
+
+def make_alike(known: LaidOut, path: Path, by_library: Callable[[], None]) -> None:
+    """Make another file like that one, which must not be there yet; by the library where that is all we have."""
+    if known.around is None:
+        by_library()
+        return
+    with writing(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        os.truncate(descriptor, known.index.size)
+        for offset, data in known.around:
+            write_at(descriptor, data, offset)
+
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.execute.backends.accounting import finish
 from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import finish
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import ABSENT, damaged, prepared_by, what_is_wrong, write_description
@@ -31,10 +31,9 @@ from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.forecast.layout_forecast import guessed
-from dliosim.plan.samples.format_sizes import framed, is_framed
 from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import FilePart, prepare_parts
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, is_framed, sample_sizes
 from dliosim.readable import number, size
 
 #: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.

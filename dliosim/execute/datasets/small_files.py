@@ -12,11 +12,10 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import checksum_over, make_bodies
 from dliosim.formats.protocols import Encoding
 from dliosim.model import PAGE, Dataset
-from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import Places
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, room, sample_sizes
 
 #: Bytes, files and samples that are made together, and the bytes and samples of a file that counts as small.
 _BYTES: Final = (4 << 20) + (64 << 10)  # four of 1 MiB, with what is around them

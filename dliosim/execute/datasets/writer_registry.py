@@ -9,9 +9,9 @@ from dliosim.execute.datasets import framed_writer, preallocated_writer, raw_wri
 from dliosim.execute.datasets.raw_writer import PlacedPart
 from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset
-from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import Places
+from dliosim.plan.samples.sizes import is_framed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.batches.decode_preprocess import Processing
-from dliosim.execute.batches.decode_verify import EncodedUnits
+from dliosim.execute.batches.decode_preprocess import EncodedUnits, Processing
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.batches.sample_cache import KeptSamples
 from dliosim.execute.context import Session

@@ -49,12 +49,11 @@ from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.layout_forecast import guessed
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, each_byte_once, union
-from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.io_requests import Calls, Extents, file_sizes
 from dliosim.plan.samples.order_hash import extent_hash, order_hash
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import is_framed, sample_sizes
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary

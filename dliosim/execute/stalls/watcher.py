@@ -1,12 +1,14 @@
-"""A thread of each rank that sees whether anything moves; one a node says who keeps the others waiting.
+"""The board of a node's ranks in shared memory, and a thread of each rank that watches it for stalls.
 
-It uses no MPI, which may be what hangs, and takes no lock that the rank's other threads hold while they wait.
+One thread a node reports which ranks keep the others waiting. It uses no MPI, which may be what hangs, and takes no
+lock that the rank's other threads hold while they wait.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
+from dliosim.execute.mpi.shared_memory import SharedMemory
+from dliosim.execute.mpi.world import World
 from dliosim.execute.stalls.node_files import NodeTalk, Word
 from dliosim.execute.stalls.thread_calls import Found, look, transfers
-from dliosim.measure.board import Board, Row, start_time, stat_fields
+from dliosim.measure.board import ROW_BYTES, Board, Row, private_row, rows_of, show, start_time, stat_fields
 from dliosim.measure.stalled_ranks import Seen, Stall
+from dliosim.readable import printable
 
 _STOPPED = frozenset("Tt")
 
@@ -244,3 +249,27 @@ def kill_stopped_later(board: Board) -> None:
 
 def _state(pid: int) -> str:
     return (stat_fields(pid) or [""])[0]
+
+
+def open_board(world: World) -> tuple[Board, SharedMemory]:
+    """The board of this node's ranks, on which this one has introduced itself, and its memory. Collective."""
+    node, leaders, name = world.node, world.leaders, socket.gethostname()
+    memory = SharedMemory(node.comm, ROW_BYTES * node.size)
+    known = 0, [name]
+    if world.nodes > 1:
+        known = node.share((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
+    board = Board(rows_of(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
+    board.own.introduce(world.rank)
+    # Every rank has written before anybody looks.
+    world.barrier()
+    board.own.meets = world.size > 1
+    show(board.own)
+    return board, memory
+
+
+def close_board(board: Board, memory: SharedMemory) -> None:
+    """Free its memory. Collective on the node."""
+    show(private_row())
+    for row in board.rows:
+        row.release()
+    memory.close()

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from dliosim.formats.defaults import too_many_units
 from dliosim.formats.hdf5.filters import TILED, decode
 from dliosim.formats.hdf5.geometry import chunk_of, cut, parts
 from dliosim.formats.hdf5.index import read_index
 from dliosim.formats.hdf5.layout import assemble, build, encode_group, filters_of, group, lay_out
 from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, LibraryFile
-from dliosim.formats.refusals import too_many_units
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1

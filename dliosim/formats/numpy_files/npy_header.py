@@ -18,8 +18,8 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.defaults import without_use
 from dliosim.formats.protocols import Column, Filter
-from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset, Shape
 
 LARGEST_HEADER: Final = 1 << 16

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
+from dliosim.formats.defaults import too_many_units
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, index_of, listed, read_footer
 from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints, LibraryFile
-from dliosim.formats.refusals import too_many_units
 from dliosim.model import ELEMENTS, Dataset
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from dliosim.language.blocks import parallelism, storage_settings
 from dliosim.language.blocks.transformers import element
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import access, with_access
-from dliosim.language.settings.block_settings import Context, Settings, find
-from dliosim.language.settings.paths import path_below_root
+from dliosim.language.settings.block_settings import Context, Settings, find, path_below_root
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Block
 from dliosim.language.syntax.parser import Node

@@ -6,8 +6,7 @@ from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, storage_settings
 from dliosim.language.diagnostics import Label, mistake
-from dliosim.language.settings.block_settings import Settings
-from dliosim.language.settings.paths import path_below_root
+from dliosim.language.settings.block_settings import Settings, path_below_root
 from dliosim.language.syntax.parser import Node
 from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL

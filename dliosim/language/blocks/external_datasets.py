@@ -10,8 +10,7 @@ from typing import Final
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.blocks import storage_settings
 from dliosim.language.diagnostics import Mistake, mistake
-from dliosim.language.settings.block_settings import Settings, find
-from dliosim.language.settings.paths import path_below_root
+from dliosim.language.settings.block_settings import Settings, find, path_below_root
 from dliosim.language.source import Span
 from dliosim.language.syntax.parser import Node
 from dliosim.model import Dataset, Finder, Found, Layout, constant

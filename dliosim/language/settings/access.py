@@ -1,19 +1,83 @@
-"""Access methods: how a block reads or writes, as the dataclass of the model."""
+"""Access methods: how a block reads or writes, as the dataclass of the model; named sets of MPI_Info hints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Final, Literal, cast
 
 from dliosim.language.diagnostics import did_you_mean, hints, mistake
 from dliosim.language.settings.block_settings import Context, Settings
-from dliosim.language.settings.mpi_hints import Hints, hint_set, with_hints
 from dliosim.language.settings.setting_overlay import overlay
 from dliosim.language.syntax.ast import Block
 from dliosim.language.syntax.parser import Node
-from dliosim.model import MPI_APIS, Access, Api, By, Communicator, Engine, Layout, Order, Through, ranks_together
+from dliosim.language.values.evaluator import Scope
+from dliosim.model import (
+    MPI_APIS,
+    Access,
+    Api,
+    By,
+    Communicator,
+    Engine,
+    HintSet,
+    Layout,
+    Order,
+    Through,
+    ranks_together,
+)
 from dliosim.model.job import MAX_RANKS
+from dliosim.readable import count
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The name of a set, and its pairs."""
+
+    name: HintSet = "library"
+    pairs: Pairs = ()
+
+
+def hint_set(node: Node, scope: Scope, together: int) -> Hints:
+    """The set that a phrase of `hints` names, for files that so many ranks open together.
+
+    E113 for more aggregators than ranks.
+    """
+    if node.kind == "library":
+        return Hints()
+    if node.kind == "no_aggregation":
+        return Hints("no-aggregation", (*_aggregation("disable"), *_SIEVING_OFF))
+    pairs = [*_aggregation("enable"), *_SIEVING_OFF]
+    aggregators, buffer = node.find("aggregators"), node.find("collective_buffer")
+    if aggregators is not None:
+        wanted = scope.count(aggregators.only)
+        if wanted > together:
+            owner = "the job has" if together == scope.job.ranks else "who open the file together are"
+            there = f"{owner} {count(together, 'rank')}"
+            hint = f"write `min({wanted}, $ranks) aggregators`" if together == scope.job.ranks else ""
+            message = f"{count(wanted, 'aggregator')} of {count(together, 'rank')}"
+            raise mistake("E113", message, aggregators.span, there, hint=hint)
+        nodes = -(-together // scope.job.ranks_per_node)
+        # ROMIO takes one rank of a node, however large cb_nodes is, unless its list of hosts allows more.
+        pairs += [("cb_nodes", str(wanted)), ("cb_config_list", f"*:{-(-wanted // nodes)}")]
+    if buffer is not None:
+        pairs.append(("cb_buffer_size", str(scope.size(buffer.only, 1, (1 << 31) - 1))))
+    return Hints("two-phase", tuple(pairs))
+
+
+_SIEVING_OFF: Pairs = (("romio_ds_read", "disable"), ("romio_ds_write", "disable"))
+
+
+def _aggregation(state: str) -> Pairs:
+    return ("romio_cb_read", state), ("romio_cb_write", state)
+
+
+def with_hints(named: Hints, explicit: Pairs) -> Pairs:
+    """The pairs of a set, and those of `hint` lines, of which one takes the place of the set's of the same key."""
+    return tuple({**dict(named.pairs), **dict(explicit)}.items())
+
 
 APIS: Final = ("posix", *MPI_APIS)
 BACKENDS: Final = "dliosim.backends"

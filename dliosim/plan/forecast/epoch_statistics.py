@@ -32,13 +32,12 @@ from dliosim.plan.forecast.rank_aggregates import (
     handles_of,
     span_ratio,
 )
-from dliosim.plan.samples.format_sizes import framed, samples_overlap
 from dliosim.plan.samples.io_requests import Calls, Extents, calls, rounds, sample_heads, share_bounds
 from dliosim.plan.samples.read_ranges import buffer_bytes, rows_to_keep, stored_rows
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.shuffling import Permutation
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, sample_sizes, samples_overlap
 
 _FULL = 4  # loops of which each has these limits; more share them evenly
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where these are more

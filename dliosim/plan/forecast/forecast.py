@@ -29,10 +29,9 @@ from dliosim.plan.forecast.forecast_types import (
 )
 from dliosim.plan.forecast.layout_forecast import Placement, expected, place
 from dliosim.plan.forecast.prepare_forecast import files_each, forecast_prepare
-from dliosim.plan.samples.format_sizes import is_framed
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals, own_sums
+from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, is_framed, needs_totals, own_sums
 
 __all__ = [
     "Demand",

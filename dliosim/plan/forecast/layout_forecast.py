@@ -14,10 +14,9 @@ from dliosim.formats.registry import format_for
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.samples.format_sizes import framed, is_framed
 from dliosim.plan.samples.sample_index import DataIndex, Places, joined, repeated
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import needs_totals, own_sums, sample_sizes
+from dliosim.plan.samples.sizes import framed, is_framed, needs_totals, own_sums, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536

@@ -13,12 +13,11 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.forecast.forecast_types import Memory, PhaseForecast, Spread, over, same
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, expected
-from dliosim.plan.samples.format_sizes import framed, header_bytes, is_framed
 from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, own_sums
+from dliosim.plan.samples.sizes import bytes_before, framed, header_bytes, is_framed, own_sums
 
 _SAMPLED_RANKS = 256
 _SAMPLED_FILES = 65_536

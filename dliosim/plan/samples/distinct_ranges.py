@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
-from dliosim.plan.samples.format_sizes import samples_overlap
 from dliosim.plan.samples.sample_index import DataIndex, Places
+from dliosim.plan.samples.sizes import samples_overlap
 
 #: Files are dealt to the ranks that count them in blocks of so many bytes.
 BLOCK = 1 << 26

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE
-from dliosim.plan.samples.format_sizes import framed, room
 from dliosim.plan.samples.sample_index import DataIndex, Places, sample_places
 from dliosim.plan.samples.sample_to_file import aligned, files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, sample_sizes
+from dliosim.plan.samples.sizes import bytes_before, framed, room, sample_sizes
 from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])

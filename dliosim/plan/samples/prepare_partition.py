@@ -9,10 +9,10 @@ import numpy as np
 
 from dliosim.model.dataset import Dataset
 from dliosim.model.job import Job
-from dliosim.plan.samples.format_sizes import framed, is_framed
 from dliosim.plan.samples.io_requests import file_sizes, locate
 from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
+from dliosim.plan.samples.sizes import framed, is_framed
 
 #: Samples of a part that are made at a time while preparing; no call goes across.
 SAMPLES_AT_ONCE = 65_536

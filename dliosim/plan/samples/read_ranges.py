@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
-from dliosim.plan.samples.format_sizes import framed
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.sample_index import DataIndex, Places, ranges_of
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, sample_sizes
 
 
 @dataclass(frozen=True, slots=True)

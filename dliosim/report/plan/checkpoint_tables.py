@@ -9,7 +9,7 @@ from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import count, number, seconds, size
-from dliosim.report.checkpoint_intervals import EXPLAINED, Row, interval_table, long_time
+from dliosim.report.checkpoints import EXPLAINED, Row, interval_table, long_time
 from dliosim.report.conditions import aligned
 from dliosim.report.text_table import WIDTH
 

@@ -18,11 +18,10 @@ from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats import contract_tests
 from dliosim.formats.protocols import Encoding
 from dliosim.model import Dataset, Distribution, Job, Layout, constant
-from dliosim.plan.samples.format_sizes import framed
 from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import prepare_parts
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import framed, sample_sizes
 from tests.plan.helpers import prefix_of
 
 VARYING = Distribution("uniform", (70.0, 900.0))

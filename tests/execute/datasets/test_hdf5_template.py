@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets import hdf5_template
-from dliosim.execute.datasets.hdf5_template import laid_out, make_alike
+from dliosim.execute.datasets import library_writer
+from dliosim.execute.datasets.library_writer import laid_out, make_alike
 from dliosim.formats.hdf5.format import HDF5
 from dliosim.model import Chunk, Dataset, Layout, constant
 
@@ -40,7 +40,7 @@ def test_a_file_made_alike_is_the_one_that_the_library_makes(dataset: Dataset, c
 def test_what_is_too_much_to_be_kept_is_left_to_the_library(tmp_path: Path) -> None:
     HDF5.lay_out(DATASET, tmp_path / "first", 9)
     asked: list[bool] = []
-    with patch.object(hdf5_template, "_MOST_BYTES", 100):
+    with patch.object(library_writer, "_MOST_BYTES", 100):
         make_alike(laid_out(tmp_path / "first", HDF5, DATASET), tmp_path / "second", lambda: asked.append(True))
     assert asked == [True]
     assert not (tmp_path / "second").exists()

@@ -10,7 +10,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Dataset, Distribution, Found, Job, Layout, Shape, constant
-from dliosim.model.counts import unless_even
+from dliosim.model.dataset import unless_even
 from tests.language.conftest import Patterns
 from tests.language.stubs import finder, pretended, uneven
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.defaults import without_use
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
-from dliosim.formats.refusals import without_use
 from dliosim.model import Dataset
 
 MAGIC = b"A BLOCK\n"
