@@ -15,7 +15,7 @@ _MOST_ROOMS = 1 << 20
 _MOST_VALUES = 3 << 20
 
 
-def check_amount(data: bytes) -> None:
+def check_json_size(data: bytes) -> None:
     """Raise ValueError where a text is larger than any of ours, or would take much over half a GB (574 MB measured)."""
     # Those in texts count, too: there are few, and to look is cheap.
     rooms, values = data.count(b"[") + data.count(b"{"), data.count(b",")
@@ -29,13 +29,13 @@ def check_amount(data: bytes) -> None:
 
 
 def parse_json(data: bytes) -> object:
-    """What a text holds; ValueError where it is no JSON, nested too deeply, or too much (`check_amount`)."""
-    check_amount(data)
+    """What a text holds; ValueError where it is no JSON, nested too deeply, or too much (`check_json_size`)."""
+    check_json_size(data)
     try:
-        return json.loads(data, parse_constant=_no_constant)
+        return json.loads(data, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")

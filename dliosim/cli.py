@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import dliosim
-from dliosim.commands.garbage import lasting
-from dliosim.commands.launcher import launcher_rank, libraries_told
-from dliosim.commands.signals import kept
+from dliosim.commands.garbage import freeze_objects
+from dliosim.commands.launcher import launcher_rank, library_environment
+from dliosim.commands.signals import capture_signals
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
 
@@ -76,17 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and given[:1] in (["run"], ["compare"]):
-        kept()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
-    with _usage_from_rank_0_alone():
-        parser = _parser()
+        capture_signals()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
+    with _mute_other_ranks():
+        parser = _make_parser()
         parsed = parser.parse_args(given)
-        reason = _contradiction(parsed)
+        reason = _find_contradiction(parsed)
         if reason:
             parser.error(reason)
     try:
         if parsed.command in ("run", "compare"):
-            return _on_all_ranks(parsed, given)
-        return _printed(parsed)
+            return _run_mpi_command(parsed, given)
+        return _run_local_command(parsed)
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
             print(error, file=sys.stderr)
@@ -99,12 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _on_all_ranks(parsed: argparse.Namespace, given: Sequence[str]) -> int:
+def _run_mpi_command(parsed: argparse.Namespace, given: Sequence[str]) -> int:
     """Do what needs MPI, as a rank of a job."""
     # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
-    with lasting(), libraries_told():
-        world = _world()
+    with freeze_objects(), library_environment():
+        world = _load_comm_world()
         command: Callable[[MPI.Intracomm, argparse.Namespace, Sequence[str]], int]
         if parsed.command == "compare":
             from dliosim.commands.compare import compare_command as command
@@ -113,10 +113,10 @@ def _on_all_ranks(parsed: argparse.Namespace, given: Sequence[str]) -> int:
     return command(world, parsed, given)
 
 
-def _printed(parsed: argparse.Namespace) -> int:
+def _run_local_command(parsed: argparse.Namespace) -> int:
     """Do what needs no MPI, and see that all it prints is taken; ExecutionError where it is not."""
     try:
-        status = _without_mpi(parsed)
+        status = _dispatch_local(parsed)
         sys.stdout.flush()
     except (BrokenPipeError, DliosimError):
         raise
@@ -126,7 +126,7 @@ def _printed(parsed: argparse.Namespace) -> int:
     return status
 
 
-def _without_mpi(parsed: argparse.Namespace) -> int:
+def _dispatch_local(parsed: argparse.Namespace) -> int:
     if parsed.command == "report":
         from dliosim.commands.report import report_command
 
@@ -142,7 +142,7 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _world() -> MPI.Intracomm:
+def _load_comm_world() -> MPI.Intracomm:
     """COMM_WORLD; UsageError where mpi4py finds no MPI library that it can load."""
     try:
         from mpi4py import MPI
@@ -164,7 +164,7 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     # No abbreviations: an option of a later version could make one ambiguous that a script relies on.
     parser = _Parser(
         prog="dliosim",
@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a pattern with real I/O, under mpiexec",
-        description=run_command_help(),
+        description=describe_run_command(),
         allow_abbrev=False,
     )
     run.add_argument("pattern", metavar="FILE", help="a pattern file (.dlio)")
@@ -217,16 +217,16 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument(
         "--csv", action="store_true", help="reads of one rank and epoch: step, sample, file, offset, length"
     )
-    plan.add_argument("--rank", type=_natural, metavar="R", help="with --csv: which rank (default 0)")
-    plan.add_argument("--epoch", type=_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
+    plan.add_argument("--rank", type=_parse_natural, metavar="R", help="with --csv: which rank (default 0)")
+    plan.add_argument("--epoch", type=_parse_natural, metavar="E", help="with --csv: which epoch, from 0 (default 0)")
     plan.add_argument("--loop", metavar="NAME", help="with --csv: which loop (default: the first)")
     _add_failures(plan, "as long as reading what all ranks restore, as fast as a save is written")
     plan.add_argument(
-        "--save-time", type=_time, metavar="D", help='with --mtbf: how long a save holds the ranks, as "30 s"'
+        "--save-time", type=_parse_time, metavar="D", help='with --mtbf: how long a save holds the ranks, as "30 s"'
     )
     plan.add_argument(
         "--bandwidth",
-        type=_rate,
+        type=_parse_rate,
         metavar="B",
         help="""with --mtbf: what storage takes from all ranks together, as "100 GB/s", if the save time is not known
 (default: a table of 1, 10, 100 GB/s and 1 TB/s)""",
@@ -287,7 +287,7 @@ combinations""",
 for patterns without a loop)""",
     )
     compare.add_argument(
-        "--repeat", type=_positive, default=8, metavar="N", help="passes of each variant that count (default 8)"
+        "--repeat", type=_parse_positive, default=8, metavar="N", help="passes of each variant that count (default 8)"
     )
     compare.add_argument(
         "--caches",
@@ -295,14 +295,16 @@ for patterns without a loop)""",
         help="""drop the page cache before each pass, or read all data through it (default: cold if the pattern has
 `drop caches` or restores are compared, else warm)""",
     )
-    compare.add_argument("--seed", type=_natural, default=0, metavar="S", help="of the order of passes (default 0)")
+    compare.add_argument(
+        "--seed", type=_parse_natural, default=0, metavar="S", help="of the order of passes (default 0)"
+    )
     compare.add_argument(
         "--output", metavar="DIR", help="where results go, a directory without any (default: a new dliosim-compare-*)"
     )
     _add_stalls(compare)
 
 
-def _contradiction(parsed: argparse.Namespace) -> str:
+def _find_contradiction(parsed: argparse.Namespace) -> str:
     """Why options do not go together, or an empty text."""
     if parsed.command == "run" and parsed.null and (parsed.verify or parsed.with_null):
         other = "--verify" if parsed.verify else "--with-null"
@@ -320,7 +322,7 @@ def _contradiction(parsed: argparse.Namespace) -> str:
     return ""
 
 
-def run_command_help() -> str:
+def describe_run_command() -> str:
     """The description of `dliosim run`."""
     return (
         "Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it "
@@ -343,26 +345,26 @@ def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
     said = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
-        type=_ranks,
+        type=_parse_ranks,
         default=default,
         required=default is None,
         metavar="N",
         help=f"ranks of the job{said}",
     )
-    parser.add_argument("--nodes", type=_positive, metavar="M", help="nodes of the job, 1 if not given")
+    parser.add_argument("--nodes", type=_parse_positive, metavar="M", help="nodes of the job, 1 if not given")
 
 
 def _add_failures(parser: argparse.ArgumentParser, restart: str) -> None:
     parser.add_argument(
         "--mtbf",
-        type=_time,
+        type=_parse_time,
         metavar="D",
         help="""mean time between failures of the whole job, as "4 h" (of N nodes: that of a node / N): says how often
 it is best to save (Young, Daly), and what failures and saves cost then""",
     )
     parser.add_argument(
         "--restart-time",
-        type=_time,
+        type=_parse_time,
         metavar="D",
         help=f"with --mtbf: from a failure until the job goes on (default: {restart})",
     )
@@ -371,7 +373,7 @@ it is best to save (Young, Daly), and what failures and saves cost then""",
 def _add_stalls(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stall-report",
-        type=_time_or_off,
+        type=_parse_time_or_off,
         default=_STALL,
         metavar="D",
         help=f"""when no step, chunk or call has ended for so long, say who keeps the others waiting (default
@@ -379,30 +381,30 @@ def _add_stalls(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stall-timeout",
-        type=_time_or_off,
+        type=_parse_time_or_off,
         default=None,
         metavar="D",
         help="when nothing has ended for so long, say so and end the job with 1 (default: off)",
     )
 
 
-def _time_or_off(text: str) -> float | None:
-    return None if text == "off" else _time(text)
+def _parse_time_or_off(text: str) -> float | None:
+    return None if text == "off" else _parse_time(text)
 
 
-def _time(text: str) -> float:
+def _parse_time(text: str) -> float:
     from dliosim.units import parse_seconds
 
-    return _quantity(parse_seconds, text)
+    return _parse_quantity(parse_seconds, text)
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     from dliosim.units import parse_rate
 
-    return _quantity(parse_rate, text)
+    return _parse_quantity(parse_rate, text)
 
 
-def _quantity(parse: Callable[[str], float], text: str) -> float:
+def _parse_quantity(parse: Callable[[str], float], text: str) -> float:
     try:
         value = parse(text)
     except ValueError as error:
@@ -412,30 +414,30 @@ def _quantity(parse: Callable[[str], float], text: str) -> float:
     return value
 
 
-def _natural(text: str) -> int:
+def _parse_natural(text: str) -> int:
     if not text.isdecimal() or len(text) > 12:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
-def _positive(text: str) -> int:
-    value = _natural(text)
+def _parse_positive(text: str) -> int:
+    value = _parse_natural(text)
     if value == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
 
 
-def _ranks(text: str) -> int:
+def _parse_ranks(text: str) -> int:
     from dliosim.model.job import MAX_RANKS
 
-    value = _positive(text)
+    value = _parse_positive(text)
     if value > MAX_RANKS:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_RANKS:_}")
     return value
 
 
 @contextmanager
-def _usage_from_rank_0_alone() -> Iterator[None]:
+def _mute_other_ranks() -> Iterator[None]:
     """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
     if launcher_rank(os.environ) == 0:
         yield

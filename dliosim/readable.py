@@ -35,14 +35,14 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def seconds(value: float | None, digits: int = 4) -> str:
     """A time in s, ms, us or ns."""
-    return _with_unit(value, _TIMES, "s", digits)
+    return _format_unit(value, _TIMES, "s", digits)
 
 
 def size(value: float | None, digits: int = 4) -> str:
     """Bytes in powers of 1000."""
     if value is not None and 0 < value < 1000 and value == int(value):
         return f"{int(value)} B"
-    return _with_unit(value, _SIZES, "B", digits)
+    return _format_unit(value, _SIZES, "B", digits)
 
 
 def percent(ratio: float | None, digits: int = 4) -> str:
@@ -55,7 +55,7 @@ def count(value: int, noun: str, plural: str | None = None) -> str:
     return f"{value} {noun if value == 1 else plural or noun + 's'}"
 
 
-def _with_unit(value: float | None, units: Sequence[tuple[float, str]], base: str, digits: int) -> str:
+def _format_unit(value: float | None, units: Sequence[tuple[float, str]], base: str, digits: int) -> str:
     if value is None or not math.isfinite(value):
         return number(value)
     if value == 0:

@@ -65,7 +65,7 @@ MAX_DIGITS: Final = 60
 _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(\S+)\s*", re.ASCII)
 
 
-def number(text: str) -> Fraction:
+def parse_number(text: str) -> Fraction:
     """The value of digits with an optional fraction, `_` grouping them; ValueError over 60 digits."""
     digits = text.replace("_", "")
     if len(digits) > MAX_DIGITS:
@@ -73,16 +73,16 @@ def number(text: str) -> Fraction:
     return Fraction(digits)
 
 
-def _parse(text: str, dimension: Dimension) -> Fraction:
+def _parse_quantity(text: str, dimension: Dimension) -> Fraction:
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2] not in UNITS or UNITS[found[2]][1] != dimension:
         raise ValueError(f"{text!r} is not {dimension} such as {_EXAMPLES[dimension]}")
-    return number(found[1]) * UNITS[found[2]][0]
+    return parse_number(found[1]) * UNITS[found[2]][0]
 
 
 def parse_bytes(text: str) -> int:
     """Whole bytes of `4 KiB`, `1.5 MB`; ValueError where the unit is missing or unknown, or a byte is split."""
-    value = _parse(text, SIZE)
+    value = _parse_quantity(text, SIZE)
     if value.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return int(value)
@@ -90,12 +90,12 @@ def parse_bytes(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """Seconds of `10 ms`, `5 min`; ValueError where the unit is missing or unknown."""
-    return float(_parse(text, TIME))
+    return float(_parse_quantity(text, TIME))
 
 
 def parse_rate(text: str) -> float:
     """Bytes per second of `10 GB/s`; ValueError where the unit is missing or unknown."""
-    return float(_parse(text, RATE))
+    return float(_parse_quantity(text, RATE))
 
 
 def format_bytes(size: int) -> str:

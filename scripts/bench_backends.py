@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Reader
 from dliosim.execute.backends.registry import Files, open_readers, open_writer
-from dliosim.execute.node.compute import busy
-from dliosim.execute.payload.sample_bytes import fill, fill_batch
+from dliosim.execute.node.compute import keep_core_busy
+from dliosim.execute.payload.sample_bytes import fill_batch, fill_range
 from dliosim.model import Access
-from dliosim.plan.samples.io_requests import Calls, Extents, calls
+from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 
 Loop = Callable[[], None]
 NAME = "00.raw"
@@ -70,7 +70,7 @@ def random_calls(size: int, batch: int, steps: int, file_bytes: int, seed: int) 
         np.full(count, size),
         np.arange(0, count + 1, batch),
     )
-    return calls(rows, None)
+    return plan_calls(rows, None)
 
 
 def reader_of(access: Access, directory: Path, comm: MPI.Intracomm) -> Reader:
@@ -170,7 +170,7 @@ def collective_rows(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs
 def writing_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
     total, call = 1 << 28, 1 << 20
     ready = allocate(call)
-    fill(3, 0, ready)
+    fill_range(3, 0, ready)
     made = allocate(call)
     path = directory / "written"
     for size, label in [(4096, "4 KiB"), (4001, "4001 B"), (65536, "64 KiB"), (call, "1 MiB")]:
@@ -220,7 +220,7 @@ def busy_row(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs: int) 
         thread = threading.Thread(target=read)
         thread.start()
         while thread.is_alive():
-            busy(1_000_000)
+            keep_core_busy(1_000_000)
 
     compare("a reader thread of 4 KiB beside `compute busy`", alone, beside, len(made.offset), comm, pairs)
     reader.close()
@@ -237,7 +237,7 @@ def main() -> None:
     try:
         if comm.rank == 0:
             data = allocate(file_bytes)
-            fill(1, 0, data)
+            fill_range(1, 0, data)
             (directory / NAME).write_bytes(data)
             header("what", "bare, us", "times as long")
         comm.Barrier()

@@ -25,11 +25,11 @@ from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.store.locking import Locks
+from dliosim.execute.store.locking import LockTable
 from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers
 
 MIB = 1 << 20
@@ -94,7 +94,7 @@ def plainly(world: World, writers: Writers, place: Path, size: int, buffer: memo
 
 def session_of(world: World, checkpoint: Checkpoint, place: Path) -> Session:
     workload = Workload("bench", "", 1, Job(world.size), (), (checkpoint,), ())
-    return Session(workload, world, {"data": place}, Options(), Silence(), locks=Locks())
+    return Session(workload, world, {"data": place}, Options(), Silence(), locks=LockTable())
 
 
 def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
@@ -116,7 +116,7 @@ def measure(case: Case, pairs: int, size: int, place: Path) -> None:
     buffer = allocate(TRANSFER)
     np.frombuffer(buffer, np.uint8)[:] = np.random.default_rng(world.rank).integers(0, 256, TRANSFER, np.uint8)
 
-    with Saves(session, [checkpoint]) as saves:
+    with CheckpointManager(session, [checkpoint]) as saves:
 
         def ours() -> float:
             return world.comm.allreduce(saves.save(checkpoint).record.wall_ns, MPI.MAX) * 1e-9
@@ -137,7 +137,7 @@ def stalls(pairs: int, size: int, place: Path) -> None:
     beside = replace(blocking, name="b", background=Background())
     session = session_of(world, blocking, place)
 
-    with Saves(session, [blocking, beside]) as saves:
+    with CheckpointManager(session, [blocking, beside]) as saves:
 
         def held(checkpoint: Checkpoint) -> float:
             record = saves.save(checkpoint).record

@@ -24,7 +24,7 @@ from harness import header, middle, orderly, row, run, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.payload.sample_bytes import fill
+from dliosim.execute.payload.sample_bytes import fill_range
 from dliosim.model import Access
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -146,7 +146,7 @@ def measure(case: Case, place: Path, pairs: int) -> None:
 def mapped(place: Path, pairs: int) -> None:
     """Print the row of `engine mmap` beside `engine preadv`."""
     data = allocate(256 * MIB)
-    fill(1, 0, data)
+    fill_range(1, 0, data)
     (place / NAME).write_bytes(data)
     made = random_calls(4 * KIB, 256, 100, len(data), 1)
     into = allocate(made.buffer_size)

@@ -38,18 +38,18 @@ from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.registry import Files, open_readers
-from dliosim.execute.batches.sample_cache import KeptSamples
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.batches.sample_cache import SampleCache
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.context import Options, Phase, Session
-from dliosim.execute.datasets.library_writer import resolve_prepared
-from dliosim.execute.datasets.offset_tables import shared_totals
+from dliosim.execute.datasets.library_writer import index_prepared
+from dliosim.execute.datasets.offset_tables import share_block_totals
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
-from dliosim.plan.samples.sizes import framed, is_framed
+from dliosim.plan.samples.sizes import is_framed, require_framed
 
 SHARED = Layout("shared file", 1)
 GZIP = Compression("gzip", 4)
@@ -103,7 +103,7 @@ class Ground:
     def session(self, dataset: Dataset, *verbs: Prepare | Loop) -> Session:
         workload = Workload("bench", "", 1, Job(self.comm.size), (dataset,), (), verbs)
         session = Session(workload, self._world, {"data": self._place}, Options(), Silence())
-        session.places[dataset.name] = shared_totals(dataset, self._world)
+        session.places[dataset.name] = share_block_totals(dataset, self._world)
         return session
 
     def directory(self, dataset: Dataset) -> Path:
@@ -142,7 +142,7 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
 
     def run() -> float:
         session = ground.session(dataset, loop)
-        with Saves(session, ()) as saves:
+        with CheckpointManager(session, ()) as saves:
             (phase,) = (each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase))
         return phase.summary.epochs[-1].loop_seconds
 
@@ -153,8 +153,8 @@ def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
     """What the second epoch of that loop reads."""
     session = ground.session(dataset, loop)
     if not is_framed(dataset):
-        session.places["d"] = resolve_prepared(session, dataset, ground.directory(dataset))
-    return plan_work(session, loop, dataset, 1, loop.steps or 1, KeptSamples())
+        session.places["d"] = index_prepared(session, dataset, ground.directory(dataset))
+    return plan_work(session, loop, dataset, 1, loop.steps or 1, SampleCache())
 
 
 def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
@@ -180,7 +180,7 @@ def by_h5py(ground: Ground, dataset: Dataset, loop: Loop, into_rows: bool) -> Ti
     work = planned(ground, dataset, loop)
     batches = [work.extents.sample[first : first + loop.batch].tolist() for first in work.extents.step_start[:-1]]
     records = h5py.File(ground.path(dataset), "r")["records"]
-    rows = np.empty((loop.batch, dataset.fixed_size or 0), np.uint8)
+    rows = np.empty((loop.batch, dataset.constant_size or 0), np.uint8)
 
     def new_arrays() -> None:
         for batch in batches:
@@ -258,7 +258,7 @@ def reads_table(ground: Ground, rounds: int, only: str) -> None:
             if only not in f"reads {title}":
                 continue
             dataset, loop = described(form, size, 256 * MIB), loop_of(batch, steps)
-            read = size if form == "hdf5" else int(framed(dataset).length(dataset, np.array([size]))[0])
+            read = size if form == "hdf5" else int(require_framed(dataset).length(dataset, np.array([size]))[0])
             raw = described("raw", read, read * dataset.samples)
             for each in (dataset, raw):
                 ground.write(each)

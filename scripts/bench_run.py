@@ -27,9 +27,9 @@ from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.context import Options, Phase, Session
-from dliosim.execute.datasets.offset_tables import shared_totals
+from dliosim.execute.datasets.offset_tables import share_block_totals
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
@@ -186,7 +186,7 @@ class Duel:
         self._plan, self._bare, self._comm = plan, bare, comm
         self._left, self._first, self._open = 0, False, False
 
-    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+    def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
@@ -237,11 +237,11 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     directory = place / dataset.path / dataset.digest()
     own = comm.Dup()
     silent = Session(workload, world, {"data": place}, Options(), Silence())
-    silent.places[dataset.name] = shared_totals(dataset, world)
+    silent.places[dataset.name] = share_block_totals(dataset, world)
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
     session = Session(workload, world, silent.roots, Options(), duel, silent.places)
-    with Saves(session, ()) as saves:
+    with CheckpointManager(session, ()) as saves:
         phases = [each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase)]
     if comm.rank:
         return
@@ -265,7 +265,7 @@ class Silence:
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         pass
 
-    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+    def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from harness import orderly
 from mpi4py import MPI
 
-from dliosim.execute.loop.step_sync import Syncer
+from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
@@ -66,11 +66,11 @@ def main() -> None:
     if world.rank == 0:
         print("| job | what | least wait of any rank, ms | mean, ms | share of the time |")
         print("|---|---|---|---|---|")
-    syncer = Syncer(world, Sync("barrier"), False)
-    tell("exchange, back to back", 0.0, given.repetitions, lambda: syncer.exchange(False))
-    tell(f"exchange after {given.step * 1e3:g} ms", given.step, given.repetitions, lambda: syncer.exchange(False))
+    syncer = StepSync(world, Sync("barrier"), False)
+    tell("exchange, back to back", 0.0, given.repetitions, lambda: syncer.sync_step(False))
+    tell(f"exchange after {given.step * 1e3:g} ms", given.step, given.repetitions, lambda: syncer.sync_step(False))
     for megabytes in given.megabytes:
-        reducer = Syncer(world, Sync("allreduce", size=round(megabytes * 1e6)), False)
+        reducer = StepSync(world, Sync("allreduce", size=round(megabytes * 1e6)), False)
         few = max(3, given.repetitions // 5)
         tell(f"allreduce of {megabytes:g} MB", given.step, few, lambda reducer=reducer: reducer.exchange(False))  # type: ignore[misc]
     part = np.zeros(given.part // 8, np.int64)

@@ -19,7 +19,7 @@ from harness import ROOT, header, orderly, row
 
 sys.path.insert(0, str(ROOT))
 
-from dliosim.compare.statistics import compare, shown_different
+from dliosim.compare.statistics import compare_variants, find_differences
 from tests.compare.synthetic import KINDS, equal, passes
 
 #: At most so many false alarms, and at least so many differences found.
@@ -37,16 +37,16 @@ def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, floa
     random = np.random.default_rng([seed, KINDS.index(kind), variants])
     table = sentences = 0
     for number, seconds in enumerate(equal(kind, random, draws, variants)):
-        found = compare(seconds)
+        found = compare_variants(seconds)
         table += any(one.verdict != "no difference shown" for one in found)
-        sentences += number % _FEWER == 0 and bool(shown_different(seconds, found)[1])
+        sentences += number % _FEWER == 0 and bool(find_differences(seconds, found)[1])
     return table / draws, sentences / -(-draws // _FEWER)
 
 
 def power(draws: int, variants: int, noise: float, outliers: float) -> float:
     """The share of comparisons in which a variant that takes 10 % longer, one of so many, is called slower."""
     slower = (1.0, 1.1, *(1.0,) * (variants - 2))
-    found = (compare(passes(seed, slower, noise=noise, outliers=outliers))[0] for seed in range(draws))
+    found = (compare_variants(passes(seed, slower, noise=noise, outliers=outliers))[0] for seed in range(draws))
     return sum(one.verdict == "slower" for one in found) / draws
 
 

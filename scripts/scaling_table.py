@@ -23,10 +23,10 @@ from dliosim.errors import UsageError
 from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.validity import doubt_of_times, oversleep
+from dliosim.measure.validity import doubt_of_oversleep, doubt_of_times
 from dliosim.readable import ABSENT, count
 from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.results import run_of
+from dliosim.report.reader.results import parse_run
 
 
 def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:
@@ -53,7 +53,7 @@ def rate(phases: Sequence[PhaseSummary]) -> float | None:
 
 def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
     """Why the efficiency of these runs of a loop is not to be trusted, or an empty text."""
-    return doubt_of_times(run, phases) or oversleep(phases)
+    return doubt_of_times(run, phases) or doubt_of_oversleep(phases)
 
 
 def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path, help="directories with a results.json")
     try:
-        runs = [run_of(read_json(place / "results.json"))[0] for place in parser.parse_args().results]
+        runs = [parse_run(read_json(place / "results.json"))[0] for place in parser.parse_args().results]
     except UsageError as error:
         parser.exit(2, f"{error}\n")
     headings = ["phase", "ranks", "GB/s", "efficiency %"]

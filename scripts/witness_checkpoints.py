@@ -38,8 +38,15 @@ from witness import WRITES, Call, Extent, Unlike, counted, reads_of, trace
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.reshard import Fetch, everything, fetches, lone_reads, shared_reads, steps
-from dliosim.plan.checkpoints.write_calls import pieces
+from dliosim.plan.checkpoints.reshard import (
+    ShardRead,
+    cut_steps,
+    lone_reads,
+    shard_reads,
+    shared_reads,
+    whole_state_reads,
+)
+from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 HEAD = """\
 dlio 1
@@ -168,7 +175,7 @@ def planned_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Ex
     files = state_files(checkpoint, checkpoint.split(ranks))
     if files.writer(rank) == rank:
         for owner in (rank, *files.senders(rank)):
-            for piece in pieces(files.shards(owner), checkpoint.access.transfer, checkpoint.pieces == "whole"):
+            for piece in cut_pieces(files.shards(owner), checkpoint.access.transfer, checkpoint.pieces == "whole"):
                 yield piece.file, piece.offset, piece.length
 
 
@@ -199,22 +206,22 @@ def planned_reads(
     """The steps that a rank reads in one restore: the file, and offset and length of each call."""
     access = checkpoint.access
     for found in found_by(checkpoint, verb, ranks, rank):
-        for step in steps(found, access.transfer, checkpoint.pieces == "whole", access.page):
+        for step in cut_steps(found, access.transfer, checkpoint.pieces == "whole", access.page):
             yield step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True))
 
 
-def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[Fetch]]:
+def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[ShardRead]]:
     """What a rank reads in each of its passes; with `once` the first of those that hold the same reads for all."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
     place = (rank + verb.shift) % ranks
     if verb.everything:
-        yield everything(files) if rank == 0 or not verb.once else iter(())
+        yield whole_state_reads(files) if rank == 0 or not verb.once else iter(())
     elif verb.once:
-        yield shared_reads(files, holder, place) if holder.place(place)[2] == 0 else iter(())
+        yield shared_reads(files, holder, place) if holder.coordinates(place)[2] == 0 else iter(())
         yield lone_reads(files, holder, place)
     else:
-        yield fetches(files, holder, place)
+        yield shard_reads(files, holder, place)
 
 
 def same(what: str, seen: Sequence[object], wanted: Sequence[object]) -> None:
@@ -276,7 +283,7 @@ def kinds(events: Sequence[tuple[float, Event]]) -> list[str]:
 
 def written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
     """The files that a rank writes to."""
-    return (files.name_of_shared(),) if files.checkpoint.writers.kind == "shared file" else files.made_by(rank)
+    return (files.shared_file_name(),) if files.checkpoint.writers.kind == "shared file" else files.file_names(rank)
 
 
 def file_events(path: str, files: StateFiles) -> Iterator[Event]:

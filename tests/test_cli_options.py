@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.options import roots
+from dliosim.commands.options import parse_used_roots
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.records import packed_arrival, unpacked_arrivals
+from dliosim.measure.records import pack_arrival, unpack_arrivals
 from dliosim.model import Job
 
 GOOD = """dlio 1
@@ -119,7 +119,7 @@ def test_a_job_has_no_more_ranks_than_a_record_can_tell_apart(
     command: str, pattern: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     most = 4_194_304
-    assert unpacked_arrivals(np.array([packed_arrival(5, most - 1, 3)]))[0] == most - 1
+    assert unpack_arrivals(np.array([pack_arrival(5, most - 1, 3)]))[0] == most - 1
     assert main(["check", str(pattern), "--ranks", str(most)]) == 0
     for ranks in (most + 1, 999_999_999_999):
         with pytest.raises(SystemExit) as found:
@@ -152,13 +152,13 @@ def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
     pattern.write_text(GOOD.replace("path ", "root fast\n    path "))
     workload, _ = compile_pattern(pattern, [], Job(4))
     given = argparse.Namespace(dir="there", root=["fast=/x"])
-    assert roots(given, [workload])["fast"] == Path("/x")
+    assert parse_used_roots(given, [workload])["fast"] == Path("/x")
     given.root.append("slow=/y")
     with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
-        roots(given, [workload])
+        parse_used_roots(given, [workload])
 
 
 def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: Path) -> None:
     pattern.write_text(f'{GOOD}checkpoint c {{\n part w 1 MB total\n drain to slow\n path "c"\n}}\nsave c\n')
     workload, _ = compile_pattern(pattern, [], Job(4))
-    assert roots(argparse.Namespace(dir="there", root=["slow=/y"]), [workload])["slow"] == Path("/y")
+    assert parse_used_roots(argparse.Namespace(dir="there", root=["slow=/y"]), [workload])["slow"] == Path("/y")

@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from dliosim.commands.garbage import lasting
+from dliosim.commands.garbage import freeze_objects
 
 
 def test_what_a_block_leaves_is_searched_no_more_and_what_comes_later_is() -> None:
     try:
-        with lasting():
+        with freeze_objects():
             assert not gc.isenabled()
             kept = [[number] for number in range(1000)]
         assert gc.isenabled()
@@ -25,7 +25,7 @@ def test_what_a_block_leaves_is_searched_no_more_and_what_comes_later_is() -> No
 
 def test_a_block_that_fails_leaves_the_search_on() -> None:
     try:
-        with pytest.raises(ValueError), lasting():
+        with pytest.raises(ValueError), freeze_objects():
             raise ValueError
         assert gc.isenabled()
     finally:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dliosim.commands.launcher import launcher_cores, libraries_told, library_settings
+from dliosim.commands.launcher import launcher_cores, library_environment, library_settings
 
 THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -38,7 +38,7 @@ def test_what_somebody_has_set_stays() -> None:
 def test_only_what_starts_in_the_block_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": "4096", "PMI_SIZE": "4096", PROVIDER: "tcp"})
     before = dict(os.environ)
-    with libraries_told():
+    with library_environment():
         assert dict(os.environ) == {**before, THREADS: "1", YIELD: "1"}
     assert dict(os.environ) == before
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from dliosim.commands.options import given_roots, overrides
+from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -15,26 +15,26 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
-from dliosim.report.progress import Progress, elapsed
+from dliosim.report.progress import ProgressLine, show_elapsed
 
 
-def _job(parsed: argparse.Namespace) -> Job:
+def _make_job(parsed: argparse.Namespace) -> Job:
     nodes = parsed.nodes or 1
     if nodes > parsed.ranks:
         raise UsageError(f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)")
     return Job(parsed.ranks, nodes)
 
 
-def _finder(parsed: argparse.Namespace) -> FileFinder:
-    return FileFinder(given_roots(parsed), Progress(user_terminal()))
+def _make_finder(parsed: argparse.Namespace) -> FileFinder:
+    return FileFinder(parse_roots(parsed), ProgressLine(user_terminal()))
 
 
 def check_command(parsed: argparse.Namespace) -> int:
     """Say of each pattern whether it is right; 2 if any is not, or 1 if only files that are there already are wrong."""
-    status, job = 0, _job(parsed)
+    status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:
         try:
-            workload, warnings = compile_pattern(Path(pattern), overrides(parsed), job, _finder(parsed))
+            workload, warnings = compile_pattern(Path(pattern), parse_overrides(parsed), job, _make_finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
             status = max(status, error.exit_code)
@@ -43,30 +43,30 @@ def check_command(parsed: argparse.Namespace) -> int:
             sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
         place = count(parsed.ranks, "rank")
         sys.stdout.write(f"{printable(pattern)}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
-        for loop, dataset in workload.unprepared().items():
+        for loop, dataset in workload.missing_prepares().items():
             sys.stdout.write(f"  note: `{loop}` reads `{dataset}`, which this pattern does not prepare before\n")
     return status
 
 
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
-    from dliosim.plan.forecast.forecast import csv_rows, forecast
-    from dliosim.plan.forecast.interval_forecast import Failures, risks
-    from dliosim.plan.samples.sample_index import joined
+    from dliosim.plan.forecast.forecast import forecast, list_reads
+    from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
+    from dliosim.plan.samples.sample_index import concat_indexes
     from dliosim.report.plan.checkpoint_tables import risk_tables
     from dliosim.report.plan.tables import plan_report, write_csv
 
     rank, epoch = parsed.rank or 0, parsed.epoch or 0
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    finder = _finder(parsed)
-    workload, warnings = compile_pattern(Path(parsed.pattern), overrides(parsed), _job(parsed), finder)
+    finder = _make_finder(parsed)
+    workload, warnings = compile_pattern(Path(parsed.pattern), parse_overrides(parsed), _make_job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
     sources = dict(finder.sources)
     for dataset in workload.datasets:
         try:
-            prepared = finder.prepared(dataset)
+            prepared = finder.find_prepared(dataset)
         except ExecutionError as error:
             if parsed.csv:
                 raise
@@ -75,21 +75,21 @@ def plan_command(parsed: argparse.Namespace) -> int:
             continue
         if prepared is not None:
             sources[dataset.digest()] = prepared
-    indexes = {name: joined(source.indexes) for name, source in sources.items()}
+    indexes = {name: concat_indexes(source.indexes) for name, source in sources.items()}
     if parsed.csv:
         named = {name: (indexes[name], source.names) for name, source in sources.items()}
-        write_csv(sys.stdout, csv_rows(workload, rank, epoch, parsed.loop, named))
+        write_csv(sys.stdout, list_reads(workload, rank, epoch, parsed.loop, named))
     else:
         alone = parsed.nodes is None and parsed.ranks > 1
         note = (
             f"all {parsed.ranks} ranks are taken to be on one node: add --nodes N if they are on more" if alone else ""
         )
-        with elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
+        with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = forecast(workload, indexes)
         sys.stdout.write(printable(plan_report(workload, found, note), lines=True))
         if parsed.mtbf is not None:
-            failures = Failures(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
-            sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(risks(workload, found, failures)))}\n")
+            failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
+            sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(forecast_risks(workload, found, failures)))}\n")
     return 0
 
 
@@ -100,7 +100,7 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
     path = Path(parsed.subject)
     if path.suffix == ".dlio" or (os.path.lexists(path) and not is_code(parsed.subject)):
-        text = explain_pattern(path, overrides(parsed), _job(parsed), _finder(parsed))
+        text = explain_pattern(path, parse_overrides(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         sys.stdout.write(explain_code(parsed.subject) + "\n")

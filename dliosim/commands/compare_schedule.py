@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Generic, TypeAlias
 
-from dliosim.compare.checkpoint_pass import StallPass, stall_of
-from dliosim.compare.experiment import Variant, running_order
-from dliosim.compare.loop_pass import Pass, pass_of
+from dliosim.compare.checkpoint_pass import StallPass, make_stall_pass
+from dliosim.compare.experiment import Variant, draw_pass_order
+from dliosim.compare.loop_pass import LoopPass, make_loop_pass
 from dliosim.compare.result import Outcome, P
 from dliosim.errors import DliosimError
 from dliosim.execute.context import Session
-from dliosim.execute.run.benchmark_pass import restore_pass, run_pass, save_pass, save_to_restore
+from dliosim.execute.run.benchmark_pass import run_loop_pass, run_restore_pass, run_save_pass, save_for_restore
 from dliosim.measure.phase import PhaseSummary
-from dliosim.model import Loop, Save, ranks_together
+from dliosim.model import Loop, Save, communicator_size
 from dliosim.readable import count, seconds
-from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stalls_of
+from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stall_content
 from dliosim.report.compare.checkpoint_tables import stall_report
 from dliosim.report.compare.loop_tables import compare_report
-from dliosim.report.compare.results import ROW_FIGURES, compare_of
-from dliosim.report.progress import Progress
+from dliosim.report.compare.results import ROW_FIGURES, loop_content
+from dliosim.report.progress import ProgressLine
 
 
 @dataclass(slots=True)
-class Running(Generic[P]):
+class VariantRun(Generic[P]):
     """A variant while the comparison runs: its session, its passes so far, and why it was given up."""
 
     variant: Variant
@@ -37,7 +37,7 @@ class Running(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PassIndex:
     """Where a pass stands: in which block (0: the warm-ups), at which position among all, and of which variant."""
 
     block: int
@@ -45,16 +45,16 @@ class Place:
     variant: int
 
 
-RunPass: TypeAlias = Callable[[Session, Variant, Place], tuple[PhaseSummary, "P | None"]]
+RunPass: TypeAlias = Callable[[Session, Variant, PassIndex], tuple[PhaseSummary, "P | None"]]
 """One pass of a variant: its phase, and its figures where this rank has them. Collective."""
 
 
 def run_blocks(
-    running: Sequence[Running[P]],
+    running: Sequence[VariantRun[P]],
     repetitions: int,
     seed: int,
     run_pass: RunPass[P],
-    progress: Progress,
+    progress: ProgressLine,
     after_block: Callable[[], None],
 ) -> None:
     """The warm-ups, then every block, each variant once in each; a variant that fails is given up. Collective.
@@ -62,7 +62,7 @@ def run_blocks(
     `after_block` is called on every rank when a block, the warm-ups too, is done. Rank 0 says on standard error how
     many passes there will be and, after the warm-ups, how long they will take: a log has no line of progress.
     """
-    blocks = running_order(len(running), repetitions + 1, seed)
+    blocks = draw_pass_order(len(running), repetitions + 1, seed)
     total, position, begun = len(running) * len(blocks), 0, perf_counter_ns()
     first = running[0].session.world.rank == 0
     if first:
@@ -77,7 +77,7 @@ def run_blocks(
                 left = f", {seconds(spent / position * (total - position), 2)} left"
             progress.stage(f"pass {position + 1} of {total}{left}: {one.variant.label}")
             if not one.failed:
-                _one_pass(one, Place(block, position, number), run_pass)
+                _run_variant_pass(one, PassIndex(block, position, number), run_pass)
             position += 1
         after_block()
         if first and block == 0:
@@ -87,7 +87,7 @@ def run_blocks(
     progress.stage("")
 
 
-def _one_pass(one: Running[P], place: Place, run_pass: RunPass[P]) -> None:
+def _run_variant_pass(one: VariantRun[P], place: PassIndex, run_pass: RunPass[P]) -> None:
     try:
         phase, found = run_pass(one.session, one.variant, place)
     except DliosimError as error:
@@ -102,7 +102,7 @@ def _one_pass(one: Running[P], place: Place, run_pass: RunPass[P]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[P]):
+class ComparisonKind(Generic[P]):
     """A pass, the columns of its row, what compare.json holds, and what is printed."""
 
     run_pass: RunPass[P]
@@ -111,33 +111,33 @@ class Kind(Generic[P]):
     report: Callable[[Outcome[P]], str]
 
 
-def of_loops(cold: bool) -> Kind[Pass]:
+def loop_comparison(cold: bool) -> ComparisonKind[LoopPass]:
     """Loops, each pass from caches that are cold or warm."""
 
-    def one_pass(session: Session, variant: Variant, place: Place) -> tuple[PhaseSummary, Pass | None]:
+    def run_variant(session: Session, variant: Variant, place: PassIndex) -> tuple[PhaseSummary, LoopPass | None]:
         assert isinstance(variant.verb, Loop)
-        phase = run_pass(session, variant.verb, cold)
+        phase = run_loop_pass(session, variant.verb, cold)
         if not phase.summary.epochs:
             return phase.summary, None
-        together = ranks_together(variant.access.communicator, variant.workload.job)
-        found = pass_of(phase.summary, phase.rank_rows, together, place.block, place.position, place.variant)
+        together = communicator_size(variant.access.communicator, variant.workload.job)
+        found = make_loop_pass(phase.summary, phase.rank_rows, together, place.block, place.position, place.variant)
         return phase.summary, found
 
-    return Kind(one_pass, ROW_FIGURES, compare_of, compare_report)
+    return ComparisonKind(run_variant, ROW_FIGURES, loop_content, compare_report)
 
 
-def of_stalls(cold: bool) -> Kind[StallPass]:
+def stall_comparison(cold: bool) -> ComparisonKind[StallPass]:
     """Saves, or restores from caches that are cold or warm."""
 
-    def one_pass(session: Session, variant: Variant, place: Place) -> tuple[PhaseSummary, StallPass | None]:
+    def run_variant(session: Session, variant: Variant, place: PassIndex) -> tuple[PhaseSummary, StallPass | None]:
         assert not isinstance(variant.verb, Loop)
         completing: dict[str, float] = {}
         if isinstance(variant.verb, Save):
-            phase, completing = save_pass(session, variant.verb)
+            phase, completing = run_save_pass(session, variant.verb)
         else:
             if place.block == 0:
-                save_to_restore(session, variant.verb)
-            phase = restore_pass(session, variant.verb, cold)
-        return phase.summary, stall_of(phase.summary, completing, place.block, place.position, place.variant)
+                save_for_restore(session, variant.verb)
+            phase = run_restore_pass(session, variant.verb, cold)
+        return phase.summary, make_stall_pass(phase.summary, completing, place.block, place.position, place.variant)
 
-    return Kind(one_pass, STALL_FIGURES, stalls_of, stall_report)
+    return ComparisonKind(run_variant, STALL_FIGURES, stall_content, stall_report)

@@ -12,17 +12,17 @@ from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
 from dliosim.execute.context import Session
-from dliosim.execute.mpi.node_cores import Node
-from dliosim.execute.node.environment import available_memory, file_system, mpi_io, mpi_library
+from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.node.environment import available_memory, find_mount, mpi_io, mpi_library
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
 
 
-def describe(session: Session, node: Node, phases: Sequence[PhaseSummary]) -> Environment:
+def describe_environment(session: Session, node: NodeLoad, phases: Sequence[PhaseSummary]) -> Environment:
     """The environment of a run, for rank 0; `node` is what `fullest_node` gave."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
-    places = tuple(_place(name, session) for name in sorted(session.roots))
+    places = tuple(_describe_root(name, session) for name in sorted(session.roots))
     versions = f"dliosim {__version__}, mpi4py {mpi4py_version}, numpy {np.__version__}"
     return Environment(
         mpi_library(),
@@ -40,9 +40,9 @@ def describe(session: Session, node: Node, phases: Sequence[PhaseSummary]) -> En
     )
 
 
-def _place(name: str, session: Session) -> FileSystem:
+def _describe_root(name: str, session: Session) -> FileSystem:
     directory = session.roots[name]
-    mount = file_system(directory)
+    mount = find_mount(directory)
     striped = next((each for each in session.workload.datasets if each.root == name and each.stripe is not None), None)
     path = session.directory(name, striped.path, striped.digest()) if striped is not None else directory
     striping = read_striping(path)

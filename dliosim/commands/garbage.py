@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def freeze_objects() -> Iterator[None]:
     """A block in which modules are imported, or a pattern is compiled: what they leave, and all before, stays.
 
     Python would look for garbage in it meanwhile, before each loop, and once more when it ends: a sixth of the

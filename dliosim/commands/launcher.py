@@ -18,7 +18,7 @@ def launcher_rank(environ: Mapping[str, str]) -> int:
 
 
 @contextmanager
-def libraries_told() -> Iterator[None]:
+def library_environment() -> Iterator[None]:
     """A block in which MPI and numpy start, and find `library_settings`.
 
     No longer than that: a storage's own library may use libfabric as well, and InfiniBand with it.

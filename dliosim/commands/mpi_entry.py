@@ -13,13 +13,13 @@ from time import sleep
 
 from mpi4py import MPI
 
-from dliosim.commands.garbage import lasting
+from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank
-from dliosim.commands.signals import act_on, ignore_requests
-from dliosim.commands.stalls import NEVER, Watch, watching
+from dliosim.commands.signals import handle_signals, ignore_sigusr1
+from dliosim.commands.stalls import NEVER, StallOptions, watch_stalls
 from dliosim.errors import DliosimError, UsageError
-from dliosim.execute.io_errors import failed_on
-from dliosim.execute.mpi.job_abort import abort, end_job, end_late, follow_launcher, job_name
+from dliosim.execute.io_errors import rank_0_error
+from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
@@ -30,15 +30,15 @@ from dliosim.readable import printable
 _OTHERS_START = 1.0
 
 
-def as_job(
-    comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: Watch = NEVER
+def run_job(
+    comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: StallOptions = NEVER
 ) -> int:
     """Do something on all ranks of `comm`; the exit status, the same on every rank.
 
     `save` is given the name of a signal and keeps what there is, on rank 0; see `act_on`. An error of one rank alone
     ends the job, since others may wait for it anywhere. `watch` is what is done when nothing moves.
     """
-    follow_launcher()
+    end_with_launcher()
     try:
         check_launcher(os.environ, comm.size, mpi_library())
     except UsageError as error:
@@ -51,10 +51,10 @@ def as_job(
         sleep(_OTHERS_START)
         return error.exit_code
     job = job_name(comm)
-    act_on(comm.rank, save, abort, partial(end_late, job))
+    handle_signals(comm.rank, save, abort, partial(end_job_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        with watching(world, watch, save):
+        with watch_stalls(world, watch, save):
             status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
@@ -72,47 +72,49 @@ def as_job(
         text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
         end_job(world.job, text)
     finally:
-        ignore_requests()
+        ignore_sigusr1()
     world.close()
     return status
 
 
-@lasting()
-def compile_for(pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None) -> Workload:
+@freeze_objects()
+def compile_workload(
+    pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None
+) -> Workload:
     """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text.
 
     `finder` looks at the files of data sets `from files`; without one these are R403.
     """
-    from dliosim.language.blocks.external_datasets import nobody_looks
+    from dliosim.language.blocks.external_datasets import missing_finder
     from dliosim.language.compile import compile_pattern
     from dliosim.language.diagnostics import PatternError, render
 
     colour = sys.stderr.isatty()
     try:
-        workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or nobody_looks)
+        workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or missing_finder)
     except PatternError as error:
-        raise rendered(render(error.diagnostics, colour), error.exit_code) from error
+        raise diagnostics_error(render(error.diagnostics, colour), error.exit_code) from error
     if warnings:
         sys.stderr.write(render(warnings, colour) + "\n")
     return workload
 
 
-class Rendered(UsageError):
+class DiagnosticsError(UsageError):
     """Diagnostics as text: the other ranks need not load the language to raise them."""
 
     def __str__(self) -> str:
         return self.message
 
 
-class RenderedDamage(Rendered):
+class DamageDiagnosticsError(DiagnosticsError):
     """Those of files that are missing or damaged, and of nothing else."""
 
     exit_code = 1
 
 
-def rendered(text: str, exit_code: int) -> Rendered:
+def diagnostics_error(text: str, exit_code: int) -> DiagnosticsError:
     """Diagnostics as text, with the exit code that they have."""
-    return RenderedDamage(text) if exit_code == RenderedDamage.exit_code else Rendered(text)
+    return DamageDiagnosticsError(text) if exit_code == DamageDiagnosticsError.exit_code else DiagnosticsError(text)
 
 
 def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:
@@ -125,16 +127,16 @@ def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> boo
     try:
         written = f"results: {printable(str(write()))}\n"
     except OSError as error:
-        failures.append(f"{failed_on('write the results', error)}\n")
+        failures.append(f"{rank_0_error('write the results', error)}\n")
     finally:
-        unprinted = print_out(report() + written)
+        unprinted = print_text(report() + written)
     if unprinted is not None:
-        failures.append(f"{failed_on('print the tables', unprinted)}\n{printable(written, lines=True)}")
+        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{printable(written, lines=True)}")
     sys.stderr.write("".join(failures))
     return not failures
 
 
-def print_out(text: str) -> OSError | None:
+def print_text(text: str) -> OSError | None:
     """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
     try:
         sys.stdout.write(printable(text, lines=True))

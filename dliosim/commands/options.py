@@ -11,7 +11,7 @@ from dliosim.errors import UsageError
 from dliosim.model import Workload
 
 
-def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
     """The -D options as (name, phrase), in order; UsageError for one without `=`."""
     pairs = []
     for text in parsed.define:
@@ -22,7 +22,7 @@ def overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
     return pairs
 
 
-def given_roots(parsed: argparse.Namespace) -> dict[str, Path]:
+def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
     """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
     places = {"data": Path(parsed.dir).absolute()}
     for text in parsed.root:
@@ -33,12 +33,12 @@ def given_roots(parsed: argparse.Namespace) -> dict[str, Path]:
     return places
 
 
-def roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) -> dict[str, Path]:
-    """As `given_roots`, for all of these workloads; UsageError also for a --root on which nothing of any lies."""
+def parse_used_roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) -> dict[str, Path]:
+    """As `parse_roots`, for all of these workloads; UsageError also for a --root on which nothing of any lies."""
     used = {dataset.root for one in workloads for dataset in one.datasets}
     kept = [checkpoint for one in workloads for checkpoint in one.checkpoints]
     used |= {root for each in kept for root in (each.root, each.drain) if root is not None}
-    places = given_roots(parsed)
+    places = parse_roots(parsed)
     for text in parsed.root:
         name = text.partition("=")[0]
         if name not in used:

@@ -9,14 +9,14 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from dliosim.commands.signals import OVER
-from dliosim.execute.io_errors import failed_on
+from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import RESULTS_DUE
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import RunSummary
 
 
-class Unfinished:
+class PartialResults:
     """A run whose partial results `save` writes; the main thread says by `begin` and `over` from when until when."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Unfinished:
         self._so_far, self._write = so_far, write
 
     @contextmanager
-    def over(self) -> Iterator[None]:
+    def final_write(self) -> Iterator[None]:
         """In the block results.json is written; nobody writes partial results beside it or later."""
         with self._lock:
             self._so_far, self._otherwise = None, OVER
@@ -48,6 +48,6 @@ class Unfinished:
                 return f"{self._otherwise}, as nothing was finished"
             return f"what was finished is in {self._write(run)}"
         except OSError as error:
-            return str(failed_on("write the partial results", error))
+            return str(rank_0_error("write the partial results", error))
         finally:
             self._lock.release()

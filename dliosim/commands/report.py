@@ -8,21 +8,21 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count, printable
-from dliosim.report.reader.load import SavedComparison, SavedRun, load
-from dliosim.report.results import write_whole
-from dliosim.report.side_by_side import side_by_side
+from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
+from dliosim.report.results import write_atomic
+from dliosim.report.side_by_side import format_side_by_side
 
 
 def report_command(parsed: argparse.Namespace) -> int:
     """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
     if parsed.html is None and parsed.png is None:
-        sys.stdout.write(printable(side_by_side(load(parsed.results, with_arrays=False)), lines=True))
+        sys.stdout.write(printable(format_side_by_side(load_results(parsed.results, with_arrays=False)), lines=True))
         return 0
     _check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
         # What it writes over is then never a result, whatever order the command line has.
         raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
-    results = load(parsed.results, with_arrays=True)
+    results = load_results(parsed.results, with_arrays=True)
     try:
         if parsed.html is not None:
             _write_page(results, Path(parsed.html))
@@ -36,7 +36,7 @@ def report_command(parsed: argparse.Namespace) -> int:
 def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
     from dliosim.pictures.html_report import page
 
-    write_whole(path, page(results).encode())
+    write_atomic(path, page(results).encode())
     sys.stdout.write(f"page: {printable(str(path))}\n")
 
 

@@ -19,7 +19,7 @@ from dliosim.report.results import COMPARE, RESULTS
 LAST = (RESULTS, COMPARE)
 
 
-def check_output(given: str | None) -> None:
+def check_output_directory(given: str | None) -> None:
     """See that the results can go to the directory `given`, or to a new one below the current one.
 
     Raises UsageError where it has the results of another run or comparison, and OSError where no file can be made.
@@ -54,7 +54,7 @@ def results_directory(
 
     def directory() -> Path:
         if not made:
-            made.append(_made(given, f"dliosim-{kind}-{name}", started))
+            made.append(_make_directory(given, f"dliosim-{kind}-{name}", started))
         for last in LAST:
             if (made[0][0] / last).exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(made[0][0] / last))
@@ -69,7 +69,7 @@ def results_directory(
                     path.rmdir()
 
 
-def _made(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:
+def _make_directory(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:
     if given is not None:
         directory = Path(given).absolute()
         is_new = not directory.exists()

@@ -12,49 +12,49 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from dliosim.commands.garbage import lasting
-from dliosim.commands.mpi_entry import as_job
-from dliosim.commands.options import roots
-from dliosim.commands.partial import Unfinished
-from dliosim.commands.stalls import watch_of
+from dliosim.commands.garbage import freeze_objects
+from dliosim.commands.mpi_entry import run_job
+from dliosim.commands.options import parse_used_roots
+from dliosim.commands.partial import PartialResults
+from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import UsageError
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.execute.store.locking import Locks
-from dliosim.measure.board import own
+from dliosim.execute.store.locking import LockTable
+from dliosim.measure.board import process_row
 from dliosim.model import Job, Workload
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import Source
+    from dliosim.execute.datasets.discovery import ExistingFiles
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
 
-    unfinished = Unfinished()
+    unfinished = PartialResults()
 
     def run(world: World) -> int:
-        with Locks() as locks:
+        with LockTable() as locks:
             return _run(world, parsed, arguments, locks, unfinished)
 
-    return as_job(comm, run, unfinished.save, watch_of(parsed))
+    return run_job(comm, run, unfinished.save, parse_stall_options(parsed))
 
 
 def _run(
-    world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: Locks, unfinished: Unfinished
+    world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: LockTable, unfinished: PartialResults
 ) -> int:
     begun, load = (datetime.now(timezone.utc), perf_counter_ns()), os.getloadavg()[0]
     if world.rank == 0:
-        with lasting():
+        with freeze_objects():
             from dliosim.commands import run_results
-            from dliosim.commands.results_dir import check_output
+            from dliosim.commands.results_dir import check_output_directory
     job = Job(world.size, world.nodes)
-    progress = Progress(user_terminal() if world.rank == 0 else None, row=own())
-    sources: dict[str, Source] = {}
+    progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
+    sources: dict[str, ExistingFiles] = {}
 
     def read_pattern() -> Workload:
         workload, found = run_results.read_pattern(parsed, job, progress)
@@ -62,25 +62,25 @@ def _run(
         return workload
 
     # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
-    workload = world.on_rank_0("read the pattern", read_pattern)
+    workload = world.run_on_rank_0("read the pattern", read_pattern)
     options = Options(parsed.null, parsed.verify)
-    world.on_rank_0("look at the options", lambda: _check_options(workload, options))
+    world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Names come from rank 0: other ranks may stand in another directory.
-    places = world.on_rank_0("find the directories", lambda: roots(parsed, [workload]))
+    places = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, [workload]))
     session = Session(workload, world, places, options, progress, sources=sources, locks=locks)
-    world.on_rank_0("find the directories", session.check_directories)
-    world.on_rank_0("make the results directory", lambda: check_output(parsed.output))
+    world.run_on_rank_0("find the directories", session.check_directories)
+    world.run_on_rank_0("make the results directory", lambda: check_output_directory(parsed.output))
     if not options.null:
-        world.on_rank_0("make the data directory", session.make_roots)
+        world.run_on_rank_0("make the data directory", session.make_roots)
     node = fullest_node(world, load)
     with (
-        run_results.results_of(session, parsed, arguments, begun, node, unfinished)
+        run_results.collect_results(session, parsed, arguments, begun, node, unfinished)
         if world.rank == 0
         else nullcontext()
     ) as finish:
         phases = run_with_null(session) if parsed.with_null else run_workload(session)
         status = finish(phases) if finish is not None else 0
-    return world.share(status)
+    return world.broadcast_object(status)
 
 
 def _check_options(workload: Workload, options: Options) -> None:

@@ -14,39 +14,41 @@ from datetime import datetime
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.commands.environment import describe
-from dliosim.commands.mpi_entry import compile_for, write_and_print
-from dliosim.commands.options import given_roots, overrides
-from dliosim.commands.partial import Unfinished
+from dliosim.commands.environment import describe_environment
+from dliosim.commands.mpi_entry import compile_workload, write_and_print
+from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.partial import PartialResults
 from dliosim.commands.results_dir import results_directory
 from dliosim.errors import ExecutionError, ExpectationMissed
 from dliosim.execute.context import Phase, Session
-from dliosim.execute.datasets.discovery import FileFinder, Source
-from dliosim.execute.mpi.node_cores import Node
+from dliosim.execute.datasets.discovery import ExistingFiles, FileFinder
+from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.expectations import evaluate
 from dliosim.model import Job, Workload
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from dliosim.report.results import write_partial, write_results
 from dliosim.report.run_report import run_report
 
 
-def read_pattern(parsed: argparse.Namespace, job: Job, progress: Progress) -> tuple[Workload, dict[str, Source]]:
+def read_pattern(
+    parsed: argparse.Namespace, job: Job, progress: ProgressLine
+) -> tuple[Workload, dict[str, ExistingFiles]]:
     """The workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
-    finder = FileFinder(given_roots(parsed), progress)
-    return compile_for(parsed.pattern, overrides(parsed), job, finder), finder.sources
+    finder = FileFinder(parse_roots(parsed), progress)
+    return compile_workload(parsed.pattern, parse_overrides(parsed), job, finder), finder.sources
 
 
 @contextmanager
-def results_of(
+def collect_results(
     session: Session,
     parsed: argparse.Namespace,
     arguments: Sequence[str],
     begun: tuple[datetime, int],
-    node: Node,
-    unfinished: Unfinished,
+    node: NodeLoad,
+    unfinished: PartialResults,
 ) -> Iterator[Callable[[Sequence[Phase]], int]]:
     """A block in which the verbs run; what it is given writes and prints the results of all, and gives the status.
 
@@ -62,7 +64,7 @@ def results_of(
         workload.digest(),
         world.size,
         world.nodes,
-        describe(session, node, ()),
+        describe_environment(session, node, ()),
         started.isoformat(timespec="seconds"),
         seconds=0.0,
         phases=(),
@@ -72,10 +74,10 @@ def results_of(
         mtbf=parsed.mtbf,
         restart_time=parsed.restart_time,
     )
-    verbs = sum(times for _, times in flat(workload.verbs))
+    verbs = sum(times for _, times in flatten_verbs(workload.verbs))
 
-    def so_far(signal: str) -> RunSummary:
-        phases, missing = session.finished.so_far(signal, verbs)
+    def summarize_partial(signal: str) -> RunSummary:
+        phases, missing = session.finished.partial_phases(signal, verbs)
         return replace(nothing_yet, seconds=(perf_counter_ns() - begun_ns) * 1e-9, phases=phases, partial=missing)
 
     with results_directory(parsed.output, workload.name, started) as directory:
@@ -84,19 +86,19 @@ def results_of(
             summaries = tuple(phase.summary for phase in phases)
             run = replace(
                 nothing_yet,
-                environment=describe(session, node, summaries),
+                environment=describe_environment(session, node, summaries),
                 seconds=(perf_counter_ns() - begun_ns) * 1e-9,
                 phases=summaries,
             )
             run = replace(run, expectations=evaluate(workload.expectations, run))
-            with unfinished.over():
-                return _report(run, phases, directory)
+            with unfinished.final_write():
+                return _write_report(run, phases, directory)
 
-        unfinished.begin(so_far, lambda run: write_partial(directory(), run))
+        unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
 
 
-def _report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
+def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
     loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
 
@@ -107,7 +109,7 @@ def _report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Pa
 
     if not write_and_print(write, lambda: run_report(run)):
         return ExecutionError.exit_code
-    missed = [result for result in run.expectations if result.missed]
+    missed = [result for result in run.expectations if result.is_missed]
     if missed:
         sys.stderr.write(f"error: {len(missed)} of {count(len(run.expectations), 'expect line')} missed\n")
         return ExpectationMissed.exit_code

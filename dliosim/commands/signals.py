@@ -18,10 +18,10 @@ OVER = "the run was over"
 
 
 @cache
-def kept() -> int:
+def capture_signals() -> int:
     """Keep those signals from now on; a descriptor from which the number of each can be read, as a byte.
 
-    Nothing else happens until `act_on` reads them. A rank that ended before MPI is there would leave the others in
+    Nothing else happens until `handle_signals` reads them. A rank that ended before MPI is there would leave the others in
     MPI_Init for ever: MPICH's launcher takes no notice of one that ends so early.
     """
     told, teller = os.pipe()
@@ -34,7 +34,7 @@ def kept() -> int:
     return told
 
 
-def act_on(
+def handle_signals(
     rank: int, save: Callable[[str], str], end: Callable[[int], None], end_late: Callable[[str, int], None]
 ) -> None:
     """From now on let a thread act on signals, whatever call this rank is in, those included that came before.
@@ -44,7 +44,7 @@ def act_on(
     called with the exit status, except after SIGUSR1. Other ranks leave all of that to rank 0, which a terminal and a
     batch system tell as well; where SIGTERM came to one of them alone, `end_late` is called with a message.
     """
-    told = kept()
+    told = capture_signals()
 
     def watch() -> None:
         while True:
@@ -53,7 +53,7 @@ def act_on(
                 continue
             status = 128 + number
             if rank == 0:
-                _say(number, save)
+                _report_signal(number, save)
                 if number in _ENDING:
                     end(status)
             elif number == signal.SIGTERM:
@@ -62,12 +62,12 @@ def act_on(
     threading.Thread(target=watch, name="signals", daemon=True).start()
 
 
-def ignore_requests() -> None:
+def ignore_sigusr1() -> None:
     """Have SIGUSR1 do nothing any more: while Python ends it would end the process, and take its status."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-def _say(number: signal.Signals, save: Callable[[str], str]) -> None:
+def _report_signal(number: signal.Signals, save: Callable[[str], str]) -> None:
     try:
         found = save(number.name)
     except Exception as error:  # the job is to end whatever is wrong with its results

@@ -13,46 +13,55 @@ from pathlib import Path
 from dliosim.errors import DliosimError
 from dliosim.execute.mpi.job_abort import RESULTS_DUE, end_job
 from dliosim.execute.mpi.world import World
-from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, close_board, kill_stopped_later, open_board
-from dliosim.measure.board import own
-from dliosim.measure.stalled_ranks import Stall
-from dliosim.report.stalled_ranks import moving_text, stall_text
+from dliosim.execute.stalls.watcher import (
+    StallActions,
+    StallLimits,
+    Watcher,
+    close_board,
+    kill_stopped_later,
+    open_board,
+)
+from dliosim.measure.board import process_row
+from dliosim.measure.stalled_ranks import JobStall
+from dliosim.report.stalled_ranks import recovery_text, stall_text
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class StallOptions:
     """After how long a stall is told of and ends the job, and below which directory nodes tell each other."""
 
-    limits: Limits
+    limits: StallLimits
     output: str | None = None
 
 
-NEVER = Watch(Limits(None, None))
+NEVER = StallOptions(StallLimits(None, None))
 
 
-def watch_of(parsed: argparse.Namespace) -> Watch:
+def parse_stall_options(parsed: argparse.Namespace) -> StallOptions:
     """What the options say."""
-    return Watch(Limits(parsed.stall_report, parsed.stall_timeout), parsed.output)
+    return StallOptions(StallLimits(parsed.stall_report, parsed.stall_timeout), parsed.output)
 
 
 @contextmanager
-def watching(world: World, watch: Watch, save: Callable[[str], str]) -> Iterator[None]:
+def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) -> Iterator[None]:
     """A block in which stalls of this job are seen. Collective; so is its end, unless it ends by one rank's error.
 
     `save` keeps what there is on rank 0, and says what became of that.
     """
-    if watch.limits.first is None:
+    if watch.limits.first_limit is None:
         yield
         return
     board, memory = open_board(world)
-    folder = Path(world.share(_folder(world, watch))) if world.nodes > 1 else None
+    folder = Path(world.broadcast_object(_exchange_folder(world, watch))) if world.nodes > 1 else None
 
-    def end(stall: Stall) -> None:
-        found = _kept(save) if world.rank == 0 else "rank 0, which has the results, does not run"
+    def end(stall: JobStall) -> None:
+        found = _save_results(save) if world.rank == 0 else "rank 0, which has the results, does not run"
         kill_stopped_later(board)
         end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
 
-    reactions = Reactions(lambda stall: _say(stall_text(stall)), lambda quiet: _say(moving_text(quiet)), end)
+    reactions = StallActions(
+        lambda stall: _write_stderr(stall_text(stall)), lambda quiet: _write_stderr(recovery_text(quiet)), end
+    )
     watcher = Watcher(board, watch.limits, reactions, folder)
     watcher.start()
     together = False
@@ -63,33 +72,33 @@ def watching(world: World, watch: Watch, save: Callable[[str], str]) -> Iterator
         together = error.shared or world.size == 1
         raise
     finally:
-        own().finish()
+        process_row().finish()
         if watcher.stop() and together:
             close_board(board, memory)
 
 
-def _folder(world: World, watch: Watch) -> str:
+def _exchange_folder(world: World, watch: StallOptions) -> str:
     """Where rank 0 says that nodes tell each other."""
     return str(Path(watch.output or ".").absolute() / f"stall-{world.job[:8]}")
 
 
-def _kept(save: Callable[[str], str]) -> str:
+def _save_results(save: Callable[[str], str]) -> str:
     """What becomes of the results by `save`, which may hang where they go."""
     said: list[str] = []
 
-    def keep() -> None:
+    def save_partial() -> None:
         try:
             said.append(save("a stall"))
         except Exception as error:  # the job is to end whatever is wrong with its results
             said.append(f"the partial results could not be made: {error!r}")
 
-    thread = threading.Thread(target=keep, daemon=True)
+    thread = threading.Thread(target=save_partial, daemon=True)
     thread.start()
     thread.join(RESULTS_DUE)
     return said[0] if said else "the partial results could not be written in time"
 
 
-def _say(text: str) -> None:
+def _write_stderr(text: str) -> None:
     # Not by way of sys.stderr, whose lock a rank may hold that cannot write.
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))

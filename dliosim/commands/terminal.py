@@ -22,14 +22,14 @@ def user_terminal() -> TextIO | None:
         return sys.stderr
     process = os.getppid()
     while (found := name_and_parent(process)) and found[0] in _LAUNCHERS:
-        terminal = _opened(Path(f"/proc/{process}/fd/2"))
+        terminal = _open_terminal(Path(f"/proc/{process}/fd/2"))
         if terminal is not None:
             return terminal
         process = found[1]
     return None
 
 
-def _opened(path: Path) -> TextIO | None:
+def _open_terminal(path: Path) -> TextIO | None:
     try:
         if not stat.S_ISCHR(path.stat().st_mode):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dliosim.compare.result import Measured, Outcome, P
+from dliosim.compare.result import Outcome, P, VariantResult
 from dliosim.compare.statistics import FEWEST
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.validity import CORE_WAIT_LIMIT
@@ -17,7 +17,7 @@ _UNLIKE = 0.05
 _BUSY = 0.5
 
 
-def too_few(outcome: Outcome[P]) -> str:
+def few_repetitions_note(outcome: Outcome[P]) -> str:
     """That there is no verdict, for want of repetitions."""
     return (
         f"No verdict: {count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing; the ratios "
@@ -25,7 +25,7 @@ def too_few(outcome: Outcome[P]) -> str:
     )
 
 
-def no_difference(outcome: Outcome[P]) -> str:
+def no_difference_note(outcome: Outcome[P]) -> str:
     """That nothing was shown, and what would have been."""
     smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
     return (
@@ -34,7 +34,7 @@ def no_difference(outcome: Outcome[P]) -> str:
     )
 
 
-def hints_refused(measured: Sequence[Measured[P]]) -> Iterator[str]:
+def hint_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
     """Hints that were not granted as asked."""
     for one in measured:
         granted = dict(one.hints_granted)
@@ -44,7 +44,7 @@ def hints_refused(measured: Sequence[Measured[P]]) -> Iterator[str]:
                 yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
 
 
-def striping(measured: Sequence[Measured[P]]) -> Iterator[str]:
+def striping_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
     """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
     granted: dict[str, list[str]] = {}
     for one in measured:
@@ -54,7 +54,7 @@ def striping(measured: Sequence[Measured[P]]) -> Iterator[str]:
         yield f"Striping of {'; '.join(labels)}: {striping}."
 
 
-def residency(outcome: Outcome[P]) -> Iterator[str]:
+def residency_notes(outcome: Outcome[P]) -> Iterator[str]:
     """What was in the page cache before passes, and whether that was alike."""
     shares = {
         one.label: share
@@ -70,7 +70,7 @@ def residency(outcome: Outcome[P]) -> Iterator[str]:
     yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."
 
 
-def of_machine(outcome: Outcome[P]) -> Iterator[str]:
+def machine_notes(outcome: Outcome[P]) -> Iterator[str]:
     """Ranks without cores of their own, a machine that was busy, and data that lie in memory."""
     environment = outcome.environment
     ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
@@ -79,9 +79,9 @@ def of_machine(outcome: Outcome[P]) -> Iterator[str]:
     if waited:
         span = f"{percent(max(waited), 2)} of the time of a variant was waiting for a core"
         yield f"No finding about storage: {span} ({ranks} on {cores})."
-    elif environment.oversubscribed and None in shares:
+    elif environment.is_oversubscribed and None in shares:
         yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
-    if not environment.oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
+    if not environment.is_oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
         load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
         yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]

@@ -52,7 +52,7 @@ class StallPass:
     latency: Histogram
 
     @property
-    def compared(self) -> float:
+    def comparison_time(self) -> float:
         """The stall, no less than the clock can tell from nothing."""
         return max(self.stall, 1e-9)
 
@@ -61,17 +61,17 @@ class StallPass:
         """Counted of loops alone."""
 
     @property
-    def until_complete(self) -> float:
+    def completion_time(self) -> float:
         """Seconds until all of it is written, or read."""
         return self.stall + self.flush
 
     @property
     def bytes_per_second(self) -> float | None:
         """`bytes_once` by the time until all of it is written, or read; None where nothing is."""
-        return self.bytes_once / self.until_complete if self.bytes_once and self.until_complete > 0 else None
+        return self.bytes_once / self.completion_time if self.bytes_once and self.completion_time > 0 else None
 
 
-def stall_of(
+def make_stall_pass(
     phase: PhaseSummary, completing: Mapping[str, float], block: int, position: int, variant: int
 ) -> StallPass | None:
     """The figures of a verb's phase; None where this rank has none.

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dliosim.compare.caveats import hints_refused, no_difference, of_machine, residency, striping, too_few
+from dliosim.compare.caveats import (
+    few_repetitions_note,
+    hint_notes,
+    machine_notes,
+    no_difference_note,
+    residency_notes,
+    striping_notes,
+)
 from dliosim.compare.checkpoint_pass import StallPass
-from dliosim.compare.result import Measured, Outcome
-from dliosim.compare.statistics import FEWEST, compare, shortest, shown_different
+from dliosim.compare.result import Outcome, VariantResult
+from dliosim.compare.statistics import FEWEST, compare_variants, find_differences, find_fastest
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.readable import number, percent, seconds, size
 
@@ -19,18 +26,18 @@ _WORTH_A_WORD = 0.1
 
 def stall_verdict(outcome: Outcome[StallPass]) -> list[str]:
     """Sentences, the most important first; they call variants by their labels."""
-    return [*_least(outcome), *_how_long(outcome), *_what_for(outcome), *_conditions(outcome)]
+    return [*_shortest_stall(outcome), *_stall_lengths(outcome), *_stall_parts(outcome), *_conditions(outcome)]
 
 
-def _least(outcome: Outcome[StallPass]) -> Iterator[str]:
+def _shortest_stall(outcome: Outcome[StallPass]) -> Iterator[str]:
     measured = outcome.measured
     if outcome.repetitions < FEWEST:
-        yield too_few(outcome)
+        yield few_repetitions_note(outcome)
         return
     times = outcome.times()
-    least, shown = shown_different(times, outcome.comparisons)
+    least, shown = find_differences(times, outcome.comparisons)
     if not shown:
-        yield no_difference(outcome)
+        yield no_difference_note(outcome)
         return
     others = [number for number in range(len(measured)) if number != least]
     tied = [number for number in others if (min(least, number), max(least, number)) not in shown]
@@ -46,7 +53,7 @@ def _least(outcome: Outcome[StallPass]) -> Iterator[str]:
     elif tied:
         yield f"{best} (the first one) has the shortest stall."
     else:
-        rest = compare(times[:, [least, *others]])
+        rest = compare_variants(times[:, [least, *others]])
         ratio, closest = max((one.ratio, other) for one, other in zip(rest, others, strict=True))
         ahead = f"{number(1 / ratio, 3)} times less than `{measured[closest].label}`, the closest"
         yield f"{best} (the first one) stalls least: {ahead}."
@@ -56,32 +63,32 @@ def _least(outcome: Outcome[StallPass]) -> Iterator[str]:
         yield "Every other one is shown to stall longer."
 
 
-def _how_long(outcome: Outcome[StallPass]) -> Iterator[str]:
+def _stall_lengths(outcome: Outcome[StallPass]) -> Iterator[str]:
     """The stall itself, of the least, the first and the longest: what a user of the job would notice."""
     doing = outcome.what.partition(" ")[0]
-    medians = {one.label: float(np.median([each.stall for each in one.counted])) for one in outcome.measured}
+    medians = {one.label: float(np.median([each.stall for each in one.block_passes])) for one in outcome.measured}
     least, longest = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
     chosen = dict.fromkeys([least, outcome.measured[0].label, longest])
     said = ", ".join(f"{seconds(medians[label], 3)} with `{label}`" for label in chosen)
     yield f"How long the job stalls for a {doing}, median of the slowest rank: {said}."
     flushed = [one for one in outcome.measured if one.median(lambda each: each.flush)]
     for one in flushed:
-        complete = one.median(lambda each: each.until_complete)
+        complete = one.median(lambda each: each.completion_time)
         yield f"`{one.label}` goes on in the background: complete after {seconds(complete, 3)}."
 
 
-def _what_for(outcome: Outcome[StallPass]) -> Iterator[str]:
+def _stall_parts(outcome: Outcome[StallPass]) -> Iterator[str]:
     """Where the stall of the first and of the least went; parts that take less than a tenth are left out."""
-    for number_ in dict.fromkeys((0, shortest(outcome.times()))):
+    for number_ in dict.fromkeys((0, find_fastest(outcome.times()))):
         one = outcome.measured[number_]
-        stall = one.median(lambda each: each.compared) or 0.0
-        parts = {name: part for name, part in _parts(one).items() if part >= _WORTH_A_WORD * stall}
+        stall = one.median(lambda each: each.comparison_time) or 0.0
+        parts = {name: part for name, part in _median_parts(one).items() if part >= _WORTH_A_WORD * stall}
         if parts:
             said = ", ".join(f"{name} {percent(min(part / stall, 1.0), 2)}" for name, part in parts.items())
             yield f"Stall of `{one.label}`, by the rank that took longest in each part: {said}."
 
 
-def _parts(one: Measured[StallPass]) -> dict[str, float]:
+def _median_parts(one: VariantResult[StallPass]) -> dict[str, float]:
     figures = {
         "waiting for earlier saves": one.median(lambda each: each.wait),
         "copying to buffers": one.median(lambda each: each.stage),
@@ -107,14 +114,14 @@ def _conditions(outcome: Outcome[StallPass]) -> Iterator[str]:
     if len(amounts) > 1:
         said = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
         yield f"Not the same bytes are moved: {said}."
-    yield from hints_refused(outcome.measured)
-    yield from striping(outcome.measured)
-    yield from residency(outcome)
-    yield from of_machine(outcome)
-    yield from _unsynced(outcome)
+    yield from hint_notes(outcome.measured)
+    yield from striping_notes(outcome.measured)
+    yield from residency_notes(outcome)
+    yield from machine_notes(outcome)
+    yield from _missing_sync_note(outcome)
 
 
-def _unsynced(outcome: Outcome[StallPass]) -> Iterator[str]:
+def _missing_sync_note(outcome: Outcome[StallPass]) -> Iterator[str]:
     """Saves that end before anything is on storage."""
     if not outcome.what.startswith("save") or any(
         place.kind in MEMORY_KINDS for place in outcome.environment.file_systems

@@ -22,7 +22,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Varied:
+class VariedSetting:
     """A name as -D takes it (or short, see `variants.named`) and the phrases that it takes in turn."""
 
     name: str
@@ -51,7 +51,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class NotRun:
+class ExcludedVariant:
     """A combination that cannot be, or a variant that failed, and why."""
 
     label: str
@@ -59,25 +59,25 @@ class NotRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparables:
+class ComparisonPlan:
     """What is compared: variants of one loop or verb, the first of which is the reference, and what was left out."""
 
     what: str
-    varied: tuple[Varied, ...]
+    varied: tuple[VariedSetting, ...]
     variants: tuple[Variant, ...]
-    not_run: tuple[NotRun, ...]
+    not_run: tuple[ExcludedVariant, ...]
 
 
-def title(verb: Compared) -> str:
+def verb_title(verb: Compared) -> str:
     """What is compared, in a word or two: the name of a loop, `save NAME`, `restore NAME`."""
     if isinstance(verb, Loop):
         return verb.name
     return f"{'save' if isinstance(verb, Save) else 'restore'} {verb.checkpoint}"
 
 
-def parse_varied(texts: Sequence[str]) -> tuple[Varied, ...]:
+def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
     """The --vary options; UsageError for one that is no NAME=a,b or gives a value or a name twice."""
-    found: list[Varied] = []
+    found: list[VariedSetting] = []
     for text in texts:
         name, equals, values = text.partition("=")
         name, phrases = " ".join(name.split()), split_values(values)
@@ -88,7 +88,7 @@ def parse_varied(texts: Sequence[str]) -> tuple[Varied, ...]:
             raise UsageError(f"--vary {text}: `{twice}` is given twice")
         if any(other.name == name for other in found):
             raise UsageError(f"--vary {name} is given twice: put all of its values into one")
-        found.append(Varied(name, phrases))
+        found.append(VariedSetting(name, phrases))
     return tuple(found)
 
 
@@ -107,7 +107,7 @@ def split_values(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts)
 
 
-def combinations(varied: Sequence[Varied]) -> list[tuple[tuple[str, str], ...]]:
+def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str], ...]]:
     """Every combination as (name, value) pairs, the last name's values changing fastest.
 
     UsageError where there are more than `MOST_VARIANTS`.
@@ -121,7 +121,7 @@ def combinations(varied: Sequence[Varied]) -> list[tuple[tuple[str, str], ...]]:
     return [tuple(pairs) for pairs in itertools.product(*named)]
 
 
-def running_order(variants: int, blocks: int, seed: int) -> list[list[int]]:
+def draw_pass_order(variants: int, blocks: int, seed: int) -> list[list[int]]:
     """For each block the variants in the order in which they run, a fresh random one each; from the seed alone."""
     generator = np.random.Generator(np.random.PCG64(seed))
     return [generator.permutation(variants).tolist() for _ in range(blocks)]

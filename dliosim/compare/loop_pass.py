@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.histogram import Histogram, merged
+from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 
@@ -19,7 +19,7 @@ _READ_BY_OTHERS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class LoopPass:
     """A whole pass of the loop compared. Block 0 is the warm-up; `position` counts all passes in the order they ran.
 
     `core_wait_share` is what of the time of its steps a rank waited for a core, None where no kernel counts that.
@@ -65,7 +65,7 @@ class Pass:
     core_wait_share: float | None = None
 
     @property
-    def compared(self) -> float:
+    def comparison_time(self) -> float:
         """Seconds a sample: passes of variants that leave out another rest of the samples still can be compared."""
         return self.seconds / self.samples
 
@@ -80,9 +80,9 @@ class Pass:
         return self.bytes / self.seconds
 
 
-def pass_of(
+def make_loop_pass(
     phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int, block: int, position: int, variant: int
-) -> Pass:
+) -> LoopPass:
     """The figures of a loop's phase.
 
     `rank_rows` are as `measure.summary.gather_ranks` gives them; so many ranks opened a shared file `together`.
@@ -90,9 +90,9 @@ def pass_of(
     epochs = phase.epochs
     io_busy = sum(epoch.io_busy_seconds.mean for epoch in epochs)
     busy = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
-    calls = merged(epoch.call_latency for epoch in epochs)
+    calls = merge_histograms(epoch.call_latency for epoch in epochs)
     ranks = epochs[0].ranks
-    return Pass(
+    return LoopPass(
         block=block,
         position=position,
         variant=variant,
@@ -120,15 +120,15 @@ def pass_of(
         device_share=_device_share(epochs),
         depth=calls.sum_ns * 1e-9 / (io_busy * ranks) if io_busy > 0 else None,
         resident_share=phase.resident_share,
-        two_phase=two_phase(phase, rank_rows, together),
+        two_phase=find_two_phase_state(phase, rank_rows, together),
         order_hash=sum(epoch.order_hash for epoch in epochs) % 2**64,
         extent_hash=sum(epoch.extent_hash for epoch in epochs) % 2**64,
-        latency=merged(epoch.batch_latency for epoch in epochs),
+        latency=merge_histograms(epoch.batch_latency for epoch in epochs),
         core_wait_share=aggregate.core_wait_share(epochs),
     )
 
 
-def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int) -> str:
+def find_two_phase_state(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int) -> str:
     """Whether aggregators read for other ranks, in a loop that so many ranks read collectively `together`.
 
     What ROMIO was granted decides where it says so. Where it decides by itself (`automatic`, its default), somebody has
@@ -159,7 +159,7 @@ def two_phase(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together
 
 def _device_share(epochs: Sequence[EpochSummary]) -> float | None:
     known = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
-    different = sum(epoch.different_bytes for epoch in epochs)
+    different = sum(epoch.unique_bytes for epoch in epochs)
     return sum(known) / different if different and len(known) == len(epochs) else None
 
 

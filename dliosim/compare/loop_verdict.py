@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dliosim.compare.caveats import hints_refused, no_difference, of_machine, residency, striping, too_few
-from dliosim.compare.loop_pass import Pass
-from dliosim.compare.result import Measured, Outcome, by_block
-from dliosim.compare.statistics import FEWEST, LEVEL, compare, judge, shortest, shown_different
+from dliosim.compare.caveats import (
+    few_repetitions_note,
+    hint_notes,
+    machine_notes,
+    no_difference_note,
+    residency_notes,
+    striping_notes,
+)
+from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.result import Outcome, VariantResult, block_figures
+from dliosim.compare.statistics import FEWEST, LEVEL, compare_variants, find_differences, find_fastest, judge_pairs
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.readable import number, percent, seconds
 
@@ -22,25 +29,31 @@ _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 _FROM_DEVICE = 0.9
 
 
-def verdict(outcome: Outcome[Pass]) -> list[str]:
+def loop_verdict(outcome: Outcome[LoopPass]) -> list[str]:
     """Sentences, the most important first; they call variants by their labels."""
-    said = list(_fastest(outcome))
-    return [*said, *_where_time_went(outcome), *_bytes(outcome), *_two_phase(outcome), *_conditions(outcome)]
+    said = list(_fastest_variant(outcome))
+    return [
+        *said,
+        *_time_shares(outcome),
+        *_read_amplification(outcome),
+        *_two_phase_notes(outcome),
+        *_conditions(outcome),
+    ]
 
 
-def _fastest(outcome: Outcome[Pass]) -> Iterator[str]:
+def _fastest_variant(outcome: Outcome[LoopPass]) -> Iterator[str]:
     measured, reference = outcome.measured, outcome.measured[0].label
     if outcome.repetitions < FEWEST:
-        yield too_few(outcome)
+        yield few_repetitions_note(outcome)
         return
     times = outcome.times()
-    fastest, shown = shown_different(times, outcome.comparisons)
+    fastest, shown = find_differences(times, outcome.comparisons)
     others = [number for number in range(len(measured)) if number != fastest]
     tied = [number for number in others if (min(fastest, number), max(fastest, number)) not in shown]
     best = measured[fastest]
     against = outcome.comparison_of(fastest)
     if not shown:
-        yield no_difference(outcome)
+        yield no_difference_note(outcome)
         return
     by = " (the first one)"
     if against is not None and against.low is not None and against.high is not None:
@@ -52,20 +65,20 @@ def _fastest(outcome: Outcome[Pass]) -> Iterator[str]:
     else:
         yield f"Fastest: {best.label}{by}."
     if not tied and len(measured) > 2:
-        rest = compare(times[:, [fastest, *others]])
+        rest = compare_variants(times[:, [fastest, *others]])
         closest = max(one.ratio for one in rest)
         yield f"Every other one is slower; the closest is {number(1 / closest, 3)} times slower."
-    yield from _loses(outcome, fastest)
+    yield from _latency_losses(outcome, fastest)
 
 
-def _loses(outcome: Outcome[Pass], fastest: int) -> Iterator[str]:
+def _latency_losses(outcome: Outcome[LoopPass], fastest: int) -> Iterator[str]:
     """The percentiles of batch latency at which others wait less than the fastest variant, where that is shown."""
     others = [other for other in range(len(outcome.measured)) if other != fastest]
     lost = False
     for name, share in _PERCENTILES:
-        waits = by_block(outcome.measured, lambda one, share=share: _wait(one, share))  # type: ignore[misc]
+        waits = block_figures(outcome.measured, lambda one, share=share: _latency_quantile(one, share))  # type: ignore[misc]
         medians = np.median(waits, axis=0).tolist()
-        judged = judge(np.log(waits), [(fastest, other) for other in others])
+        judged = judge_pairs(np.log(waits), [(fastest, other) for other in others])
         for other, one in zip(others, judged, strict=True):
             if len(_PERCENTILES) * one.p <= LEVEL and medians[other] < medians[fastest]:
                 lost = True
@@ -77,14 +90,14 @@ def _loses(outcome: Outcome[Pass], fastest: int) -> Iterator[str]:
         yield "No other one is shown to wait less for a batch, at p50, p90, p99 or p99.9."
 
 
-def _wait(one: Pass, share: float) -> float:
+def _latency_quantile(one: LoopPass, share: float) -> float:
     """A quantile of batch latency in ns, no less than the clock can tell from nothing."""
     return max(one.latency.quantile(share), 1.0)
 
 
-def _where_time_went(outcome: Outcome[Pass]) -> Iterator[str]:
+def _time_shares(outcome: Outcome[LoopPass]) -> Iterator[str]:
     """Of the first variant and of the fastest; the table has that of all."""
-    chosen = dict.fromkeys((0, shortest(outcome.times())))
+    chosen = dict.fromkeys((0, find_fastest(outcome.times())))
     for one in (outcome.measured[variant] for variant in chosen):
         parts = {
             "data wait": one.share(lambda each: each.data_wait),
@@ -99,14 +112,14 @@ def _where_time_went(outcome: Outcome[Pass]) -> Iterator[str]:
         yield f"Time of {one.label}: {said}."
 
 
-def _bytes(outcome: Outcome[Pass]) -> Iterator[str]:
+def _read_amplification(outcome: Outcome[LoopPass]) -> Iterator[str]:
     for one in outcome.measured:
         read = one.median(lambda each: each.amplification)
         if read is not None and read > _AMPLIFIED:
             yield f"{one.label} read {number(read, 3)} bytes for each byte asked."
 
 
-def _two_phase(outcome: Outcome[Pass]) -> Iterator[str]:
+def _two_phase_notes(outcome: Outcome[LoopPass]) -> Iterator[str]:
     said: dict[str, list[str]] = {}
     for one in outcome.measured:
         if one.two_phase:
@@ -115,11 +128,11 @@ def _two_phase(outcome: Outcome[Pass]) -> Iterator[str]:
         yield f"Two-phase {state}: {'; '.join(labels)}."
 
 
-def _conditions(outcome: Outcome[Pass]) -> Iterator[str]:
+def _conditions(outcome: Outcome[LoopPass]) -> Iterator[str]:
     """What else decides how far the figures can be trusted."""
-    yield from _order(outcome.measured)
-    yield from hints_refused(outcome.measured)
-    yield from striping(outcome.measured)
+    yield from _sample_order(outcome.measured)
+    yield from hint_notes(outcome.measured)
+    yield from striping_notes(outcome.measured)
     depths = {one.label: depth for one in outcome.measured if (depth := one.median(lambda each: each.depth))}
     if depths and max(depths.values()) > _UNEQUAL_DEPTH * min(depths.values()):
         low, high = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
@@ -127,16 +140,16 @@ def _conditions(outcome: Outcome[Pass]) -> Iterator[str]:
             f"Not at equal depth: from {number(depths[low], 3)} calls in flight ({low}) to "
             f"{number(depths[high], 3)} ({high})."
         )
-    yield from residency(outcome)
-    yield from _from_cache(outcome)
-    yield from of_machine(outcome)
+    yield from residency_notes(outcome)
+    yield from _cache_note(outcome)
+    yield from machine_notes(outcome)
 
 
-def _from_cache(outcome: Outcome[Pass]) -> Iterator[str]:
+def _cache_note(outcome: Outcome[LoopPass]) -> Iterator[str]:
     """That what began cold on a disk was read from the page cache all the same, in later epochs."""
     if outcome.caches != "cold":
         return
-    on_disks = [one for one in outcome.measured if outcome.environment.lies_on(one.root, DISK_KINDS)]
+    on_disks = [one for one in outcome.measured if outcome.environment.is_stored_on(one.root, DISK_KINDS)]
     shares = [share for one in on_disks if (share := one.median(lambda each: each.device_share)) is not None]
     if shares and min(shares) < _FROM_DEVICE:
         yield (
@@ -146,7 +159,7 @@ def _from_cache(outcome: Outcome[Pass]) -> Iterator[str]:
         )
 
 
-def _order(measured: Sequence[Measured[Pass]]) -> Iterator[str]:
+def _sample_order(measured: Sequence[VariantResult[LoopPass]]) -> Iterator[str]:
     hashes = [{one.order_hash for one in variant.passes} for variant in measured]
     everything = set().union(*hashes)
     if len(everything) == 1:

@@ -11,15 +11,15 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.experiment import NotRun, Varied
-from dliosim.compare.loop_pass import Pass
-from dliosim.compare.statistics import Comparison, compare
-from dliosim.measure.histogram import Quantiles, merged
+from dliosim.compare.experiment import ExcludedVariant, VariedSetting
+from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.statistics import VariantComparison, compare_variants
+from dliosim.measure.histogram import Quantiles, merge_histograms
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
 
 
-class Counted(Protocol):
+class VariantPass(Protocol):
     """One pass of a variant, whatever was run."""
 
     @property
@@ -33,7 +33,7 @@ class Counted(Protocol):
         ...
 
     @property
-    def compared(self) -> float:
+    def comparison_time(self) -> float:
         """The figure that is compared: a time in seconds, above 0."""
         ...
 
@@ -48,11 +48,11 @@ class Counted(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Counted)
+P = TypeVar("P", bound=VariantPass)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Generic[P]):
+class VariantResult(Generic[P]):
     """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload, and
     `root` the place of what it reads or writes, None if unknown.
 
@@ -73,34 +73,34 @@ class Measured(Generic[P]):
     passes: tuple[P, ...]
 
     @property
-    def counted(self) -> tuple[P, ...]:
+    def block_passes(self) -> tuple[P, ...]:
         """The passes without the warm-up, in the order of blocks."""
         return self.passes[1:]
 
     def median(self, figure: Callable[[P], float | None]) -> float | None:
         """The median of a figure over the passes that count; None where one of them has none."""
-        values = [value for one in self.counted if (value := figure(one)) is not None]
-        return statistics.median(values) if values and len(values) == len(self.counted) else None
+        values = [value for one in self.block_passes if (value := figure(one)) is not None]
+        return statistics.median(values) if values and len(values) == len(self.block_passes) else None
 
     # What follows is of loops alone.
 
-    def share(self: Measured[Pass], part: Callable[[Pass], float]) -> float:
+    def share(self: VariantResult[LoopPass], part: Callable[[LoopPass], float]) -> float:
         """How much of the time of all ranks a part took, over all passes that count."""
         whole = sum(
             one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.processing + one.tool
-            for one in self.counted
+            for one in self.block_passes
         )
-        return sum(part(one) for one in self.counted) / whole if whole > 0 else 0.0
+        return sum(part(one) for one in self.block_passes) / whole if whole > 0 else 0.0
 
     @property
-    def latency(self: Measured[Pass]) -> Quantiles | None:
+    def latency(self: VariantResult[LoopPass]) -> Quantiles | None:
         """What the steps of all passes that count waited for a batch."""
-        return merged(one.latency for one in self.counted).quantiles()
+        return merge_histograms(one.latency for one in self.block_passes).quantiles()
 
     @property
-    def two_phase(self: Measured[Pass]) -> str:
+    def two_phase(self: VariantResult[LoopPass]) -> str:
         """Whether two-phase engaged in the passes that count: one word for all, or `in some passes`."""
-        said = {one.two_phase for one in self.counted}
+        said = {one.two_phase for one in self.block_passes}
         return said.pop() if len(said) == 1 else "in some passes"
 
 
@@ -119,7 +119,7 @@ class Outcome(Generic[P]):
     overrides: tuple[tuple[str, str], ...]
     arguments: tuple[str, ...]
     what: str
-    varied: tuple[Varied, ...]
+    varied: tuple[VariedSetting, ...]
     ranks: int
     nodes: int
     environment: Environment
@@ -128,26 +128,26 @@ class Outcome(Generic[P]):
     repetitions: int
     seed: int
     caches: str
-    measured: tuple[Measured[P], ...]
-    not_run: tuple[NotRun, ...]
+    measured: tuple[VariantResult[P], ...]
+    not_run: tuple[ExcludedVariant, ...]
     passes: tuple[tuple[str, tuple[P, ...]], ...]
     prepared: tuple[PhaseSummary, ...]
 
     @cached_property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[VariantComparison, ...]:
         """Each variant but the first against the first."""
-        return tuple(compare(self.times()))
+        return tuple(compare_variants(self.times()))
 
     def times(self) -> NDArray[np.float64]:
         """What is compared of every pass that counts, (blocks, variants)."""
-        return by_block(self.measured, lambda one: one.compared)
+        return block_figures(self.measured, lambda one: one.comparison_time)
 
-    def comparison_of(self, variant: int) -> Comparison | None:
+    def comparison_of(self, variant: int) -> VariantComparison | None:
         """How a variant stands against the first; None for the first itself."""
         return self.comparisons[variant - 1] if variant else None
 
 
-def by_block(measured: Sequence[Measured[P]], figure: Callable[[P], float]) -> NDArray[np.float64]:
+def block_figures(measured: Sequence[VariantResult[P]], figure: Callable[[P], float]) -> NDArray[np.float64]:
     """A figure of every pass that counts, (blocks, variants)."""
-    figures = [[figure(one) for one in variant.counted] for variant in measured]
+    figures = [[figure(one) for one in variant.block_passes] for variant in measured]
     return np.ascontiguousarray(np.array(figures, np.float64).T)

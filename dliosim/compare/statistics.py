@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def within(t: float, freedom: int) -> float:
+def central_probability(t: float, freedom: int) -> float:
     """The probability that |T| <= t, for `freedom` degrees of freedom from 1 on.
 
     Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
@@ -31,19 +31,19 @@ def within(t: float, freedom: int) -> float:
     return min(1.0, sine * series)
 
 
-def two_sided(t: float, freedom: int) -> float:
+def two_sided_probability(t: float, freedom: int) -> float:
     """The probability of a T at least as far from 0 as `t`."""
-    return 1.0 - within(t, freedom)
+    return 1.0 - central_probability(t, freedom)
 
 
-def critical(level: float, freedom: int) -> float:
+def critical_value(level: float, freedom: int) -> float:
     """The t that |T| exceeds with probability `level`, in (0, 1); found by bisection."""
     low, high = 0.0, 1.0
-    while two_sided(high, freedom) > level:
+    while two_sided_probability(high, freedom) > level:
         high *= 2
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided(middle, freedom) > level else (low, middle)
+        low, high = (middle, high) if two_sided_probability(middle, freedom) > level else (low, middle)
     return high
 
 
@@ -71,10 +71,10 @@ _NOTHING = 1e-24
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VariantComparison:
     """A variant against the reference. `ratio` is how many times as fast it is, from the mean of paired log ratios.
 
-    [`low`, `high`] is its interval, of 95 % for all variants of its round together (see `judge`), so that it holds 1
+    [`low`, `high`] is its interval, of 95 % for all variants of its round together (see `judge_pairs`), so that it holds 1
     exactly where `p_adjusted` is above `LEVEL`. `smallest` is the smallest ratio above 1 that so many repetitions would
     have shown with a probability of `POWER`. All but `ratio` are None below `FEWEST` repetitions.
     """
@@ -96,7 +96,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PairVerdict:
     """A pair of variants: mean and standard error of its log ratio, p, and how many errors make a difference.
 
     The pair is shown to differ where |mean| > critical * error, which is where p is at most `LEVEL`.
@@ -108,7 +108,7 @@ class Judged:
     p: float
 
 
-def compare(seconds: NDArray[np.float64]) -> list[Comparison]:
+def compare_variants(seconds: NDArray[np.float64]) -> list[VariantComparison]:
     """Each variant but the first against the first.
 
     `seconds` (blocks, variants) is the time a sample of every pass, above 0; a row is one block, in which each variant
@@ -117,18 +117,18 @@ def compare(seconds: NDArray[np.float64]) -> list[Comparison]:
     blocks, variants = seconds.shape
     logs = np.log(seconds)
     if blocks < FEWEST:
-        return [Comparison(ratio) for ratio in np.exp((logs[:, :1] - logs[:, 1:]).mean(axis=0)).tolist()]
-    judged = judge(logs, [(0, other) for other in range(1, variants)])
+        return [VariantComparison(ratio) for ratio in np.exp((logs[:, :1] - logs[:, 1:]).mean(axis=0)).tolist()]
+    judged = judge_pairs(logs, [(0, other) for other in range(1, variants)])
     # The first round is the strictest: in which one a difference would be met depends on the others.
     strictest = max((one.critical for one in judged), default=0.0) + NormalDist().inv_cdf(POWER)
     found = []
     for one in judged:
         low, ratio, high = (math.exp(one.mean + sign * one.critical * one.error) for sign in (-1, 0, 1))
-        found.append(Comparison(ratio, low, high, one.p, math.exp(strictest * one.error)))
+        found.append(VariantComparison(ratio, low, high, one.p, math.exp(strictest * one.error)))
     return found
 
 
-def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[Judged]:
+def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[PairVerdict]:
     """Whether the variants of each pair differ, of log times (blocks, variants); `LEVEL` is that of all pairs together.
 
     The order of variants within a block is drawn by chance. So where they do not differ, whatever disturbs passes, it
@@ -139,14 +139,14 @@ def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[J
     Westfall and Young, Resampling-Based Multiple Testing (Wiley, 1993): maxima, step down.
     """
     freedom = len(logs) - 1
-    usual = critical(LEVEL, freedom)
-    found: dict[tuple[int, int], Judged] = {}
+    usual = critical_value(LEVEL, freedom)
+    found: dict[tuple[int, int], PairVerdict] = {}
     left, worst = list(pairs), 0.0
     while left:
         columns = sorted({one for pair in left for one in pair})
         ends = np.searchsorted(columns, left)
-        means, errors = paired_differences(logs.T[columns, :, None], ends)
-        pieces = (paired_differences(piece, ends) for piece in deals(logs[:, columns]))
+        means, errors = pair_differences(logs.T[columns, :, None], ends)
+        pieces = (pair_differences(piece, ends) for piece in permute_blocks(logs[:, columns]))
         chance = np.sort(np.concatenate([(np.abs(mean) / error).max(axis=0) for mean, error in pieces]))
         chance *= 1 + _ROUNDING
         limit = max(usual, float(chance[-1 - int(LEVEL * len(chance))]))
@@ -154,7 +154,7 @@ def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[J
         for pair, mean, error in zip(left, means[:, 0].tolist(), errors[:, 0].tolist(), strict=True):
             size = abs(mean) / error
             share = (len(chance) - int(np.searchsorted(chance, size))) / len(chance)
-            judged[pair] = Judged(mean, error, limit, max(worst, share, two_sided(size, freedom)))
+            judged[pair] = PairVerdict(mean, error, limit, max(worst, share, two_sided_probability(size, freedom)))
         shown = {pair: one for pair, one in judged.items() if one.p <= LEVEL}
         found |= shown or judged
         left = [pair for pair in left if pair not in found]
@@ -162,7 +162,7 @@ def judge(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[J
     return [found[pair] for pair in pairs]
 
 
-def deals(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+def permute_blocks(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     """The rows of a table dealt anew, as pieces (variants, blocks, deals); the table itself is among them.
 
     Of two variants all ways in which they can differ, if those are no more than `DEALS`; else so many drawn by chance,
@@ -182,7 +182,7 @@ def deals(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         yield np.ascontiguousarray(dealt.T)
 
 
-def paired_differences(
+def pair_differences(
     logs: NDArray[np.float64], ends: NDArray[np.intp]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard error (pairs, deals) of the first less the second one, of logs (variants, blocks, deals)."""
@@ -193,8 +193,8 @@ def paired_differences(
     return means, np.sqrt(scatter / logs.shape[1] + _NOTHING)
 
 
-def shown_different(
-    times: NDArray[np.float64], comparisons: Sequence[Comparison]
+def find_differences(
+    times: NDArray[np.float64], comparisons: Sequence[VariantComparison]
 ) -> tuple[int, frozenset[tuple[int, int]]]:
     """The fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
 
@@ -204,11 +204,11 @@ def shown_different(
     """
     logs = np.log(times)
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
-    shown = {pair for pair, one in zip(pairs, judge(logs, pairs), strict=True) if one.p <= LEVEL}
+    shown = {pair for pair, one in zip(pairs, judge_pairs(logs, pairs), strict=True) if one.p <= LEVEL}
     shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
-    return shortest(times), frozenset(shown)
+    return find_fastest(times), frozenset(shown)
 
 
-def shortest(times: NDArray[np.float64]) -> int:
+def find_fastest(times: NDArray[np.float64]) -> int:
     """The variant whose log times (blocks, variants) have the least mean."""
     return int(np.log(times).mean(axis=0).argmin())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dliosim.compare.experiment import Compared, title
+from dliosim.compare.experiment import Compared, verb_title
 from dliosim.errors import UsageError
-from dliosim.language.compile import Compiled
+from dliosim.language.compile import CompiledPattern
 from dliosim.language.syntax import vocabulary
 from dliosim.model import Loop, Restore, Save, Workload
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 
 
-def choose(workload: Workload, loop: str | None, what: str | None) -> Compared:
+def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compared:
     """What `--loop` or `--what` names; without them the only loop, or the only checkpoint where there is no loop.
 
     UsageError where there is nothing of that name, or more than one thing is meant.
@@ -20,8 +20,8 @@ def choose(workload: Workload, loop: str | None, what: str | None) -> Compared:
     if loop is not None and what is not None:
         raise UsageError(f"--loop {loop} beside --what {what}: one thing is compared at a time")
     if what is not None:
-        return _asked(workload, what)
-    loops = {one.name: one for one in _loops(workload)}
+        return _parse_what(workload, what)
+    loops = {one.name: one for one in _list_loops(workload)}
     listed = ", ".join(loops) or "none"
     if loop is not None:
         if loop not in loops:
@@ -31,22 +31,22 @@ def choose(workload: Workload, loop: str | None, what: str | None) -> Compared:
         raise UsageError(f"say which loop to compare: --loop NAME; loops here: {listed}")
     if loops:
         return next(iter(loops.values()))
-    verbs = [verb for verb, _ in flat(workload.verbs)]
+    verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
     if any(isinstance(verb, Save) for verb in verbs):
-        return _asked(workload, "save")
+        return _parse_what(workload, "save")
     if any(isinstance(verb, Restore) for verb in verbs):
-        return _asked(workload, "restore")
+        return _parse_what(workload, "restore")
     raise UsageError("this pattern has no loop (train, evaluate, infer), no save and no restore: nothing to compare")
 
 
-def same_in(workload: Workload, chosen: Compared) -> Compared:
+def find_same_verb(workload: Workload, chosen: Compared) -> Compared:
     """What was chosen, as another variant's workload has it; KeyError where it is not there."""
     if isinstance(chosen, Loop):
-        return {one.name: one for one in _loops(workload)}[chosen.name]
-    return chosen if isinstance(chosen, Save) else _restore(workload, chosen.checkpoint)
+        return {one.name: one for one in _list_loops(workload)}[chosen.name]
+    return chosen if isinstance(chosen, Save) else _find_restore(workload, chosen.checkpoint)
 
 
-def named(name: str, base: Compiled, chosen: Compared) -> str:
+def full_setting_name(name: str, base: CompiledPattern, chosen: Compared) -> str:
     """What -D calls `name`: itself if it is a parameter or has a block, else a setting of what is compared.
 
     That is one of the loop or its data set, of the restore or its checkpoint; of a loop that saves one checkpoint also
@@ -55,13 +55,13 @@ def named(name: str, base: Compiled, chosen: Compared) -> str:
     """
     if "." in name or name in base.context.document.params or name == "seed":
         return name
-    for block, kind in _blocks(base.workload, chosen):
+    for block, kind in _setting_blocks(base.workload, chosen):
         if name in vocabulary.SETTINGS.get(kind, {}):
             return f"{block}.{name}"
     return name
 
 
-def _asked(workload: Workload, what: str) -> Compared:
+def _parse_what(workload: Workload, what: str) -> Compared:
     kind, _, name = " ".join(what.split()).partition(" ")
     if kind not in ("save", "restore"):
         raise UsageError(f"--what {what}: expected save or restore, and the name of a checkpoint if there are several")
@@ -69,32 +69,34 @@ def _asked(workload: Workload, what: str) -> Compared:
     listed = f"checkpoints here: {', '.join(names) or 'none'}"
     if not name:
         wanted = (Save, Restore)[kind == "restore"]
-        done = [verb.checkpoint for verb, _ in flat(workload.verbs) if isinstance(verb, wanted)]
+        done = [verb.checkpoint for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, wanted)]
         names = list(dict.fromkeys(done)) or names
         if len(names) != 1:
             raise UsageError(f'say which checkpoint to {kind}: --what "{kind} NAME"; {listed}')
         name = names[0]
     if name not in names:
         raise UsageError(f"--what {what}: no such checkpoint; {listed}")
-    return Save(name) if kind == "save" else _restore(workload, name)
+    return Save(name) if kind == "save" else _find_restore(workload, name)
 
 
-def _restore(workload: Workload, name: str) -> Restore:
+def _find_restore(workload: Workload, name: str) -> Restore:
     """The first restore of a checkpoint, or a plain one where the pattern has none."""
-    restores = (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore) and verb.checkpoint == name)
+    restores = (
+        verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.checkpoint == name
+    )
     return next(restores, Restore(name))
 
 
-def _blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str]]:
+def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str]]:
     """The blocks whose settings have short names, with their kinds; of one that two have, the first is meant."""
     if isinstance(chosen, Loop):
         saved = dict.fromkeys(cadence.checkpoint for cadence in chosen.checkpoints)
         of_checkpoint = [(name, "checkpoint") for name in saved] if len(saved) == 1 else []
         return [(chosen.name, chosen.kind), (chosen.dataset, "dataset"), *of_checkpoint]
-    in_pattern = any(verb == chosen for verb, _ in flat(workload.verbs))
-    of_restore = [(title(chosen), "restore")] if isinstance(chosen, Restore) and in_pattern else []
+    in_pattern = any(verb == chosen for verb, _ in flatten_verbs(workload.verbs))
+    of_restore = [(verb_title(chosen), "restore")] if isinstance(chosen, Restore) and in_pattern else []
     return [*of_restore, (chosen.checkpoint, "checkpoint")]
 
 
-def _loops(workload: Workload) -> Iterator[Loop]:
-    return (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Loop))
+def _list_loops(workload: Workload) -> Iterator[Loop]:
+    return (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop))

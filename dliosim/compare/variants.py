@@ -9,21 +9,21 @@ from typing import Final
 
 from dliosim.compare.experiment import (
     MOST_VARIANTS,
-    Comparables,
     Compared,
-    NotRun,
+    ComparisonPlan,
+    ExcludedVariant,
     Variant,
-    Varied,
-    combinations,
-    title,
+    VariedSetting,
+    combine_values,
+    verb_title,
 )
-from dliosim.compare.target import choose, named, same_in
+from dliosim.compare.target import choose_verb, find_same_verb, full_setting_name
 from dliosim.errors import UsageError
-from dliosim.language.blocks.external_datasets import nobody_looks
-from dliosim.language.compile import Compiled, compile_document
+from dliosim.language.blocks.external_datasets import missing_finder
+from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
-from dliosim.plan.checkpoints.equivalence import same_restores, same_saves
+from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.units import format_bytes
 
 #: Buffers of aggregators that `hints two-phase` stands for, besides one of the stripe's size.
@@ -33,15 +33,15 @@ _TWO_PHASE: Final = "two-phase"
 _LIBRARY: Final = "library"
 
 
-def comparables(
+def compile_variants(
     path: Path,
     given: Sequence[tuple[str, str]],
     job: Job,
-    varied: Sequence[Varied],
+    varied: Sequence[VariedSetting],
     loop: str | None,
     what: str | None = None,
-    finder: Finder = nobody_looks,
-) -> tuple[Comparables, tuple[Diagnostic, ...]]:
+    finder: Finder = missing_finder,
+) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
     """Compile every combination of what is varied, on top of the overrides `given`; with the warnings, each once.
 
     `loop` or `what` names what of the pattern is compared, see `chosen.choose`; `finder` looks at files that are there
@@ -49,15 +49,15 @@ def comparables(
     PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
     """
     base = compile_document(path, given, job, finder)
-    chosen = choose(base.workload, loop, what)
-    full = {one.name: named(one.name, base, chosen) for one in varied}
-    _refuse_twice(full, given)
-    varied = [_expanded(one, full[one.name], base.workload, chosen) for one in varied]
+    chosen = choose_verb(base.workload, loop, what)
+    full = {one.name: full_setting_name(one.name, base, chosen) for one in varied}
+    _refuse_duplicates(full, given)
+    varied = [_expand_hints(one, full[one.name], base.workload, chosen) for one in varied]
     known = {str(warning.message) for warning in base.warnings}
     warned = {warning.message: warning for warning in base.warnings}
-    made: list[tuple[Variant, Compiled]] = []
-    left_out: list[NotRun] = []
-    for pairs in combinations(varied):
+    made: list[tuple[Variant, CompiledPattern]] = []
+    left_out: list[ExcludedVariant] = []
+    for pairs in combine_values(varied):
         label = ", ".join(f"{name}={value}" for name, value in pairs)
         try:
             pairs_given = [*given, *((full[name], value) for name, value in pairs)]
@@ -65,29 +65,35 @@ def comparables(
         except PatternError as error:
             if not all(found.code.startswith("E2") for found in error.diagnostics if found.is_error):
                 raise
-            left_out.append(NotRun(label, next(found.message for found in error.diagnostics if found.is_error)))
+            left_out.append(
+                ExcludedVariant(label, next(found.message for found in error.diagnostics if found.is_error))
+            )
             continue
-        own = same_in(compiled.workload, chosen)
+        own = find_same_verb(compiled.workload, chosen)
         made.append((Variant(label, pairs, compiled.workload, own), compiled))
     variants: list[Variant] = []
-    varying = _varying([one.access for one, _ in made])
+    varying = _find_differing_settings([one.access for one, _ in made])
     for one, compiled in made:
-        reason = _cannot_be(one) or _without_effect(compiled, known, one.access, varying) or _same_as(one, variants)
+        reason = (
+            _not_runnable_reason(one)
+            or _no_effect_reason(compiled, known, one.access, varying)
+            or _duplicate_reason(one, variants)
+        )
         if reason:
-            left_out.append(NotRun(one.label, reason))
+            left_out.append(ExcludedVariant(one.label, reason))
         else:
             variants.append(one)
             warned |= {warning.message: warning for warning in compiled.warnings}
-    variants += _libraries(variants)
+    variants += _library_variants(variants)
     if len(variants) < 2:
         reasons = "".join(f"\n  not run: {one.label}: {one.reason}" for one in left_out)
         raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
-    return Comparables(title(chosen), tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
+    return ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
 
 
-def _refuse_twice(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:
+def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:
     for name, whole in full.items():
         if any(" ".join(other.split()) == whole for other, _ in given):
             raise UsageError(f"--vary {name} beside -D {whole}: it cannot vary and be given")
@@ -97,7 +103,7 @@ def _refuse_twice(full: dict[str, str], given: Sequence[tuple[str, str]]) -> Non
             raise UsageError(f"--vary {name} and --vary {other} are the same setting")
 
 
-def _expanded(one: Varied, full: str, workload: Workload, chosen: Compared) -> Varied:
+def _expand_hints(one: VariedSetting, full: str, workload: Workload, chosen: Compared) -> VariedSetting:
     """Of sets of hints, the library's defaults are always one.
 
     `two-phase` alone stands for what a tuner would try: numbers of aggregators, and sizes of their buffers.
@@ -108,12 +114,12 @@ def _expanded(one: Varied, full: str, workload: Workload, chosen: Compared) -> V
         stripe = workload.dataset(chosen.dataset).stripe
     else:
         stripe = workload.checkpoint(chosen.checkpoint).stripe
-    tried = _two_phases(stripe, workload.job)
+    tried = _two_phase_hints(stripe, workload.job)
     values = [phrase for value in one.values for phrase in (tried if value == _TWO_PHASE else [value])]
     return replace(one, values=tuple(dict.fromkeys([*values, _LIBRARY])))
 
 
-def _two_phases(stripe: Stripe | None, job: Job) -> list[str]:
+def _two_phase_hints(stripe: Stripe | None, job: Job) -> list[str]:
     """One aggregator a node, as many as stripes, twice as many; buffers of a stripe, 16 and 64 MiB."""
     counts, buffers = [job.nodes], list(_BUFFERS)
     if stripe is not None:
@@ -128,7 +134,7 @@ def _two_phases(stripe: Stripe | None, job: Job) -> list[str]:
     ]
 
 
-def _varying(accesses: Sequence[Access]) -> frozenset[str]:
+def _find_differing_settings(accesses: Sequence[Access]) -> frozenset[str]:
     """Which of the settings that may be without effect differ between variants, by the words of their warnings."""
     hints = {(access.hints, access.hint_set) for access in accesses}
     communicators = {access.communicator for access in accesses}
@@ -137,7 +143,7 @@ def _varying(accesses: Sequence[Access]) -> frozenset[str]:
     )
 
 
-def _without_effect(made: Compiled, known: set[str], access: Access, varying: frozenset[str]) -> str:
+def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, varying: frozenset[str]) -> str:
     """Why what is varied changes nothing here, which would only look like a finding; empty where it does.
 
     A setting that all variants share may well be without effect in some of them.
@@ -151,41 +157,43 @@ def _without_effect(made: Compiled, known: set[str], access: Access, varying: fr
     return ""
 
 
-def _cannot_be(one: Variant) -> str:
+def _not_runnable_reason(one: Variant) -> str:
     """Why there is nothing to run, although the pattern is right; empty where there is."""
     written_by = one.verb.written_by if isinstance(one.verb, Restore) else None
     ranks = one.workload.job.ranks
-    if written_by is None or written_by.present == ranks:
+    if written_by is None or written_by.present_ranks == ranks:
         return ""
     return (
-        f"a variant restores what it has saved itself, and {written_by.present} ranks wrote this one, not the {ranks} "
+        f"a variant restores what it has saved itself, and {written_by.present_ranks} ranks wrote this one, not the {ranks} "
         "of this job"
     )
 
 
-def _same_as(one: Variant, others: Sequence[Variant]) -> str:
+def _duplicate_reason(one: Variant, others: Sequence[Variant]) -> str:
     """That a variant does what one before it does, since its label would promise a difference; empty where it differs.
 
     A parameter that nothing in the loop uses makes such a one, and a setting that -D gives as well.
     """
-    other = next((other for other in others if _same(one, other)), None)
-    return f"`{title(one.verb)}` does exactly what it does with {other.label}" if other else ""
+    other = next((other for other in others if _is_same_variant(one, other)), None)
+    return f"`{verb_title(one.verb)}` does exactly what it does with {other.label}" if other else ""
 
 
-def _same(one: Variant, other: Variant) -> bool:
+def _is_same_variant(one: Variant, other: Variant) -> bool:
     ranks = one.workload.job.ranks
     if isinstance(one.verb, Save) and isinstance(other.verb, Save):
-        return same_saves(_saved(one, one.verb), _saved(other, other.verb), ranks)
+        return are_saves_equal(_variant_checkpoint(one, one.verb), _variant_checkpoint(other, other.verb), ranks)
     if isinstance(one.verb, Restore) and isinstance(other.verb, Restore):
-        return same_restores((_saved(one, one.verb), one.verb), (_saved(other, other.verb), other.verb), ranks)
-    return _done(one) == _done(other)
+        return are_restores_equal(
+            (_variant_checkpoint(one, one.verb), one.verb), (_variant_checkpoint(other, other.verb), other.verb), ranks
+        )
+    return _loop_inputs(one) == _loop_inputs(other)
 
 
-def _saved(one: Variant, verb: Save | Restore) -> Checkpoint:
+def _variant_checkpoint(one: Variant, verb: Save | Restore) -> Checkpoint:
     return one.workload.checkpoint(verb.checkpoint)
 
 
-def _done(one: Variant) -> tuple[object, ...]:
+def _loop_inputs(one: Variant) -> tuple[object, ...]:
     """All that a pass of a variant of a loop depends on."""
     workload, loop = one.workload, one.verb
     if not isinstance(loop, Loop):
@@ -196,7 +204,7 @@ def _done(one: Variant) -> tuple[object, ...]:
     return loop, workload.seed, datasets, tuple(each for each in workload.checkpoints if each.name in saved)
 
 
-def _libraries(variants: Sequence[Variant]) -> list[Variant]:
+def _library_variants(variants: Sequence[Variant]) -> list[Variant]:
     """For each variant of MPI-IO with hints the same one without, where it is not among them."""
     found: list[Variant] = []
     for one in variants:
@@ -205,30 +213,30 @@ def _libraries(variants: Sequence[Variant]) -> list[Variant]:
         values = tuple((name, value) for name, value in one.values if name.rpartition(".")[2] not in ("hints", "hint"))
         label = ", ".join([*(f"{name}={value}" for name, value in values), f"hints={_LIBRARY}"])
         without = replace(one.access, hints=(), hint_set=_LIBRARY)
-        verb, workload = _with_access(one, without)
+        verb, workload = _replace_access(one, without)
         made = Variant(label, (*values, ("hints", _LIBRARY)), workload, verb, "the library's defaults")
-        if not any(_same(made, other) for other in (*variants, *found)):
+        if not any(_is_same_variant(made, other) for other in (*variants, *found)):
             found.append(made)
     return found
 
 
-def _with_access(one: Variant, access: Access) -> tuple[Compared, Workload]:
+def _replace_access(one: Variant, access: Access) -> tuple[Compared, Workload]:
     """What a variant runs, and its workload, with another access."""
     workload, verb = one.workload, one.verb
     if isinstance(verb, Loop):
         loop = replace(verb, access=access)
-        return loop, replace(workload, verbs=_with_loop(workload.verbs, loop))
+        return loop, replace(workload, verbs=_replace_loop(workload.verbs, loop))
     kept = tuple(
         replace(each, access=access) if each.name == verb.checkpoint else each for each in workload.checkpoints
     )
     return verb, replace(workload, checkpoints=kept)
 
 
-def _with_loop(verbs: Sequence[Verb], loop: Loop) -> tuple[Verb, ...]:
+def _replace_loop(verbs: Sequence[Verb], loop: Loop) -> tuple[Verb, ...]:
     return tuple(
         loop
         if isinstance(verb, Loop) and verb.name == loop.name
-        else replace(verb, body=_with_loop(verb.body, loop))
+        else replace(verb, body=_replace_loop(verb.body, loop))
         if isinstance(verb, Repeat)
         else verb
         for verb in verbs

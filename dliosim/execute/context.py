@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
-from dliosim.execute.store.locking import Locks
-from dliosim.execute.store.manifest import inside
-from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
+from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.manifest import resolve_in_root
+from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.samples.sample_index import Places
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import Source
+    from dliosim.execute.datasets.discovery import ExistingFiles
 
 
 class Progress(Protocol):
@@ -32,7 +32,7 @@ class Progress(Protocol):
         """A new epoch begins."""
         ...
 
-    def during(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
+    def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
         """A block in which this rank writes or reads bytes (`total` of them) without steps; may lie in an epoch."""
         ...
 
@@ -70,11 +70,11 @@ class Session:
     options: Options
     progress: Progress
     places: dict[str, Places] = field(default_factory=dict)
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, ExistingFiles] = field(default_factory=dict)
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
     index_notes: dict[str, str] = field(default_factory=dict)
-    locks: Locks = field(default_factory=Locks)
-    finished: Finished = field(default_factory=lambda: Finished())
+    locks: LockTable = field(default_factory=LockTable)
+    finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
         """Where the files of a data set lie, and the path of each below that."""
@@ -86,7 +86,7 @@ class Session:
         """Where data of one description lie; UsageError if the root is unknown or the path leaves it."""
         if root not in self.roots:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
-        return inside(self.roots[root], f"{path}/{digest}")
+        return resolve_in_root(self.roots[root], f"{path}/{digest}")
 
     def check_directories(self) -> None:
         """Raise UsageError for a data set or checkpoint whose root is unknown, or whose path leaves it."""
@@ -94,16 +94,16 @@ class Session:
             if not dataset.source:
                 self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
-            self.saved_at(checkpoint)
-            self.drained_to(checkpoint)
+            self.save_directory(checkpoint)
+            self.drain_directory(checkpoint)
 
-    def saved_at(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
+    def save_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
         """Where the checkpoints lie that ranks split so save (None: as this job's are)."""
         return self.directory(
             checkpoint.root, checkpoint.path, checkpoint.digest(split or checkpoint.split(self.world.size))
         )
 
-    def drained_to(self, checkpoint: Checkpoint, split: Split | None = None) -> Path | None:
+    def drain_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path | None:
         """Where complete ones are copied to, if they are."""
         digest = checkpoint.digest(split or checkpoint.split(self.world.size))
         return self.directory(checkpoint.drain, checkpoint.path, digest) if checkpoint.drain is not None else None
@@ -114,7 +114,7 @@ class Session:
         For rank 0. Raises ExecutionError [R405] where another job is there before, OSError as the calls do.
         """
         saved, restored = set(), []
-        for verb, _ in flat(self.workload.verbs):
+        for verb, _ in flatten_verbs(self.workload.verbs):
             if isinstance(verb, Save):
                 saved.add(verb.checkpoint)
             elif isinstance(verb, Loop):
@@ -122,14 +122,17 @@ class Session:
             elif isinstance(verb, Restore):
                 restored.append(verb)
         for checkpoint in map(self.workload.checkpoint, sorted(saved)):
-            for base in (self.saved_at(checkpoint), self.drained_to(checkpoint)):
+            for base in (self.save_directory(checkpoint), self.drain_directory(checkpoint)):
                 if base is not None:
-                    self.locks.to_save(base)
+                    self.locks.lock_to_save(base)
         for verb in restored:
             checkpoint = self.workload.checkpoint(verb.checkpoint)
-            for base in (self.saved_at(checkpoint, verb.written_by), self.drained_to(checkpoint, verb.written_by)):
+            for base in (
+                self.save_directory(checkpoint, verb.written_by),
+                self.drain_directory(checkpoint, verb.written_by),
+            ):
                 if base is not None:
-                    self.locks.to_restore(base)
+                    self.locks.lock_to_restore(base)
 
     def make_roots(self) -> None:
         """Make the directories under which the workload's data lie.
@@ -166,7 +169,7 @@ class RunningLoop:
 
 
 @dataclass(slots=True)
-class Finished:
+class PhaseLog:
     """What a run has come to, which another thread of rank 0 may look at whenever it likes.
 
     `phases` is only added to, and the place of a save is filled when that is over. `_now` is replaced as a whole: how
@@ -176,19 +179,19 @@ class Finished:
     phases: list[Phase | None] = field(default_factory=list)
     _now: tuple[int, int, tuple[RunningLoop, ...]] = (0, 0, ())
 
-    def loops_begin(self, loops: tuple[RunningLoop, ...]) -> None:
+    def begin_loops(self, loops: tuple[RunningLoop, ...]) -> None:
         """A verb is a loop, with those inside it."""
         self._now = (self._now[0], len(self.phases), loops)
 
-    def verb_over(self) -> None:
+    def end_verb(self) -> None:
         """A verb is over, and `phases` has what it gave."""
         self._now = (self._now[0] + 1, len(self.phases), ())
 
-    def so_far(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], Partial]:
+    def partial_phases(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], PartialProgress]:
         """The phases that are over and the epochs done of loops that run, and what is missing of so many verbs."""
         done, count, loops = self._now
         phases = [phase.summary for phase in self.phases[:count] if phase is not None]
         running = [(loop.so_far(), loop.epochs) for loop in loops]
         progress = (LoopProgress(phase.name, len(phase.epochs), epochs) for phase, epochs in running)
         phases += [phase for phase, _ in running if phase.epochs]
-        return tuple(phases), Partial(signal, done, verbs, tuple(progress))
+        return tuple(phases), PartialProgress(signal, done, verbs, tuple(progress))

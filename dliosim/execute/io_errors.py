@@ -33,14 +33,14 @@ def is_damage(error: OSError) -> bool:
     return error.errno in _DAMAGED or (isinstance(error, ExecutionError) and error.code == "R401")
 
 
-def reason(error: OSError) -> str:
+def error_reason(error: OSError) -> str:
     """Why a call failed, in words."""
     if isinstance(error, ExecutionError):
         return error.message
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def failed(
+def call_error(
     call: str, path: str, error: OSError, where: str = "", hint: str = "", reading: bool = False
 ) -> ExecutionError:
     """The error of a system call; `where` is like ' of 4096 bytes at offset 0'.
@@ -51,35 +51,35 @@ def failed(
     if isinstance(error, ExecutionError):
         return error
     hint = hint or _KINDS.get(error.errno or 0, "")
-    message = f"{call}{where} failed on {path}: {reason(error)}" + (f" ({hint})" if hint else "")
+    message = f"{call}{where} failed on {path}: {error_reason(error)}" + (f" ({hint})" if hint else "")
     if error.errno in NO_ROOM:
         return ExecutionError(message, "R402")
     return ExecutionError(message, "R401" if reading and is_damage(error) else None)
 
 
-def unreadable(failure: ExecutionError, instead: str = "") -> ExecutionError:
+def unreadable_error(failure: ExecutionError, instead: str = "") -> ExecutionError:
     """The same error as one [R401] of data that may be whole; `instead` is what else can be done about it."""
     text = f"{failure.message}: {_TRY_AGAIN}" + (f", or {instead}" if instead else "")
     return ExecutionError(text, failure.code or "R401")
 
 
 @contextmanager
-def calling(call: str, path: Path) -> Iterator[None]:
+def wrap_call(call: str, path: Path) -> Iterator[None]:
     """A block that makes one system call: what that raises is an ExecutionError, which names the call and the file."""
     try:
         yield
     except OSError as error:
-        raise failed(call, str(path), error) from error
+        raise call_error(call, str(path), error) from error
 
 
-def failed_on(doing: str, error: OSError) -> ExecutionError:
+def rank_0_error(doing: str, error: OSError) -> ExecutionError:
     """The error of something that rank 0 does for all; R402 where there is no room."""
     place = f": {error.filename}" if error.filename else ""
     code = "R402" if error.errno in NO_ROOM else None
     return ExecutionError(f"rank 0 could not {doing}{place}: {error.strerror or error}", code)
 
 
-def truncated(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
+def truncation_error(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
     """The error of a read that returned less than was planned, and nothing more when it was gone on with.
 
     It is a short read, and no proof [R401] of a file cut short, where the file has more bytes than that.
@@ -96,6 +96,6 @@ def truncated(call: str, path: str, offset: int, length: int, got: int) -> Execu
     )
 
 
-def no_room(text: str) -> str | None:
+def storage_full_code(text: str) -> str | None:
     """The code R402 if that is why something failed, says a library's text."""
     return "R402" if any(os.strerror(number) in text for number in NO_ROOM) else None

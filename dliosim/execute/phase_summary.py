@@ -26,7 +26,7 @@ def verb_phase(
     asked: _Hints = ()
     granted: _Hints = ()
     if access is not None:
-        asked, granted = asked_and_granted(session.world, access, record.hints)
+        asked, granted = share_granted_hints(session.world, access, record.hints)
     summary = summarise_verb(record, session.world)
     seconds = summary.seconds if summary is not None else record.wall_ns * 1e-9
     share = summary.resident_share if summary is not None else None
@@ -48,10 +48,10 @@ def verb_phase(
     )
 
 
-def asked_and_granted(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
+def share_granted_hints(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
     """The hints asked, and those of the first rank that opened a file; none where nobody did. Collective."""
     first = int(world.allreduce(np.array([world.rank if granted is not None else world.size], np.int64), "min")[0])
     if first == world.size:
         return (), ()
-    found = world.share(granted if world.rank == first else None, first)
+    found = world.broadcast_object(granted if world.rank == first else None, first)
     return access.hints, tuple(sorted(found.items()))

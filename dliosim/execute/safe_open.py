@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import failed
+from dliosim.execute.io_errors import call_error
 
 _ASTRAY = {
     errno.ENOENT: "a symbolic link leads nowhere",
@@ -42,12 +42,12 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None 
         descriptor = os.open(path, flags | SAFE, 0o644, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ENXIO:  # what a socket says, and a pipe that nobody reads
-            raise kind_error("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
+            raise file_kind_error("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise kind_error("open", path, mode)
+            raise file_kind_error("open", path, mode)
         # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
         os.set_blocking(descriptor, True)
     except OSError:
@@ -68,7 +68,7 @@ def close_read(descriptors: Iterable[int]) -> None:
 
 
 @contextmanager
-def reading(path: str | Path, folder: int | None = None) -> Iterator[int]:
+def open_for_read(path: str | Path, folder: int | None = None) -> Iterator[int]:
     """A block with a descriptor of a file to read, as of `open_regular`."""
     descriptor = open_regular(path, folder=folder)
     try:
@@ -78,12 +78,12 @@ def reading(path: str | Path, folder: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
+def open_for_write(path: Path, flags: int = ANEW) -> Iterator[int]:
     """A block with a descriptor of a file to write, which is closed well at its end. Raises ExecutionError for both."""
     try:
         descriptor = open_regular(path, flags)
     except OSError as error:
-        raise failed("open", str(path), error) from error
+        raise call_error("open", str(path), error) from error
     try:
         yield descriptor
     except BaseException:
@@ -92,7 +92,7 @@ def writing(path: Path, flags: int = ANEW) -> Iterator[int]:
     try:
         close_written(descriptor)
     except OSError as error:
-        raise failed("close", str(path), error) from error
+        raise call_error("close", str(path), error) from error
 
 
 def close_written(descriptor: int) -> None:
@@ -106,7 +106,7 @@ def close_written(descriptor: int) -> None:
 
 
 @contextmanager
-def folder_open(directory: Path, follow: bool = False) -> Iterator[int]:
+def open_folder(directory: Path, follow: bool = False) -> Iterator[int]:
     """A block with a descriptor of a directory, which is no link unless that may be followed. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     descriptor = os.open(directory, flags if follow else flags | os.O_NOFOLLOW)
@@ -127,7 +127,7 @@ def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
 def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
     """Make a file, or write over the one that is there; its bytes. Raises ExecutionError."""
     call, at = "write", 0
-    with writing(path) as descriptor:
+    with open_for_write(path) as descriptor:
         try:
             for piece in pieces:
                 write_at(descriptor, piece, at)
@@ -136,7 +136,7 @@ def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
                 call = "fsync"
                 os.fsync(descriptor)
         except OSError as error:
-            raise failed(call, str(path), error) from error
+            raise call_error(call, str(path), error) from error
     return at
 
 
@@ -165,7 +165,7 @@ def remove_file(path: str) -> None:
         Path(path).unlink()
     except OSError as error:
         if error.errno != errno.ENOENT or not Path(path).parent.is_dir():
-            raise failed("unlink", path, error) from error
+            raise call_error("unlink", path, error) from error
 
 
 def refuse_link(path: str) -> None:
@@ -178,9 +178,9 @@ def refuse_link(path: str) -> None:
     except FileNotFoundError:
         return  # MPI_File_open says so, or makes it
     except OSError as error:
-        raise failed("lstat", path, error) from error
+        raise call_error("lstat", path, error) from error
     if not stat.S_ISREG(mode):
-        raise kind_error("MPI_File_open", path, mode)
+        raise file_kind_error("MPI_File_open", path, mode)
 
 
 def require_file(path: Path) -> None:
@@ -188,12 +188,12 @@ def require_file(path: Path) -> None:
     try:
         mode = path.lstat().st_mode
     except OSError as error:
-        raise failed("open", str(path), error, reading=True) from error
+        raise call_error("open", str(path), error, reading=True) from error
     if not stat.S_ISREG(mode):
-        raise kind_error("open", path, mode)
+        raise file_kind_error("open", path, mode)
 
 
-def follow(root: str, name: str) -> tuple[str, int]:
+def follow_links(root: str, name: str) -> tuple[str, int]:
     """What a name below `root`, an absolute path without links, leads to by links: its path below it, and its mode.
 
     What opens that path follows no link any more. The system itself is asked, as it may be for every sample, and a walk
@@ -208,7 +208,7 @@ def follow(root: str, name: str) -> tuple[str, int]:
         finally:
             close_read([descriptor])
     except OSError as error:
-        raise failed("open", path, error, hint=_ASTRAY.get(error.errno or 0, ""), reading=True) from error
+        raise call_error("open", path, error, hint=_ASTRAY.get(error.errno or 0, ""), reading=True) from error
     if not real.is_relative_to(root):
         text = f"open refused on {path}: a symbolic link leads out of the root {root}, to {real}"
         raise ExecutionError(f"{text}; give a root that holds both by --dir, or --root NAME=DIR", "R401")
@@ -217,18 +217,18 @@ def follow(root: str, name: str) -> tuple[str, int]:
 
 def follow_to_file(root: str, name: str) -> str:
     """As `follow`, to a file and nothing else."""
-    below, mode = follow(root, name)
+    below, mode = follow_links(root, name)
     if not stat.S_ISREG(mode):
-        raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind(mode)}", "R401")
+        raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind_name(mode)}", "R401")
     return below
 
 
-def kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
+def file_kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
     """The error [R401] of a call on what is no file, by its mode."""
     return ExecutionError(
-        f"{call} refused on {path}: {_kind(mode)} stands where a file should be; move it away", "R401"
+        f"{call} refused on {path}: {_kind_name(mode)} stands where a file should be; move it away", "R401"
     )
 
 
-def _kind(mode: int) -> str:
+def _kind_name(mode: int) -> str:
     return "a symbolic link" if stat.S_ISLNK(mode) else "a directory" if stat.S_ISDIR(mode) else "no regular file"

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protocols import Bytes, Dressed, Encoding, FileIndex, Format, Framed, Ints, Resolved
+from dliosim.formats.protocols import Bytes, Dressed, EncodeTime, FileIndex, Format, Framed, Ints, Resolved
 from dliosim.model import Dataset
 
 
-def contents(dataset: Dataset, sample: int, size: int) -> Bytes:
+def random_contents(dataset: Dataset, sample: int, size: int) -> Bytes:
     """Random bytes for a sample, in place of those that a run makes."""
     return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
 
 
-def framed_file(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> bytes:
+def build_framed(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> bytes:
     """The whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
     count, align = len(sizes), form.align(dataset)
     stride = form.stride(dataset, sizes)
@@ -27,7 +27,7 @@ def framed_file(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> 
     body = bytearray(int(taken.sum()))
     at, length = form.content(dataset, sizes)
     for row in range(count):
-        data = contents(dataset, first + row, int(length[row]))
+        data = random_contents(dataset, first + row, int(length[row]))
         if isinstance(form, Dressed):
             data = form.dress(dataset, data, 0)
         begin = int(starts[row] + at[row])
@@ -46,38 +46,38 @@ def framed_file(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> 
 
 def write_framed(form: Framed, dataset: Dataset, path: Path, sizes: Ints, first: int = 0) -> None:
     """Write such a file, and what stands beside it."""
-    path.write_bytes(framed_file(form, dataset, sizes, first))
+    path.write_bytes(build_framed(form, dataset, sizes, first))
     for suffix in form.sidecars(dataset):
         path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(dataset, suffix, first, sizes)))
 
 
 def write_resolved(form: Resolved, dataset: Dataset, path: Path, count: int, first: int = 0) -> None:
     """Write a file of a resolved format, in place or built, as a run does."""
-    size = dataset.fixed_size
+    size = dataset.constant_size
     assert size is not None
-    if not form.in_place(dataset):
+    if not form.is_preallocated(dataset):
 
         def batches() -> Iterator[Bytes]:
             most = max(1, form.batch(dataset))
             for begin in range(0, count, most):
                 rows = range(begin, min(begin + most, count))
-                yield np.stack([contents(dataset, first + row, size) for row in rows])
+                yield np.stack([random_contents(dataset, first + row, size) for row in rows])
 
-        form.build(dataset, path, count, batches(), Encoding())
+        form.build(dataset, path, count, batches(), EncodeTime())
         return
     form.lay_out(dataset, path, count)
     index = form.index(path, dataset)
     with path.open("r+b") as stream:
         for row in range(count):
-            data, done = contents(dataset, first + row, size), 0
-            for offset, length in ranges(index, row):
+            data, done = random_contents(dataset, first + row, size), 0
+            for offset, length in sample_ranges(index, row):
                 stream.seek(offset)
                 stream.write(data[done : done + length].tobytes())
                 done += length
             assert done == size, "the ranges of a sample add up to it"
 
 
-def ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
+def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
     """(offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
     found = []
     for column in index.columns:
@@ -116,9 +116,11 @@ def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> Non
     assert index.size == path.stat().st_size
     whole = path.read_bytes()
     for row in range(len(sizes)):
-        assert ranges(index, row) == [(int(starts[row]), int(reading[row]))], f"sample {row} lies where it was planned"
+        assert sample_ranges(index, row) == [(int(starts[row]), int(reading[row]))], (
+            f"sample {row} lies where it was planned"
+        )
         begin = int(starts[row] + at[row])
-        expected = contents(dataset, row, int(length[row]))
+        expected = random_contents(dataset, row, int(length[row]))
         if isinstance(form, Dressed):
             expected = form.dress(dataset, expected, 0)
         assert whole[begin : begin + int(length[row])] == expected.tobytes(), f"contents of sample {row}"
@@ -135,14 +137,14 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
     assert index.samples == count
     assert index.size == path.stat().st_size
     whole = path.read_bytes()
-    size = dataset.fixed_size
+    size = dataset.constant_size
     assert size is not None
     for row in range(count):
         found = b""
         for number, column in enumerate(index.columns):
             if column.row_bytes:
                 one = FileIndex(index.samples, index.size, (column,))
-                found += b"".join(whole[offset : offset + length] for offset, length in ranges(one, row))
+                found += b"".join(whole[offset : offset + length] for offset, length in sample_ranges(one, row))
                 continue
             units = range(row * column.pieces, (row + 1) * column.pieces)
             if column.pieces == 1:
@@ -158,7 +160,7 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
             begin = 0 if column.pieces > 1 else row % column.samples * each
             found += decoded[begin : begin + each]
             del number
-        assert found == contents(dataset, row, size).tobytes(), f"sample {row} is what was written"
+        assert found == random_contents(dataset, row, size).tobytes(), f"sample {row} is what was written"
 
 
 def check_damage(form: Format, dataset: Dataset, path: Path) -> None:

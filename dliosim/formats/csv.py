@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare, without_use
+from dliosim.formats.defaults import ContiguousFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.model import Dataset
@@ -33,7 +33,7 @@ _PERIOD: Final = 9
 _FIXED: Final = ((0, _ZERO), (1, ord(".")), (_PERIOD - 1, ord(",")))
 
 
-def _letters() -> NDArray[np.uint8]:
+def _letter_table() -> NDArray[np.uint8]:
     """(places of a number, bytes): the letter that stands for a byte there."""
     digits = _ZERO + np.arange(256, dtype=np.uint16) * 10 // 256
     table = np.tile(digits.astype(np.uint8), (_PERIOD, 1))
@@ -42,10 +42,10 @@ def _letters() -> NDArray[np.uint8]:
     return table
 
 
-_LETTERS: Final = _letters()
+_LETTERS: Final = _letter_table()
 
 
-class Csv(Bare):
+class Csv(ContiguousFormat):
     """See `contract.Framed` and `contract.Dressed`."""
 
     name: str = "csv"
@@ -56,7 +56,7 @@ class Csv(Bare):
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Whatever is not a line of text, and sizes below 2: a digit and a newline."""
-        refused = without_use(dataset, self.name)
+        refused = refuse_unused(dataset, self.name)
         if refused is not None or dataset.source:
             return refused
         size = dataset.size
@@ -78,7 +78,7 @@ class Csv(Bare):
         more of them than an index holds.
         """
         with file_to_read(path) as stream:
-            newlines, returns, size = _newlines(stream, path)
+            newlines, returns, size = _find_newlines(stream, path)
         ends = newlines + 1
         lengths = np.diff(ends, prepend=0)
         filled = lengths > 1 + returns
@@ -147,7 +147,7 @@ class Csv(Bare):
         return text
 
 
-def _newlines(stream: FileIO, path: Path) -> tuple[Ints, Ints, int]:
+def _find_newlines(stream: FileIO, path: Path) -> tuple[Ints, Ints, int]:
     """Where newlines are, whether (1 or 0) a carriage return stands before each, and the bytes of the file."""
     found, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     block = np.zeros(_BLOCK + 1, np.uint8)  # and before it the last byte of the block before

@@ -11,7 +11,7 @@ from dliosim.formats.protocols import Ints
 from dliosim.model import Dataset
 
 
-class Simple:
+class SimpleFormat:
     """Formats whose files end with their last sample, and need nothing that runs through them or lies beside them."""
 
     checksum: Callable[[memoryview, int], int] | None = None
@@ -37,7 +37,7 @@ class Simple:
         return iter(())
 
 
-class Bare(Simple):
+class ContiguousFormat(SimpleFormat):
     """Formats whose samples lie one right after the other; each says for itself what stands before all of them."""
 
     def align(self, dataset: Dataset) -> int:
@@ -71,7 +71,7 @@ _WHY: Final = {
 }
 
 
-def without_use(dataset: Dataset, form: str, taken: Collection[str] = ()) -> tuple[str, str] | None:
+def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> tuple[str, str] | None:
     """The first setting that differs from its default though a format does nothing with it, and why; or None.
 
     `form` is the format's name, `taken` those of the settings above that mean something to it.
@@ -94,7 +94,7 @@ MOST_UNITS: Final = 1 << 24
 _MOST_IN_ALL: Final = 1 << 27  # every rank holds the offset and the length of each, 2 GiB then
 
 
-def too_many_units(dataset: Dataset, units: int) -> tuple[str, str] | None:
+def refuse_excess_units(dataset: Dataset, units: int) -> tuple[str, str] | None:
     """The setting that makes more chunks than an index holds, and why, where the fullest file has so many; or None."""
     setting = "compress" if dataset.chunk is None else "chunk"
     if units > MOST_UNITS:

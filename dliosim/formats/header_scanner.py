@@ -34,11 +34,11 @@ def file_to_read(path: Path) -> Iterator[FileIO]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # what a socket says
-            raise _no_file(path) from error
+            raise _no_file_error(path) from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _no_file(path)
+            raise _no_file_error(path)
         os.set_blocking(descriptor, True)
         yield FileIO(descriptor, closefd=False)
     finally:
@@ -46,7 +46,7 @@ def file_to_read(path: Path) -> Iterator[FileIO]:
             os.close(descriptor)
 
 
-def _no_file(path: Path) -> ExecutionError:
+def _no_file_error(path: Path) -> ExecutionError:
     text = f"open refused on {path}: no regular file stands where a file should be; move it away"
     return ExecutionError(text, "R401")
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare
+from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset, Distribution
@@ -50,7 +50,7 @@ _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
 
-class _Images(Bare):
+class _ImageFormat(ContiguousFormat):
     """What both formats have in common; see `contract.Framed`."""
 
     name: str
@@ -84,11 +84,11 @@ class _Images(Bare):
         for setting, given, why in unused:
             if given:
                 return setting, why
-        if not dataset.source and _least(dataset.size) < SMALLEST:
+        if not dataset.source and _smallest_size(dataset.size) < SMALLEST:
             of_a_draw = "" if dataset.size.is_constant else ", and of some here less: use `clipped to` with a low limit"
             return "size", f"the smallest {self.plugin} file has {SMALLEST} bytes{of_a_draw}"
         largest = int(MOST_PIXELS * self.density)
-        if not dataset.source and _least(dataset.size) > largest:
+        if not dataset.source and _smallest_size(dataset.size) > largest:
             return "size", f"{self.plugin} files above {largest} bytes would be padding mostly, by the limit of pixels"
         return None
 
@@ -136,16 +136,16 @@ class _Images(Bare):
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
         """The first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
-        self._check(sizes)
+        self._check_sizes(sizes)
         return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Make the image, at 28 (PNG) to 60 MB/s (JPEG) a core, and pad it. ExecutionError [R401] as `content`."""
-        self._check(sizes)
+        self._check_sizes(sizes)
         for size, start in zip(sizes.tolist(), starts.tolist(), strict=True):
             file = out[start : start + size]
             seed = int.from_bytes(file[self.content_at : self.content_at + CONTENT], "little")
-            image = self._fitting(seed, size - self.around - CONTENT)
+            image = self._fit_image(seed, size - self.around - CONTENT)
             padding = size - len(image)
             words = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(1,))).random_raw(-(-padding // 8))
             self._assemble(file, image, memoryview(words).cast("B")[:padding])
@@ -154,11 +154,11 @@ class _Images(Bare):
         """Nothing."""
         return b""
 
-    def _check(self, sizes: Ints) -> None:
+    def _check_sizes(self, sizes: Ints) -> None:
         if len(sizes) and (least := int(sizes.min())) < SMALLEST:
             raise ExecutionError(f"a {self.plugin} file of {least} bytes: the smallest has {SMALLEST}", "R401")
 
-    def _fitting(self, seed: int, room: int) -> bytes:
+    def _fit_image(self, seed: int, room: int) -> bytes:
         """An image of at most `room` bytes, and at least 90 % of that where pixels are fine enough a measure for it.
 
         Deterministic: each try depends on the one before and on nothing else.
@@ -167,13 +167,13 @@ class _Images(Bare):
         area, best = aim / self.density, b""
         for _ in range(_TRIES):
             area = min(max(1.0, area), MOST_PIXELS)
-            image = self._encode(*_pixels(seed, area))
+            image = self._encode(*_draw_pixels(seed, area))
             if len(best) < len(image) <= room:
                 best = image
             if best and (len(best) >= _ENOUGH * room or area == MOST_PIXELS):
                 return best
             area *= aim / max(1, len(image) - self.overhead)
-        best = best or self._encode(*_pixels(seed, 1.0))
+        best = best or self._encode(*_draw_pixels(seed, 1.0))
         if len(best) > room:
             raise ExecutionError(f"the smallest {self.plugin} image has {len(best)} bytes, over {room}", "R401")
         return best
@@ -187,7 +187,7 @@ class _Images(Bare):
         raise NotImplementedError
 
 
-class Jpeg(_Images):
+class Jpeg(_ImageFormat):
     """JPEG, quality 90, 4:2:0. After SOI comes a COM segment with the contents at byte 6, then others as needed."""
 
     name: Final = "jpeg"
@@ -220,7 +220,7 @@ class Jpeg(_Images):
         file[at:] = image[2:]
 
 
-class Png(_Images):
+class Png(_ImageFormat):
     """PNG, RGB, zlib level 1. After IHDR comes a private chunk, safe to copy, with the contents at byte 41."""
 
     name: Final = "png"
@@ -251,13 +251,13 @@ _PNG_HEAD = 8 + 25  # signature, IHDR
 _LARGEST_SEGMENT = 2 + 65535  # marker, then at most what 16 bits of length can say
 
 
-def _least(size: Distribution) -> float:
+def _smallest_size(size: Distribution) -> float:
     """What no draw is below."""
     drawn = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
     return max(drawn, size.low or 0.0)
 
 
-def _pixels(seed: int, area: float) -> tuple[Image, Bytes]:
+def _draw_pixels(seed: int, area: float) -> tuple[Image, Bytes]:
     """Gradients of three bands, values from 32 to 159, and noise (height, width), of about `area` pixels, 4 to 3."""
     from PIL import Image
 

@@ -34,7 +34,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Simple, without_use
+from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.model import ELEMENTS, Dataset
@@ -50,7 +50,7 @@ _DRAWN: Final = 65_536
 _LONGEST: Final = 2**31 - 1
 
 
-class Indexed(Simple):
+class Indexed(SimpleFormat):
     """See `contract.Framed`."""
 
     name: Final = "indexed"
@@ -61,17 +61,17 @@ class Indexed(Simple):
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Sizes that vary or hold no two tokens, types without a code, and what tokens have no use for."""
-        size = dataset.fixed_size
+        size = dataset.constant_size
         if size is None:
             return "size", "samples of indexed are so many tokens each, all of one size"
         if dataset.shape is not None and dataset.shape.element not in CODES:
             return "shape", f"tokens of indexed are one of {', '.join(CODES)}, not {dataset.shape.element}"
-        item = ELEMENTS[_element(dataset)]
+        item = ELEMENTS[_token_type(dataset)]
         if size % item:
             return "size", f"{size} bytes are no whole number of tokens of {item}"
         if size < 2 * item:
             return "size", f"a sample of indexed has two tokens at least, {2 * item} bytes: it shares one with the next"
-        return without_use(dataset, self.name, ("shape",))
+        return refuse_unused(dataset, self.name, ("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing."""
@@ -85,7 +85,7 @@ class Indexed(Simple):
         """
         size = path.stat().st_size
         beside = path.with_suffix(".idx")
-        item, lengths, pointers, touched = _read(beside)
+        item, lengths, pointers, touched = _read_index(beside)
         if dataset.shape is not None and item != ELEMENTS[dataset.shape.element]:
             text = (
                 f"{beside} says that tokens have {item} bytes, and the data set that they are {dataset.shape.element}"
@@ -99,7 +99,7 @@ class Indexed(Simple):
                 f"{beside}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the {size} bytes"
             )
             raise ExecutionError(f"{text} of {path.name}", "R401")
-        each = dataset.fixed_size
+        each = dataset.constant_size
         if each is None:
             column = Column(1, 1, ENCODED, int(taken.max(initial=0)), pointers, taken)
             return FileIndex(len(lengths), size, (column,), touched)
@@ -119,10 +119,10 @@ class Indexed(Simple):
         """The tokens of a sample but the last, which is the next one's; of a sequence all. Any bytes are tokens."""
         if column is not None and column.row_bytes == ENCODED:
             return np.frombuffer(data, np.uint8)
-        size = column.row_bytes if column is not None else dataset.fixed_size
+        size = column.row_bytes if column is not None else dataset.constant_size
         if len(data) != size:
             raise ExecutionError(f"a sample of indexed has {len(data)} bytes, and not {size}", "R401")
-        own = column.unit_bytes if column is not None else size - ELEMENTS[_element(dataset)]
+        own = column.unit_bytes if column is not None else size - ELEMENTS[_token_type(dataset)]
         return np.frombuffer(data, np.uint8)[:own]
 
     def header(self, dataset: Dataset) -> int:
@@ -135,7 +135,7 @@ class Indexed(Simple):
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
         """All but the last token, with which the next sample begins."""
-        return sizes - ELEMENTS[_element(dataset)]
+        return sizes - ELEMENTS[_token_type(dataset)]
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
         """All tokens."""
@@ -147,7 +147,7 @@ class Indexed(Simple):
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
         """The last token of the last sample."""
-        return np.full_like(counts, ELEMENTS[_element(dataset)])
+        return np.full_like(counts, ELEMENTS[_token_type(dataset)])
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Nothing."""
@@ -158,7 +158,7 @@ class Indexed(Simple):
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Token 0."""
-        return bytes(ELEMENTS[_element(dataset)])
+        return bytes(ELEMENTS[_token_type(dataset)])
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
         """Megatron's index."""
@@ -170,15 +170,15 @@ class Indexed(Simple):
         Their lengths are drawn, by (seed, first sample, number of the document), once for each part of the index: so
         what this takes in memory does not grow with the file.
         """
-        item = ELEMENTS[_element(dataset)]
+        item = ELEMENTS[_token_type(dataset)]
         each = int(sizes[0]) // item - 1 if len(sizes) else 1
         tokens = len(sizes) * each + 1
         drawn = key(dataset.seed, "sequences of tokens", first)
-        pieces: Callable[[], Iterable[Ints]] = partial(_lengths, drawn, each, tokens)
+        pieces: Callable[[], Iterable[Ints]] = partial(_draw_lengths, drawn, each, tokens)
         if tokens <= _DRAWN * max(1, each // 2):  # one piece, which is kept
             pieces = partial(list, list(pieces()))
         count = sum(len(lengths) for lengths in pieces())
-        yield _HEADER.pack(_MAGIC, _VERSION, CODES[_element(dataset)], count, count + 1)
+        yield _HEADER.pack(_MAGIC, _VERSION, CODES[_token_type(dataset)], count, count + 1)
         for lengths in pieces():
             yield lengths.astype("<i4").tobytes()
         at = 0
@@ -190,15 +190,15 @@ class Indexed(Simple):
             yield np.arange(begin, min(begin + _DRAWN, count + 1), dtype="<i8").tobytes()
 
 
-def _element(dataset: Dataset) -> str:
+def _token_type(dataset: Dataset) -> str:
     """The type of tokens, by numpy's name."""
     if dataset.shape is not None:
         return dataset.shape.element
-    size = dataset.fixed_size
+    size = dataset.constant_size
     return "uint8" if size is None or size % 2 else "uint16"
 
 
-def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
+def _draw_lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
     """Tokens of each document, in pieces, that add up to `tokens`: uniform from each / 2 to 3 each / 2, from 1."""
     low = max(1, each // 2)
     high = max(low, min(_LONGEST, each + each // 2))
@@ -218,7 +218,7 @@ def _lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
         yield lengths
 
 
-def _read(path: Path) -> tuple[int, Ints, Ints, int]:
+def _read_index(path: Path) -> tuple[int, Ints, Ints, int]:
     """Bytes of a token, tokens of each sequence, where they begin, and the bytes read. Raises ExecutionError [R401]."""
     with file_to_read(path) as stream:
         descriptor = stream.fileno()
@@ -238,9 +238,9 @@ def _read(path: Path) -> tuple[int, Ints, Ints, int]:
         if size > LARGEST_INDEX:
             raise ExecutionError(f"{path} has {size} bytes; an index of up to {LARGEST_INDEX} is read", "R401")
         at = _HEADER.size
-        lengths = _numbers(descriptor, path, "<i4", count, at)
-        pointers = _numbers(descriptor, path, "<i8", count, at + 4 * count)
-        starts = _numbers(descriptor, path, "<i8", documents, at + 12 * count)
+        lengths = _read_numbers(descriptor, path, "<i4", count, at)
+        pointers = _read_numbers(descriptor, path, "<i8", count, at + 4 * count)
+        starts = _read_numbers(descriptor, path, "<i8", documents, at + 12 * count)
     if (lengths < 0).any():
         which = int(np.argmax(lengths < 0))
         raise ExecutionError(f"{path}: sequence {which} has {lengths[which]} tokens", "R401")
@@ -249,7 +249,7 @@ def _read(path: Path) -> tuple[int, Ints, Ints, int]:
     return ELEMENTS[element], lengths, pointers, needed
 
 
-def _numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
+def _read_numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
     """`count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends before."""
     length = np.dtype(kind).itemsize * count
     data = read_at(descriptor, length, offset)

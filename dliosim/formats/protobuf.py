@@ -21,7 +21,7 @@ def varint_size(values: Ints) -> Ints:
     return 1 + np.searchsorted(_STEPS, values, side="right").astype(np.int64)
 
 
-def write_varints(values: Ints) -> Bytes:
+def encode_varints(values: Ints) -> Bytes:
     """(values, bytes each): varints of values, at least one, that all take as many bytes."""
     count = int(varint_size(values[:1])[0])
     groups = values[:, None] >> (7 * np.arange(count)) & 0x7F
@@ -29,22 +29,22 @@ def write_varints(values: Ints) -> Bytes:
     return groups.astype(np.uint8)
 
 
-def first_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryview] | None:
+def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryview] | None:
     """The bytes of features of an Example: the one that comes first, or of each in `names`; of a list the first.
 
     None where nothing is named and no feature has bytes. Raises ExecutionError [R401] for what is no Example, and for
     a name that it does not have, or that holds no bytes.
     """
     found: dict[bytes, memoryview] = {}
-    for features in _messages(example, 1):
-        for entry in _messages(features, 1):
+    for features in _submessages(example, 1):
+        for entry in _submessages(features, 1):
             key, value = b"", None
             for number, kind, field in _fields(entry):
                 if (number, kind) == (1, _BYTES):
                     key = bytes(field)
                 elif (number, kind) == (2, _BYTES):
                     value = field
-            data = None if value is None else _first_of_list(value)
+            data = None if value is None else _first_list_value(value)
             if data is not None:
                 found[key] = data
     if not names:
@@ -56,15 +56,15 @@ def first_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryview]
     return [found[name.encode()] for name in names]
 
 
-def _first_of_list(feature: memoryview) -> memoryview | None:
+def _first_list_value(feature: memoryview) -> memoryview | None:
     """The first value of a Feature's bytes_list."""
-    for values in _messages(feature, 1):
-        for value in _messages(values, 1):
+    for values in _submessages(feature, 1):
+        for value in _submessages(values, 1):
             return value
     return None
 
 
-def _messages(message: memoryview, wanted: int) -> Iterator[memoryview]:
+def _submessages(message: memoryview, wanted: int) -> Iterator[memoryview]:
     """The fields of that number that have a length."""
     for number, kind, value in _fields(message):
         if number == wanted and kind == _BYTES:

@@ -192,7 +192,7 @@ class Framed(Format, Protocol):
 
 
 @dataclass(slots=True)
-class Encoding:
+class EncodeTime:
     """What building a file took: time in the format's encoder apart from all else."""
 
     encode_ns: int = 0
@@ -202,7 +202,7 @@ class Encoding:
 class Resolved(Format, Protocol):
     """A format whose files alone know where samples lie. All samples have one size, `dataset.fixed_size`."""
 
-    def in_place(self, dataset: Dataset) -> bool:
+    def is_preallocated(self, dataset: Dataset) -> bool:
         """Whether `lay_out` gives every sample its place, so that all ranks can write; else `build` writes a file."""
         ...
 
@@ -210,7 +210,7 @@ class Resolved(Format, Protocol):
         """Make a file with room for `count` samples, none written yet; `index` then says where they lie."""
         ...
 
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, n as it likes."""
         ...
 
@@ -224,10 +224,10 @@ class Resolved(Format, Protocol):
 
 
 @runtime_checkable
-class BuiltInGroups(Resolved, Protocol):
+class GroupEncoder(Resolved, Protocol):
     """A format whose files are built of groups of samples that can be encoded apart, so that many ranks can."""
 
-    def group(self, dataset: Dataset, count: int) -> int:
+    def group_size(self, dataset: Dataset, count: int) -> int:
         """Samples that are encoded together in a file of `count`; the last group may have fewer."""
         ...
 
@@ -241,7 +241,7 @@ class BuiltInGroups(Resolved, Protocol):
 
 
 @runtime_checkable
-class Imports(Format, Protocol):
+class LibraryPreload(Format, Protocol):
     """A format that reads or decodes by modules which take long to import: that is not to fall into a measured step."""
 
     @property
@@ -266,7 +266,7 @@ class LibraryFile(Protocol):
 
 
 @runtime_checkable
-class ReadByLibrary(Format, Protocol):
+class LibraryReadable(Format, Protocol):
     """A format whose samples can also be read as an application would, by its library (`through library`)."""
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:

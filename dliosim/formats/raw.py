@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare, without_use
+from dliosim.formats.defaults import ContiguousFormat, refuse_unused
 from dliosim.formats.protocols import Bytes, Column, FileIndex
 from dliosim.model import Dataset
 
 
-class Raw(Bare):
+class Raw(ContiguousFormat):
     """See `contract.Framed`."""
 
     name: Final = "raw"
@@ -24,7 +24,7 @@ class Raw(Bare):
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """What would need something around samples, or in them."""
-        return without_use(dataset, self.name, ("header", "align", "shape"))
+        return refuse_unused(dataset, self.name, ("header", "align", "shape"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing."""
@@ -33,7 +33,7 @@ class Raw(Bare):
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """The file is a sample; or, where samples have one size, as many as fit."""
         size = path.stat().st_size
-        each, header = dataset.fixed_size, self.header(dataset)
+        each, header = dataset.constant_size, self.header(dataset)
         if each is None:
             return FileIndex(1, size, (Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64)),))
         stride = -(-each // dataset.align) * dataset.align

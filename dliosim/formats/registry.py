@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.protocols import Format, Imports
+from dliosim.formats.protocols import Format, LibraryPreload
 from dliosim.model import Dataset
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ _BUILT_IN: Final = {
 }
 
 
-def points_of(group: str) -> EntryPoints:
+def find_entry_points(group: str) -> EntryPoints:
     """The entry points by which packages bring something of their own."""
     from importlib.metadata import entry_points  # takes longer than all formats, and few runs ask for others
 
     return entry_points(group=group)
 
 
-def known_formats() -> tuple[str, ...]:
+def format_names() -> tuple[str, ...]:
     """Names of all formats, those of other packages last."""
-    others = sorted({point.name for point in points_of(GROUP)} - set(_BUILT_IN))
+    others = sorted({point.name for point in find_entry_points(GROUP)} - set(_BUILT_IN))
     return (*_BUILT_IN, *others)
 
 
 @cache
-def format_of(name: str) -> Format:
+def load_format(name: str) -> Format:
     """The format of that name; KeyError where there is none.
 
     UsageError [R403] where the package that brings it cannot be loaded, or brings something else.
@@ -55,7 +55,7 @@ def format_of(name: str) -> Format:
         module, attribute = _BUILT_IN[name].split(":")
         found = getattr(import_module(f"dliosim.formats.{module}"), attribute)
     else:
-        point = next((point for point in points_of(GROUP) if point.name == name), None)
+        point = next((point for point in find_entry_points(GROUP) if point.name == name), None)
         if point is None:
             raise KeyError(name)
         try:
@@ -70,11 +70,11 @@ def format_of(name: str) -> Format:
 
 def import_libraries(form: Format) -> None:
     """Import what a format reads and decodes by, as far as it is installed, before any clock runs."""
-    for module in form.libraries if isinstance(form, Imports) else ():
+    for module in form.libraries if isinstance(form, LibraryPreload) else ():
         with suppress(ImportError):
             import_module(module)
 
 
 def format_for(dataset: Dataset) -> Format:
     """The format that serves a data set: that of its name, or its variant for such data sets."""
-    return format_of(dataset.format).variant(dataset)
+    return load_format(dataset.format).variant(dataset)

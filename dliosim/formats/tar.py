@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Simple, without_use
+from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import Scanner, file_to_read
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset
@@ -48,7 +48,7 @@ _FIELDS: Final = {100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: 
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TarMember:
     """One member: `begin` is where its first header is, extended ones included, `end` where the next may begin."""
 
     name: str
@@ -59,7 +59,7 @@ class Member:
     end: int
 
 
-def padded(sizes: Ints) -> Ints:
+def pad_sizes(sizes: Ints) -> Ints:
     """Bytes that data of these sizes take."""
     return -(-sizes // UNIT) * UNIT
 
@@ -70,22 +70,22 @@ def write_headers(names: list[bytes], sizes: Ints) -> Bytes:
     rows[:, :100] = np.array(names, dtype="S100")[:, None].view(np.uint8)
     for at, field in _FIELDS.items():
         rows[:, at : at + len(field)] = np.frombuffer(field, np.uint8)
-    rows[:, 124:135] = _octal(sizes, 11)
+    rows[:, 124:135] = _format_octal(sizes, 11)
     large = sizes >= _OCTAL_END
     if large.any():
         rows[large, 124:128] = 0x80, 0, 0, 0
         rows[large, 128:136] = sizes[large].astype(">i8")[:, None].view(np.uint8)
-    rows[:, 148:154] = _octal(rows.sum(axis=1, dtype=np.int64), 6)
+    rows[:, 148:154] = _format_octal(rows.sum(axis=1, dtype=np.int64), 6)
     rows[:, 154] = 0
     return rows
 
 
-def _octal(values: Ints, digits: int) -> Bytes:
+def _format_octal(values: Ints, digits: int) -> Bytes:
     digit: Ints = values[:, None] >> 3 * np.arange(digits - 1, -1, -1) & 7
     return (digit + ord("0")).astype(np.uint8)
 
 
-def members(take: Callable[[int, int], memoryview], size: int, archive: str, whole: bool) -> Iterator[Member]:
+def parse_members(take: Callable[[int, int], memoryview], size: int, archive: str, whole: bool) -> Iterator[TarMember]:
     """The members of an archive of `size` bytes, in order; `take` gives bytes by offset and count.
 
     `whole` is whether it must end in a block of zeros, as archives do; else it is a piece that ends with a member.
@@ -104,9 +104,9 @@ def members(take: Callable[[int, int], memoryview], size: int, archive: str, who
             if extended:
                 raise ExecutionError(f"{archive}: the extended header at {begin} belongs to no member", "R401")
             return
-        _check(head, archive, offset)
+        _check_header(head, archive, offset)
         kind = head[_TYPE]
-        of_header = _number(head[124:136], archive, offset)
+        of_header = _parse_number(head[124:136], archive, offset)
         data = offset + UNIT
         taken = 0 if kind in _NO_DATA else of_header if length < 0 or kind in b"xgLK" else length
         if taken > size - data:
@@ -121,24 +121,24 @@ def members(take: Callable[[int, int], memoryview], size: int, archive: str, who
             if kind == b"L":
                 name = text_of.split(b"\0")[0].decode("utf-8", "surrogateescape")
             elif kind == b"x":
-                name, length = _pax(text_of, name, length, archive, offset)
+                name, length = _parse_pax(text_of, name, length, archive, offset)
             extended = extended or kind != b"g"
             offset = end
             begin = begin if extended else end
             continue
         if kind == b"S":
             raise ExecutionError(f"{archive}: the member at {offset} is a sparse file, which cannot be read", "R401")
-        called = name or _name(head)
+        called = name or _parse_name(head)
         regular = kind in _REGULAR and not (kind == b"\0" and called.endswith("/"))
-        yield Member(called, regular, begin, data, taken, end)
+        yield TarMember(called, regular, begin, data, taken, end)
         name, length, extended = "", -1, False
         offset = begin = end
     if whole or extended:
         raise ExecutionError(f"{archive}: ends at {size} without the zeros that end an archive", "R401")
 
 
-def _check(head: bytes, archive: str, offset: int) -> None:
-    said = _number(head[148:156], archive, offset)
+def _check_header(head: bytes, archive: str, offset: int) -> None:
+    said = _parse_number(head[148:156], archive, offset)
     rest = head[:148] + head[156:]
     total = sum(rest) + 8 * ord(" ")
     signed = total - 256 * len(rest.translate(None, _BELOW_128))  # as some old writers added up
@@ -147,7 +147,7 @@ def _check(head: bytes, archive: str, offset: int) -> None:
         raise ExecutionError(text, "R401")
 
 
-def _number(field: bytes, archive: str, offset: int) -> int:
+def _parse_number(field: bytes, archive: str, offset: int) -> int:
     """A number of a header: octal digits, or in base 256 after a byte of 0x80; never negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
@@ -157,14 +157,14 @@ def _number(field: bytes, archive: str, offset: int) -> int:
     return int(text or b"0", 8)
 
 
-def _name(head: bytes) -> str:
+def _parse_name(head: bytes) -> str:
     name = head[:100].split(b"\0")[0]
     if head[257:263] == b"ustar\0" and (prefix := head[345:500].split(b"\0")[0]):
         name = prefix + b"/" + name
     return name.decode("utf-8", "surrogateescape")
 
 
-def _pax(records: bytes, name: str, length: int, archive: str, offset: int) -> tuple[str, int]:
+def _parse_pax(records: bytes, name: str, length: int, archive: str, offset: int) -> tuple[str, int]:
     """Name and size of the next member, where these records ("%d key=value\\n") say so, else as they are."""
     at = 0
     while at < len(records):
@@ -192,7 +192,7 @@ _RECORD: Final = 20 * UNIT
 _LABEL: Final = 2 * UNIT
 
 
-class Tar(Simple):
+class Tar(SimpleFormat):
     """See `contract.Framed`."""
 
     name: Final = "tar"
@@ -203,7 +203,7 @@ class Tar(Simple):
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """What members have no use for."""
-        return without_use(dataset, self.name, ("shape",))
+        return refuse_unused(dataset, self.name, ("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing."""
@@ -222,8 +222,8 @@ class Tar(Simple):
             size = os.fstat(stream.fileno()).st_size
             scanner = Scanner(stream.fileno())
             current, suffixes = "", set[str]()
-            for member in members(scanner.take, size, str(path), whole=True):
-                key, suffix = _key(member.name)
+            for member in parse_members(scanner.take, size, str(path), whole=True):
+                key, suffix = _sample_key(member.name)
                 if not member.regular or not key:
                     continue
                 if key != current:
@@ -246,13 +246,15 @@ class Tar(Simple):
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """The contents of a sample's first member, as tarfile finds it in memory, after a check of all its headers."""
         # First our own walk: tarfile stops without a word at a damaged header, and may hang on a negative size.
-        found = list(members(lambda offset, count: data[offset : offset + count], len(data), "a sample of tar", False))
+        found = list(
+            parse_members(lambda offset, count: data[offset : offset + count], len(data), "a sample of tar", False)
+        )
         last = found[-1].end if found else 0
         if last != len(data) or last % UNIT:
             raise ExecutionError(f"a sample of tar has members up to byte {last}, and {len(data)} bytes", "R401")
         try:
             with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-                first = next((member for member in archive if member.isreg() and _key(member.name)[0]), None)
+                first = next((member for member in archive if member.isreg() and _sample_key(member.name)[0]), None)
         except (tarfile.TarError, ValueError, EOFError, OverflowError) as error:
             raise ExecutionError(f"a sample of tar cannot be read: {error}", "R401") from error
         if first is None:
@@ -269,7 +271,7 @@ class Tar(Simple):
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
         """Both members, with their padding."""
-        return UNIT + padded(sizes) + _LABEL
+        return UNIT + pad_sizes(sizes) + _LABEL
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
         """All of it, as WebDataset reads it."""
@@ -292,7 +294,7 @@ class Tar(Simple):
         tails[:, :UNIT] = write_headers([b"%09d.cls" % number for number in numbers], np.char.str_len(labels))
         tails[:, UNIT : UNIT + 3] = labels[:, None].view(np.uint8)
         before, after, zeros = heads.reshape(-1).data, tails.reshape(-1).data, bytes(UNIT)
-        begins, fills = (starts + UNIT + sizes).tolist(), (padded(sizes) - sizes).tolist()
+        begins, fills = (starts + UNIT + sizes).tolist(), (pad_sizes(sizes) - sizes).tolist()
         for row, (start, begin, fill) in enumerate(zip(starts.tolist(), begins, fills, strict=True)):
             out[start : start + UNIT] = before[row * UNIT : (row + 1) * UNIT]
             out[begin : begin + fill] = zeros[:fill]
@@ -307,7 +309,7 @@ class Tar(Simple):
         return bytes(int(self.trailer(dataset, np.array([count]), np.array([end]))[0]))
 
 
-def _key(name: str) -> tuple[str, str]:
+def _sample_key(name: str) -> tuple[str, str]:
     """(name up to the first dot of its last part, all after it in small letters); empty for what is no sample's."""
     folder, slash, last = name.rpartition("/")
     stem, dot, suffix = last.partition(".")

@@ -42,9 +42,9 @@ import numpy as np
 from crc32c import crc32c
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Simple, without_use
+from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
-from dliosim.formats.protobuf import first_bytes, varint_size, write_varints
+from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset
 
@@ -64,7 +64,7 @@ _HEADER: Final = struct.Struct("<QI")
 _LINES: Final = 16_384
 
 
-class TfRecord(Simple):
+class TfRecord(SimpleFormat):
     """See `contract.Framed`."""
 
     name: Final = "tfrecord"
@@ -75,10 +75,10 @@ class TfRecord(Simple):
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Samples that no record can hold, and what records have no use for."""
-        size = dataset.fixed_size
-        if size is not None and int(_data(np.array([size]))[0]) > LARGEST:
+        size = dataset.constant_size
+        if size is not None and int(_example_bytes(np.array([size]))[0]) > LARGEST:
             return "size", "a record of tfrecord is a protobuf message, which must be shorter than 2 GiB"
-        return without_use(dataset, self.name, ("shape", "names"))
+        return refuse_unused(dataset, self.name, ("shape", "names"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing."""
@@ -97,7 +97,7 @@ class TfRecord(Simple):
                 found, touched = _read_sidecar(path.with_suffix(".index"), size)
             if found is None:
                 scanner = Scanner(stream.fileno(), touched)
-                found = _scan(scanner, path, size)
+                found = _scan_records(scanner, path, size)
                 touched = scanner.touched
         offset, length = found
         largest = int(length.max(initial=0))
@@ -111,16 +111,16 @@ class TfRecord(Simple):
         if len(data) < _HEAD + _FOOT:
             raise ExecutionError(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame", "R401")
         length, check = _HEADER.unpack_from(data)
-        if _masked(crc32c(data[:8])) != check:
+        if _mask_crc(crc32c(data[:8])) != check:
             raise ExecutionError("a tfrecord's length does not have its CRC, at byte 0 of the record", "R401")
         if length != len(data) - _HEAD - _FOOT:
             text = f"a tfrecord of {len(data)} bytes says, at byte 0, that its data are {length}"
             raise ExecutionError(text, "R401")
         body = data[_HEAD : _HEAD + length]
-        if _masked(crc32c(body)) != int.from_bytes(data[-_FOOT:], "little"):
+        if _mask_crc(crc32c(body)) != int.from_bytes(data[-_FOOT:], "little"):
             text = f"a tfrecord's data do not have their CRC, bytes {_HEAD} to {_HEAD + length - 1} of the record"
             raise ExecutionError(text, "R401")
-        parts = first_bytes(body, dataset.names)
+        parts = feature_bytes(body, dataset.names)
         if parts is None:
             return None
         flat = [np.frombuffer(part, np.uint8) for part in parts]
@@ -136,7 +136,7 @@ class TfRecord(Simple):
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
         """A record."""
-        return _data(sizes) + (_HEAD + _FOOT)
+        return _example_bytes(sizes) + (_HEAD + _FOOT)
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
         """A record, with its frame: readers check it."""
@@ -144,22 +144,22 @@ class TfRecord(Simple):
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
         """The last that a record's data hold."""
-        return _HEAD + _data(sizes) - sizes, sizes
+        return _HEAD + _example_bytes(sizes) - sizes, sizes
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Put length and CRCs around the Examples, and the Examples around the contents.
 
         Raises ExecutionError [R401] for a sample that is too large for a record.
         """
-        data = _data(sizes)
+        data = _example_bytes(sizes)
         if int(data.max(initial=0)) > LARGEST:
             which = int(np.argmax(data > LARGEST))
             text = f"sample {samples[which]} of {sizes[which]} bytes is too large for tfrecord: a record is below 2 GiB"
             raise ExecutionError(text, "R401")
         flat = np.frombuffer(out, np.uint8)
         before = _HEAD + data - sizes
-        if _alike(sizes):
-            prefix, label = _prefix_of(int(sizes[0]))
+        if _is_uniform(sizes):
+            prefix, label = _sample_prefix(int(sizes[0]))
             flat[starts[:, None] + np.arange(len(prefix))] = prefix
             flat[starts[:, None] + np.arange(label, label + 2)] = _labels(samples)
         else:
@@ -194,7 +194,7 @@ class TfRecord(Simple):
             yield "".join([f"{at} {length}\n" for at, length in rows]).encode()
 
 
-def _masked(crc: int) -> int:
+def _mask_crc(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -207,32 +207,34 @@ def _lengths(sizes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return features, entry, feature, of_list
 
 
-def _alike(sizes: Ints) -> bool:
+def _is_uniform(sizes: Ints) -> bool:
     """Whether there are any, and all are one."""
     return len(sizes) > 0 and bool((sizes == sizes[0]).all())
 
 
-def _data(sizes: Ints) -> Ints:
+def _example_bytes(sizes: Ints) -> Ints:
     """Bytes of the Example around contents of these sizes."""
-    return np.full(len(sizes), _data_of(int(sizes[0]))) if _alike(sizes) else _data_each(sizes)
+    return (
+        np.full(len(sizes), _example_bytes_cached(int(sizes[0]))) if _is_uniform(sizes) else _example_bytes_each(sizes)
+    )
 
 
 @lru_cache(maxsize=64)
-def _data_of(size: int) -> int:
-    return int(_data_each(np.array([size]))[0])
+def _example_bytes_cached(size: int) -> int:
+    return int(_example_bytes_each(np.array([size]))[0])
 
 
-def _data_each(sizes: Ints) -> Ints:
+def _example_bytes_each(sizes: Ints) -> Ints:
     features = _lengths(sizes)[0]
     return 1 + varint_size(features) + features
 
 
 @lru_cache(maxsize=64)
-def _prefix_of(size: int) -> tuple[Bytes, int]:
+def _sample_prefix(size: int) -> tuple[Bytes, int]:
     """What stands before contents of a size in sample 0, and where in it the label is: others have another."""
     sizes = np.array([size])
     label = _HEAD + 1 + int(varint_size(_lengths(sizes)[0])[0]) + len(_LABEL)
-    return _prefixes(np.zeros(1, np.int64), sizes, _HEAD + _data_of(size) - size)[0], label
+    return _prefixes(np.zeros(1, np.int64), sizes, _HEAD + _example_bytes_cached(size) - size)[0], label
 
 
 def _labels(samples: Ints) -> Bytes:
@@ -249,9 +251,9 @@ def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
     rows[:, :8] = data.astype("<u8").view(np.uint8).reshape(-1, 8)
     # The four lengths grow together, but where one takes a byte more differs; as many bytes in all means the same ones.
     parts = (
-        _fixed(b"\x0a"), write_varints(features), _fixed(_LABEL), _labels(samples),
-        _fixed(b"\x0a"), write_varints(entry), _fixed(_KEY + b"\x12"), write_varints(feature),
-        _fixed(b"\x0a"), write_varints(of_list), _fixed(b"\x0a"), write_varints(sizes),
+        _constant_bytes(b"\x0a"), encode_varints(features), _constant_bytes(_LABEL), _labels(samples),
+        _constant_bytes(b"\x0a"), encode_varints(entry), _constant_bytes(_KEY + b"\x12"), encode_varints(feature),
+        _constant_bytes(b"\x0a"), encode_varints(of_list), _constant_bytes(b"\x0a"), encode_varints(sizes),
     )  # fmt: skip
     at = _HEAD
     for part in parts:
@@ -260,7 +262,7 @@ def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
     return rows
 
 
-def _fixed(part: bytes) -> Bytes:
+def _constant_bytes(part: bytes) -> Bytes:
     return np.frombuffer(part, np.uint8)[None, :]
 
 
@@ -306,7 +308,7 @@ def _parse_lines(text: bytes) -> Ints | None:
     return np.array(words, dtype="S18").astype(np.int64).reshape(-1, 2)
 
 
-def _scan(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
+def _scan_records(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
     """Offsets and lengths of the records, by their headers."""
     offsets, lengths = array("q"), array("q")
     offset = 0
@@ -315,7 +317,7 @@ def _scan(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
         if len(head) < _HEAD:
             raise ExecutionError(f"{path}: record {len(offsets)}, at {offset}, ends in its header", "R401")
         length, check = _HEADER.unpack(head)
-        if _masked(crc32c(head[:8])) != check:
+        if _mask_crc(crc32c(head[:8])) != check:
             text = f"{path}: record {len(offsets)}, at {offset}, is no tfrecord: its length does not have its CRC"
             if bytes(head[:2]) == _GZIP:
                 text += " (the file begins as gzip does: compressed records are not read)"

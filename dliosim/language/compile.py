@@ -11,35 +11,44 @@ from pathlib import Path
 from typing import Literal, cast
 
 from dliosim.language.blocks import checkpoints, datasets, transformers
-from dliosim.language.blocks.external_datasets import nobody_looks
-from dliosim.language.blocks.verbs import Verbs
+from dliosim.language.blocks.external_datasets import missing_finder
+from dliosim.language.blocks.verbs import VerbCompiler
 from dliosim.language.checks import checkpoint_checks, semantic_checks
-from dliosim.language.diagnostics import Diagnostic, Enough, Label, Mistake, PatternError, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import (
+    Diagnostic,
+    Label,
+    Mistake,
+    PatternError,
+    TooManyMistakes,
+    join_hints,
+    mistake,
+    suggest_word,
+)
 from dliosim.language.settings import access, setting_overlay
-from dliosim.language.settings.block_settings import Context, Nouns, Settings
-from dliosim.language.settings.setting_overlay import inherited
+from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings
+from dliosim.language.settings.setting_overlay import inherit_settings
 from dliosim.language.source import Span
-from dliosim.language.syntax.ast import Block
+from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.values.evaluator import MAX_SIZE, Scope
-from dliosim.language.values.quantities import Value, as_float, literal
+from dliosim.language.values.quantities import Value, literal_text, nearest_float
 from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompiledPattern:
     """A workload, and where it comes from: the lines of each noun by name, of each loop and prepare by id."""
 
     workload: Workload
-    context: Context
+    context: CompileContext
     nouns: dict[str, Settings]
     verbs: dict[int, Settings]
     warnings: tuple[Diagnostic, ...]
 
 
 def compile_pattern(
-    path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks
+    path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder
 ) -> tuple[Workload, tuple[Diagnostic, ...]]:
     """The workload that a pattern file describes for a job, and the warnings about it.
 
@@ -50,38 +59,42 @@ def compile_pattern(
     return compiled.workload, compiled.warnings
 
 
-def compile_document(path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> Compiled:
+def compile_document(
+    path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder
+) -> CompiledPattern:
     """As `compile_pattern`, with the document for those who want to know where values come from."""
     loader = Loader()
     try:
-        return _compiled(loader, path, given, job, finder)
-    except Enough:
-        raise PatternError(_in_order(loader.found)) from None
+        return _compile_blocks(loader, path, given, job, finder)
+    except TooManyMistakes:
+        raise PatternError(_sort_diagnostics(loader.found)) from None
 
 
-def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder) -> Compiled:
+def _compile_blocks(
+    loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder
+) -> CompiledPattern:
     document = loader.load(path)
-    context = Context(document, Scope(document.params, job, document.broken), loader.found)
-    setting_overlay.apply(context, given)
+    context = CompileContext(document, Scope(document.params, job, document.broken), loader.found)
+    setting_overlay.apply_overrides(context, given)
     for param in document.params.values():
         try:
-            context.scope.check(param)
+            context.scope.check_param(param)
         except Mistake as error:
             context.report(error)
             context.scope.broken.add(param.name)
     seed = _seed(context)
-    known = _nouns(context, seed, job)
-    verbs = Verbs(context, known, finder)
-    body = verbs.all(document.verbs)
-    loader.found.extend(checkpoint_checks.flushed_beside(body, known, verbs.settings))
+    known = _compile_nouns(context, seed, job)
+    verbs = VerbCompiler(context, known, finder)
+    body = verbs.compile_verbs(document.verbs)
+    loader.found.extend(checkpoint_checks.check_flush_overlap(body, known, verbs.settings))
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"
         context.report(mistake("E003", "the pattern does nothing", here, "no verb follows", hint=hint))
-    expectations = _expectations(context, verbs)
+    expectations = _compile_expectations(context, verbs)
     if not any(found.is_error for found in loader.found):
-        _unused(context, bool(given))
-    diagnostics = _in_order(loader.found)
+        _warn_unused(context, bool(given))
+    diagnostics = _sort_diagnostics(loader.found)
     workload = document.workload
     if workload is None or any(found.is_error for found in diagnostics):
         raise PatternError(diagnostics)
@@ -98,21 +111,21 @@ def _compiled(loader: Loader, path: Path, given: Sequence[tuple[str, str]], job:
         pattern=document.source.text,
         overrides=tuple((name, value) for name, value in given),
     )
-    return Compiled(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
+    return CompiledPattern(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
 
 
-def _seed(context: Context) -> int:
+def _seed(context: CompileContext) -> int:
     line = context.document.seed
     if line is None:
         return 0
     try:
-        return context.scope.count(context.scope.phrase("count", line.phrase).only, 0, 2**63 - 1)
+        return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
     except Mistake as error:
         context.report(error, line.phrase)
         return 0
 
 
-def _nouns(context: Context, seed: int, job: Job) -> Nouns:
+def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNouns:
     data: dict[str, Dataset | None] = {}
     models: dict[str, Transformer | None] = {}
     kept: dict[str, Checkpoint | None] = {}
@@ -121,27 +134,27 @@ def _nouns(context: Context, seed: int, job: Job) -> Nouns:
     for name, block in sorted(blocks.items(), key=lambda item: item[1].kind == "checkpoint"):  # these name models
         if block.kind == "access":
             # Read for its mistakes; what it means depends on the loop that uses it.
-            access.access(Settings(context, block, block.settings), None)
+            access.compile_access(Settings(context, block, block.settings), None)
             continue
-        found = _guarded_settings(context, block)
+        found = _noun_settings(context, block)
         if found is None:
             (data if block.kind == "dataset" else models if block.kind == "model" else kept)[name] = None
             continue
         settings[name] = found
         if block.kind == "dataset":
-            data[name] = datasets.dataset(found, seed, job.ranks)
+            data[name] = datasets.compile_dataset(found, seed, job.ranks)
         elif block.kind == "model":
-            models[name] = transformers.transformer(found)
+            models[name] = transformers.compile_transformer(found)
         else:
-            kept[name] = built = checkpoints.checkpoint(found, seed, models)
+            kept[name] = built = checkpoints.compile_checkpoint(found, seed, models)
             if built is not None:
-                semantic_checks.checkpoint(found, built)
-    return Nouns(data, kept, settings)
+                semantic_checks.check_checkpoint(found, built)
+    return CompiledNouns(data, kept, settings)
 
 
-def _guarded_settings(context: Context, block: Block) -> Settings | None:
+def _noun_settings(context: CompileContext, block: PatternBlock) -> Settings | None:
     """The settings of a noun, or None where a name in its head is wrong, which is reported."""
-    made = checkpoints.checkpoint_settings if block.kind == "checkpoint" else inherited
+    made = checkpoints.checkpoint_settings if block.kind == "checkpoint" else inherit_settings
     try:
         return made(context, block)
     except Mistake as error:
@@ -149,11 +162,11 @@ def _guarded_settings(context: Context, block: Block) -> Settings | None:
         return None
 
 
-def _expectations(context: Context, verbs: Verbs) -> tuple[Expectation, ...]:
+def _compile_expectations(context: CompileContext, verbs: VerbCompiler) -> tuple[Expectation, ...]:
     """All `expect` lines; one bound of a kind on a figure of a loop, and on throughput one in each dimension."""
     made: dict[tuple[str, str, str, str], tuple[Expectation, Span]] = {}
     for block in context.document.expects:
-        found = _expectation(context, block, verbs)
+        found = _compile_expectation(context, block, verbs)
         if found is None:
             continue
         first = made.setdefault((found.figure, found.loop, found.bound, found.unit), (found, block.place))[1]
@@ -172,18 +185,18 @@ _UNITS: dict[Dimension, Literal["ratio", "B/s", "samples/s", "s"]] = {
 }
 
 
-def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | None:
+def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: VerbCompiler) -> Expectation | None:
     figure = block.header["FIGURE"].text
     try:
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:
-            raise _not_of(figure, value)
-        if not 0 < as_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
+            raise _wrong_dimension(figure, value)
+        if not 0 < nearest_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
             bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
-        loop = _expected_loop(context, block, verbs)
+        loop = _find_loop(context, block, verbs)
         if figure == "utilization":
-            _no_requests(context, block, loop)
+            _refuse_requests(context, block, loop)
     except Mistake as error:
         context.report(error)
         return None
@@ -195,11 +208,11 @@ def _expectation(context: Context, block: Block, verbs: Verbs) -> Expectation | 
         bound,
         float(value.amount),
         unit,
-        f"{figure} of {loop} {bound} {literal(value) or _exact(value, unit)}",
+        f"{figure} of {loop} {bound} {literal_text(value) or _exact_text(value, unit)}",
     )
 
 
-def _not_of(figure: str, value: Value) -> Mistake:
+def _wrong_dimension(figure: str, value: Value) -> Mistake:
     """E111 for a value that is no bound on a figure, mostly because its unit was left out."""
     needed = " or ".join(str(dimension) for dimension in _FIGURES[figure])
     helps = {
@@ -214,7 +227,7 @@ def _not_of(figure: str, value: Value) -> Mistake:
     return mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, label, hint=hint)
 
 
-def _exact(value: Value, unit: str) -> str:
+def _exact_text(value: Value, unit: str) -> str:
     """The text of a value that was worked out, which reads back as the same."""
     exact = Decimal(repr(float(value.amount)))
     if unit == "ratio":
@@ -226,7 +239,7 @@ def _exact(value: Value, unit: str) -> str:
     return f"{exact.normalize():f} {unit}"
 
 
-def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
+def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler) -> str:
     names = [loop.name for loop in context.document.loops()]
     listed = f"loops here: {', '.join(names) or 'none'}"
     name = block.header.get("NAME")
@@ -237,14 +250,14 @@ def _expected_loop(context: Context, block: Block, verbs: Verbs) -> str:
             raise mistake("E003", "say of which loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
         return names[0]
     if name.text not in names:
-        hint = hints(did_you_mean(name.text, names), listed)
+        hint = join_hints(suggest_word(name.text, names), listed)
         raise mistake("E101", f"unknown loop `{name.text}`", name.span, "not defined", hint=hint)
     return name.text
 
 
-def _no_requests(context: Context, block: Block, loop: str) -> None:
+def _refuse_requests(context: CompileContext, block: PatternBlock, loop: str) -> None:
     """E211 for `expect utilization` of a loop that waits for requests: how idle it is, they decide."""
-    loops = (verb for verb in context.document.walk() if verb.kind == "infer" and verb.name == loop)
+    loops = (verb for verb in context.document.walk_verbs() if verb.kind == "infer" and verb.name == loop)
     line = next((line for verb in loops for line in verb.settings if line.head == "requests"), None)
     if line is not None:
         raise mistake(
@@ -257,7 +270,7 @@ def _no_requests(context: Context, block: Block, loop: str) -> None:
         )
 
 
-def _unused(context: Context, overridden: bool) -> None:
+def _warn_unused(context: CompileContext, overridden: bool) -> None:
     """W302 for what nothing refers to, or only lines that an override replaced."""
     document = context.document
     text = re.sub(r'"[^"\n]*"|#[^\n]*', "", document.source.text)
@@ -276,7 +289,7 @@ def _unused(context: Context, overridden: bool) -> None:
             context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (where,)))
 
 
-def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:
+def _sort_diagnostics(found: list[Diagnostic]) -> list[Diagnostic]:
     """Each once, errors first, as they stand in the file."""
     unique = list(dict.fromkeys(found))
     files: list[str] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dliosim.errors import DliosimError
-from dliosim.language.source import COMMAND_LINE, Source, Span
+from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.readable import printable
 
 MAX_SHOWN: Final = 100  # diagnostics of one pattern
@@ -70,11 +70,11 @@ class Mistake(Exception):
         self.diagnostic = diagnostic
 
 
-class Reported(Mistake):
+class ReportedMistake(Mistake):
     """Follows from a mistake that has been reported where it is; it adds none of its own."""
 
 
-class Enough(Exception):
+class TooManyMistakes(Exception):
     """There are more mistakes than are shown, so that to look for others is of no use."""
 
 
@@ -82,7 +82,7 @@ def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
     """Add a finding; raises Enough once there are more than MAX_SHOWN."""
     found.append(finding)
     if len(found) > MAX_SHOWN:
-        raise Enough
+        raise TooManyMistakes
 
 
 def mistake(
@@ -92,13 +92,13 @@ def mistake(
     return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else ()))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def suggest_word(word: str, known: Iterable[str]) -> str:
     """`did you mean `x`?`, or an empty text where nothing known is near."""
     near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.7 if len(word) > 3 else 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 
 
-def hints(*texts: str) -> str:
+def join_hints(*texts: str) -> str:
     """The texts that are not empty, joined to one help line."""
     return " ".join(text for text in texts if text)
 
@@ -124,14 +124,14 @@ def _render(found: Diagnostic, colour: bool) -> str:
     bar = paint(_BLUE, f"{' ' * gutter} |")
     if not found.labels and found.file:
         lines.append(f"{' ' * gutter}{paint(_BLUE, '-->')} {_printable(found.file)}")
-    for number, (source, labels) in enumerate(_by_source(found.labels)):
+    for number, (source, labels) in enumerate(_group_by_source(found.labels)):
         arrow = "-->" if number == 0 else ":::"
-        lines.append(f"{' ' * gutter}{paint(_BLUE, arrow)} {_place(labels[0].span)}")
+        lines.append(f"{' ' * gutter}{paint(_BLUE, arrow)} {_location(labels[0].span)}")
         lines.append(bar)
         shown = 0
         for label in sorted(labels, key=lambda label: label.span.start):
             line, column = source.position(label.span.start)
-            text, column = _window(source.line(line), column)
+            text, column = _cut_line(source.line(line), column)
             if line != shown:
                 head = f"{line:>{gutter}} |" if _has_lines(source) else f"{' ' * gutter} |"
                 lines.append(f"{paint(_BLUE, head)} {text}".rstrip())
@@ -146,12 +146,12 @@ def _render(found: Diagnostic, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def _has_lines(source: Source) -> bool:
+def _has_lines(source: SourceText) -> bool:
     return source.name != COMMAND_LINE
 
 
-def _by_source(labels: Sequence[Label]) -> list[tuple[Source, list[Label]]]:
-    groups: list[tuple[Source, list[Label]]] = []
+def _group_by_source(labels: Sequence[Label]) -> list[tuple[SourceText, list[Label]]]:
+    groups: list[tuple[SourceText, list[Label]]] = []
     for label in labels:
         for source, members in groups:
             if source is label.span.source:
@@ -162,7 +162,7 @@ def _by_source(labels: Sequence[Label]) -> list[tuple[Source, list[Label]]]:
     return groups
 
 
-def _place(span: Span) -> str:
+def _location(span: Span) -> str:
     if not _has_lines(span.source):
         return COMMAND_LINE
     line, column = span.source.position(span.start)
@@ -173,7 +173,7 @@ def _printable(text: str) -> str:
     return printable(text.replace("\t", " "))
 
 
-def _window(text: str, column: int) -> tuple[str, int]:
+def _cut_line(text: str, column: int) -> tuple[str, int]:
     if len(text) > _MAX_WIDTH:
         start = max(0, column - _MAX_WIDTH // 2)
         text, column = (

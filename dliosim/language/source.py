@@ -14,7 +14,7 @@ MAX_LINE_LENGTH: Final = 4096
 COMMAND_LINE: Final = "<command line>"
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file that cannot be a pattern; the text says why, and `place` where in it that is (`:line:column`)."""
 
     def __init__(self, text: str, place: str = "") -> None:
@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A text and the name to show for it: a path as the user wrote it, or `<command line>`."""
 
     name: str
@@ -54,7 +54,7 @@ class Source:
 class Span:
     """A place in a source; never crosses a line's end."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
 
@@ -64,44 +64,44 @@ class Span:
         return self.source.text[self.start : self.end]
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """`file:line`, or `<command line>`."""
         if self.source.name == COMMAND_LINE:
             return COMMAND_LINE
         return f"{self.source.name}:{self.source.position(self.start)[0]}"
 
-    def stripped(self) -> Span:
+    def trim(self) -> Span:
         """The place without white space around it."""
         text = self.text
         start = self.start + len(text) - len(text.lstrip())
         return Span(self.source, start, max(start, self.start + len(text.rstrip())))
 
-    def after(self) -> Span:
+    def end_span(self) -> Span:
         """The empty place behind this one."""
         return Span(self.source, self.end, self.end)
 
 
-def read_source(path: Path, name: str, room: int = MAX_BYTES) -> Source:
+def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
     """The text of a file; Unreadable where it is missing, no regular file, over `room` bytes, or not UTF-8."""
     try:
         # Not blocking, or a named pipe would wait for a writer for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreadable("it is not a regular file")
+                raise UnreadableFile("it is not a regular file")
             data = file.read(room + 1)
     except IsADirectoryError:
-        raise Unreadable("it is a directory") from None
+        raise UnreadableFile("it is a directory") from None
     except (OSError, ValueError) as error:
-        raise Unreadable(getattr(error, "strerror", None) or "its name cannot be opened") from None
+        raise UnreadableFile(getattr(error, "strerror", None) or "its name cannot be opened") from None
     if len(data) > room:
         others = "" if room == MAX_BYTES else " together with the files before it"
-        raise Unreadable(f"it is larger than 256 KiB ({MAX_BYTES} bytes){others}, which no pattern is")
+        raise UnreadableFile(f"it is larger than 256 KiB ({MAX_BYTES} bytes){others}, which no pattern is")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
         byte, column = error.start - start + 1, len(data[start : error.start].decode(errors="replace")) + 1
         text = f"it is not UTF-8 text: 0x{data[error.start]:02x} in line {line}, byte {byte} of it"
-        raise Unreadable(text, f":{line}:{column}") from None
-    return Source(name, text.replace("\r\n", "\n").replace("\r", "\n"))
+        raise UnreadableFile(text, f":{line}:{column}") from None
+    return SourceText(name, text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -9,11 +9,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from dliosim.language import unparse_checkpoints
-from dliosim.language.blocks.external_datasets import nobody_looks
-from dliosim.language.compile import Compiled, compile_document
+from dliosim.language.blocks.external_datasets import missing_finder
+from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.settings.block_settings import Settings
-from dliosim.language.settings.setting_overlay import names_of
+from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
 from dliosim.model import (
     Access,
@@ -39,72 +39,75 @@ from dliosim.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _OutputLine:
     text: str
     origin: str = ""
 
 
-def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = nobody_looks) -> str:
+def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder) -> str:
     """The resolved pattern, itself a pattern, with the origin of each value as a comment; raises PatternError."""
-    return write(compile_document(path, overrides, job, finder))
+    return write_pattern(compile_document(path, overrides, job, finder))
 
 
-def write(compiled: Compiled) -> str:
+def write_pattern(compiled: CompiledPattern) -> str:
     """The text of `dliosim explain FILE`; compiled for the same job, it is the same workload."""
     workload = compiled.workload
-    writer = _Writer(compiled)
+    writer = _PatternWriter(compiled)
     title = f' "{workload.title}"' if workload.title else ""
     seed = compiled.context.document.seed
     job = workload.job
     lines = [
-        _Line("dlio 1"),
-        _Line(f"workload {workload.name}{title}"),
-        _Line(f"# resolved for {count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"),
+        _OutputLine("dlio 1"),
+        _OutputLine(f"workload {workload.name}{title}"),
+        _OutputLine(f"# resolved for {count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"),
         *writer.params(),
-        _Line(""),
-        _Line(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),
+        _OutputLine(""),
+        _OutputLine(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),
     ]
     for dataset in workload.datasets:
-        lines += [_Line(""), *writer.dataset(dataset)]
+        lines += [_OutputLine(""), *writer.dataset(dataset)]
     models = {kept.model.name: kept.model for kept in workload.checkpoints if kept.model is not None}
     for name, model in models.items():
-        lines += [_Line(""), *writer.state(f"model {name} transformer", name, unparse_checkpoints.model(model))]
+        lines += [
+            _OutputLine(""),
+            *writer.state(f"model {name} transformer", name, unparse_checkpoints.model_phrases(model)),
+        ]
     for kept in workload.checkpoints:
-        phrases = unparse_checkpoints.checkpoint(kept, _writing(kept.access))
-        lines += [_Line(""), *writer.state(f"checkpoint {kept.name}", kept.name, phrases)]
-    lines.append(_Line(""))
+        phrases = unparse_checkpoints.checkpoint_phrases(kept, _access_phrases(kept.access))
+        lines += [_OutputLine(""), *writer.state(f"checkpoint {kept.name}", kept.name, phrases)]
+    lines.append(_OutputLine(""))
     for verb in workload.verbs:
         lines += writer.verb(verb)
     if workload.expectations:
-        lines += [_Line(""), *(_Line(f"expect {found.text}") for found in workload.expectations)]
+        lines += [_OutputLine(""), *(_OutputLine(f"expect {found.text}") for found in workload.expectations)]
     width = min(60, max(len(line.text) for line in lines if line.origin))
     return "\n".join(f"{line.text:<{width}}  # {line.origin}" if line.origin else line.text for line in lines)
 
 
 @dataclass(slots=True)
-class _Writer:
-    compiled: Compiled
+class _PatternWriter:
+    compiled: CompiledPattern
     _indent: str = field(default="")
 
     def origin(self, phrase: Span) -> str:
         """Where a phrase stands, and where the parameters in it get their values."""
         names = dict.fromkeys(re.findall(r"\$([A-Za-z_][A-Za-z0-9_]*)", phrase.text))
         params = self.compiled.context.document.params
-        given = [f"${name} from {params[name].value.where}" for name in names if name in params]
-        return ", ".join([phrase.where, *given])
+        given = [f"${name} from {params[name].value.location}" for name in names if name in params]
+        return ", ".join([phrase.location, *given])
 
-    def params(self) -> Iterator[_Line]:
+    def params(self) -> Iterator[_OutputLine]:
         scope = self.compiled.context.scope
         for param in self.compiled.context.document.params.values():
             text = param.value.text
             try:
-                value = str(scope.param(param))
+                value = str(scope.param_value(param))
             except Mistake:
                 value = text
             meaning = f" = {text}" if value != text else ""
-            yield _Line(f"# param {param.name} = {value}{meaning}", param.value.where)
+            yield _OutputLine(f"# param {param.name} = {value}{meaning}", param.value.location)
 
-    def _settings(self, settings: Settings, values: unparse_checkpoints.Phrases) -> Iterator[_Line]:
+    def _settings(self, settings: Settings, values: unparse_checkpoints.Phrases) -> Iterator[_OutputLine]:
         first = {line.head: line for line in reversed(settings.lines)}
         named = {(line.head, line.sub): line for line in reversed(settings.lines)}
         for head, value in values:
@@ -112,17 +115,17 @@ class _Writer:
                 continue
             # A pair that no `hint` line gives comes from the set of `hints`.
             other = first.get("hints" if head == "hint" else head)
-            line = named.get((head, names_of(head, value)), other)
+            line = named.get((head, sub_names(head, value)), other)
             origin = self.origin(line.phrase) if line is not None else "default"
-            yield _Line(f"{self._indent}    {head:<10} {value}", origin)
+            yield _OutputLine(f"{self._indent}    {head:<10} {value}", origin)
 
-    def dataset(self, dataset: Dataset) -> Iterator[_Line]:
+    def dataset(self, dataset: Dataset) -> Iterator[_OutputLine]:
         if dataset.source:
-            yield from self._existing(dataset)
+            yield from self._existing_dataset(dataset)
             return
         layout = dataset.layout
         placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
-        yield _Line(f"dataset {dataset.name} {{")
+        yield _OutputLine(f"dataset {dataset.name} {{")
         yield from self._settings(
             self.compiled.nouns[dataset.name],
             [
@@ -136,21 +139,21 @@ class _Writer:
                 ("chunk", _chunk(dataset)),
                 ("compress", _compression(dataset)),
                 ("compressible", _compressible(dataset)),
-                ("stripe", unparse_checkpoints.stripe(dataset.stripe)),
+                ("stripe", unparse_checkpoints.stripe_phrase(dataset.stripe)),
                 ("header", format_bytes(dataset.header)),
                 ("align", format_bytes(dataset.align)),
                 ("path", f'"{dataset.path}"'),
                 ("root", dataset.root),
             ],
         )
-        yield _Line("}")
+        yield _OutputLine("}")
 
-    def _existing(self, dataset: Dataset) -> Iterator[_Line]:
+    def _existing_dataset(self, dataset: Dataset) -> Iterator[_OutputLine]:
         settings = self.compiled.nouns[dataset.name]
         found = f"{count(dataset.samples, 'sample')} in {count(dataset.layout.files, 'file')}"
-        size = _distribution(dataset.size, _bytes) if settings.given("size") is not None else None
+        size = _distribution(dataset.size, _bytes) if settings.find_line("size") is not None else None
         names = ", ".join(f'"{name}"' for name in dataset.names)
-        yield _Line(f"dataset {dataset.name} {{", f"found: {found}")
+        yield _OutputLine(f"dataset {dataset.name} {{", f"found: {found}")
         yield from self._settings(
             settings,
             [
@@ -162,44 +165,47 @@ class _Writer:
                 ("root", dataset.root),
             ],
         )
-        yield _Line("}")
+        yield _OutputLine("}")
 
-    def state(self, head: str, name: str, phrases: unparse_checkpoints.Phrases) -> Iterator[_Line]:
-        yield _Line(f"{head} {{")
+    def state(self, head: str, name: str, phrases: unparse_checkpoints.Phrases) -> Iterator[_OutputLine]:
+        yield _OutputLine(f"{head} {{")
         yield from self._settings(self.compiled.nouns[name], phrases)
-        yield _Line("}")
+        yield _OutputLine("}")
 
-    def verb(self, verb: Verb) -> Iterator[_Line]:
+    def verb(self, verb: Verb) -> Iterator[_OutputLine]:
         indent = self._indent
         if isinstance(verb, Loop):
             yield from self._loop(verb, f"{verb.kind} {verb.name} {{")
         elif isinstance(verb, Prepare):
-            yield _Line(f"{indent}prepare {verb.dataset}{' afresh' if verb.afresh else ''} {{")
-            values: unparse_checkpoints.Phrases = [*_writing(verb.access), ("fsync", "on" if verb.fsync else "off")]
+            yield _OutputLine(f"{indent}prepare {verb.dataset}{' afresh' if verb.afresh else ''} {{")
+            values: unparse_checkpoints.Phrases = [
+                *_access_phrases(verb.access),
+                ("fsync", "on" if verb.fsync else "off"),
+            ]
             yield from self._settings(self.compiled.verbs[id(verb)], values)
-            yield _Line(f"{indent}}}")
+            yield _OutputLine(f"{indent}}}")
         elif isinstance(verb, Restore):
-            yield _Line(f"{indent}restore {verb.checkpoint} {{")
-            yield from self._settings(self.compiled.verbs[id(verb)], unparse_checkpoints.restore(verb))
-            yield _Line(f"{indent}}}")
+            yield _OutputLine(f"{indent}restore {verb.checkpoint} {{")
+            yield from self._settings(self.compiled.verbs[id(verb)], unparse_checkpoints.restore_phrases(verb))
+            yield _OutputLine(f"{indent}}}")
         elif isinstance(verb, Repeat):
-            yield _Line(f"{indent}repeat {verb.count} {{")
+            yield _OutputLine(f"{indent}repeat {verb.count} {{")
             self._indent = indent + "    "
             for inner in verb.body:
                 yield from self.verb(inner)
             self._indent = indent
-            yield _Line(f"{indent}}}")
+            yield _OutputLine(f"{indent}}}")
         else:
-            yield _Line(indent + _short(verb))
+            yield _OutputLine(indent + _verb_line(verb))
 
-    def _loop(self, loop: Loop, head: str) -> Iterator[_Line]:
+    def _loop(self, loop: Loop, head: str) -> Iterator[_OutputLine]:
         indent, access, shuffle = self._indent, loop.access, loop.shuffle
         when = "once" if shuffle.samples_once else "each epoch"
         scope = f"within buffer of {shuffle.buffer} samples" if shuffle.samples == "within buffer" else shuffle.samples
         files = f"files {shuffle.files} {'once' if shuffle.files_once else 'each epoch'}"
         arrivals = loop.arrivals
         gap = _distribution(arrivals.gap, format_seconds) if arrivals else ""
-        yield _Line(indent + head)
+        yield _OutputLine(indent + head)
         yield from self._settings(
             self.compiled.verbs[id(loop)],
             [
@@ -223,7 +229,7 @@ class _Writer:
                 ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
                 ("through", access.through),
                 ("engine", _engine(access)),
-                *_hints(access),
+                *_hint_phrases(access),
                 ("order", access.order),
                 ("communicator", _communicator(access)),
                 ("scatter", "by node" if access.scatter else "off"),
@@ -240,10 +246,10 @@ class _Writer:
                 evaluation.loop, f"evaluate {evaluation.loop.name} every {count(evaluation.every, 'epoch')} {{"
             )
         self._indent = indent
-        yield _Line(f"{indent}}}")
+        yield _OutputLine(f"{indent}}}")
 
 
-def _short(verb: Save | Pause | Barrier | DropCaches) -> str:
+def _verb_line(verb: Save | Pause | Barrier | DropCaches) -> str:
     if isinstance(verb, Save):
         return f"save {verb.checkpoint}"
     if isinstance(verb, Pause):
@@ -251,12 +257,12 @@ def _short(verb: Save | Pause | Barrier | DropCaches) -> str:
     return "barrier" if isinstance(verb, Barrier) else "drop caches"
 
 
-def _writing(access: Access) -> unparse_checkpoints.Phrases:
+def _access_phrases(access: Access) -> unparse_checkpoints.Phrases:
     transfer = "whole sample" if access.transfer is None else format_bytes(access.transfer)
-    return [("api", access.api), ("transfer", transfer), ("cache", access.cache), *_hints(access)]
+    return [("api", access.api), ("transfer", transfer), ("cache", access.cache), *_hint_phrases(access)]
 
 
-def _hints(access: Access) -> unparse_checkpoints.Phrases:
+def _hint_phrases(access: Access) -> unparse_checkpoints.Phrases:
     return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
 
 

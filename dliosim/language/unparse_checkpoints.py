@@ -12,7 +12,7 @@ Phrases = list[tuple[str, str | None]]
 """Settings and their phrases, None for those that are left out."""
 
 
-def model(model: Transformer) -> Phrases:
+def model_phrases(model: Transformer) -> Phrases:
     """The lines of a `model`."""
     state = f" {model.state}" if model.optimizer != "none" or model.state != "fp32" else ""
     numbers = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocabulary")
@@ -25,7 +25,7 @@ def model(model: Transformer) -> Phrases:
     ]
 
 
-def checkpoint(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
+def checkpoint_phrases(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
     """The lines of a `checkpoint`; `writing` are those of its access."""
     number = checkpoint.writers.number
     writers = {
@@ -44,7 +44,7 @@ def checkpoint(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
         ("replicas", checkpoint.replicas),
         ("pieces", checkpoint.pieces),
         ("folder", {0: "off", 1: "per rank"}.get(checkpoint.folder, "per node")),
-        ("stripe", stripe(checkpoint.stripe)),
+        ("stripe", stripe_phrase(checkpoint.stripe)),
         *writing,
         ("metadata", "on" if checkpoint.metadata else "off"),
         ("commit", checkpoint.commit),
@@ -59,18 +59,18 @@ def checkpoint(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
     ]
 
 
-def restore(verb: Restore) -> Phrases:
+def restore_phrases(verb: Restore) -> Phrases:
     """The lines of a `restore`."""
     own = verb.parallel
     return [
-        ("written by", _written(verb.written_by) if verb.written_by else None),
+        ("written by", _split_phrase(verb.written_by) if verb.written_by else None),
         ("parallel", f"{_axes(own)}{' subset' if own.played else ''}" if own else None),
         ("shifted by", count(verb.shift, "rank")),
         ("reads", ("everything" if verb.everything else "own part") + (" once" if verb.once else "")),
     ]
 
 
-def stripe(stripe: Stripe | None) -> str | None:
+def stripe_phrase(stripe: Stripe | None) -> str | None:
     """The phrase of a `stripe`."""
     return f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None
 
@@ -79,7 +79,7 @@ def _axes(split: Split) -> str:
     return f"tensor {split.tensor} pipeline {split.pipeline} data {split.data}"
 
 
-def _written(split: Split) -> str:
+def _split_phrase(split: Split) -> str:
     if split.played:
         return f"{_axes(split)} subset {split.played}"
     return count(split.ranks, "rank") if split.tensor == split.pipeline == 1 else _axes(split)

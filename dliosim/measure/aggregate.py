@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.epoch_summaries import EpochSummary, Spread
-from dliosim.measure.histogram import Quantiles, merged
+from dliosim.measure.epoch_summaries import EpochSummary, TimeSpread
+from dliosim.measure.histogram import Quantiles, merge_histograms
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
 def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
     """Of the latencies of all epochs together: one histogram, not a mean or a median of quantiles."""
     return Latencies(
-        merged(epoch.batch_latency for epoch in epochs).quantiles(),
-        merged(epoch.call_latency for epoch in epochs).quantiles(),
-        merged(epoch.request_latency for epoch in epochs).quantiles(),
+        merge_histograms(epoch.batch_latency for epoch in epochs).quantiles(),
+        merge_histograms(epoch.call_latency for epoch in epochs).quantiles(),
+        merge_histograms(epoch.request_latency for epoch in epochs).quantiles(),
     )
 
 
-def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
+def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
     """`request` where there are requests, else `batch` (what steps waited for data), and those latencies together."""
     found = latencies(epochs)
     return ("request", found.request) if found.request is not None else ("batch", found.batch)
@@ -55,16 +55,16 @@ def latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
 
 def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:
     """What of the time of these steps a rank waited for a core on average; None where a kernel does not count it."""
-    return _share_of_loop([epoch.core_wait_seconds for epoch in epochs], epochs)
+    return _loop_share([epoch.core_wait_seconds for epoch in epochs], epochs)
 
 
 def reader_core_wait_share(epochs: Sequence[EpochSummary], readers: int) -> float | None:
     """As `core_wait_share`, of each of a rank's `readers`; None without any."""
-    share = _share_of_loop([epoch.reader_core_wait_seconds for epoch in epochs], epochs)
+    share = _loop_share([epoch.reader_core_wait_seconds for epoch in epochs], epochs)
     return None if share is None or not readers else share / readers
 
 
-def _share_of_loop(times: Sequence[Spread | None], epochs: Sequence[EpochSummary]) -> float | None:
+def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummary]) -> float | None:
     known, seconds = [time.mean for time in times if time is not None], sum(epoch.loop_seconds for epoch in epochs)
     return sum(known) / seconds if seconds > 0 and len(known) == len(times) else None
 

@@ -37,7 +37,7 @@ _PHASE, _ACTION, _CALL = (128, 192), (192, 320), (320, 512)
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
 
 
-class Row:
+class BoardRow:
     """What one rank does. `words` are its int64; `step` and bytes `done` of a phase are stored there directly.
 
     `meets` says that somebody looks, and that there are others to meet: else nobody needs to call `arrive`.
@@ -66,7 +66,7 @@ class Row:
 
     def begin(self, phase: str, epoch: int) -> None:
         """A phase begins, or goes on; `epoch` from 1, or 0."""
-        self._write(_PHASE, phase)
+        self._write_text(_PHASE, phase)
         self.words[_EPOCH] = epoch
         self.words[STEP] = self.words[DONE] = 0
         self.words[_PHASES] += 1
@@ -81,16 +81,16 @@ class Row:
         self.words[_LEFT] = self._met
 
     @contextmanager
-    def inside(self, action: str) -> Iterator[None]:
+    def collective_call(self, action: str) -> Iterator[None]:
         """A block in a call in which ranks wait for each other, other than a meeting of all."""
-        self._write(_ACTION, action)
+        self._write_text(_ACTION, action)
         self.words[_INSIDE] += 1
         try:
             yield
         finally:
             self.words[_INSIDE] += 1
 
-    def rest(self, until: int) -> None:
+    def mark_pause(self, until: int) -> None:
         """This rank computes or pauses until then, in ns of perf_counter_ns: that is no stall."""
         self.words[_UNTIL] = until
 
@@ -116,7 +116,7 @@ class Row:
     @property
     def phase(self) -> str:
         """What it is busy with."""
-        return self._text(_PHASE)
+        return self._read_text(_PHASE)
 
     @property
     def step(self) -> int:
@@ -124,7 +124,7 @@ class Row:
         return self.words[STEP]
 
     @property
-    def done(self) -> int:
+    def bytes_done(self) -> int:
         """Bytes of the phase that are done."""
         return self.words[DONE]
 
@@ -140,17 +140,17 @@ class Row:
         return MEETINGS[kind % len(MEETINGS)] if arrived * _KINDS != self.words[_LEFT] else ""
 
     @property
-    def arrived(self) -> int:
+    def meeting_count(self) -> int:
         """How many meetings it has come to."""
         return self.words[_ARRIVED] // _KINDS
 
     @property
     def action(self) -> str:
         """The call of `inside` in which it is, or an empty text."""
-        return self._text(_ACTION) if self.words[_INSIDE] % 2 else ""
+        return self._read_text(_ACTION) if self.words[_INSIDE] % 2 else ""
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def progress_state(self) -> tuple[int, ...]:
         """What is different whenever something of this rank has ended."""
         return tuple(self.words[place] for place in _MOVING)
 
@@ -160,14 +160,14 @@ class Row:
         return max(self.words[_MOVED], self.words[_UNTIL])
 
     @property
-    def looked(self) -> int:
+    def last_look_ns(self) -> int:
         """When its watcher last looked."""
         return self.words[_LOOKED]
 
     @property
     def call(self) -> tuple[str, str]:
-        """State and call as its watcher last found them, see `thread_calls.Found`."""
-        return chr(self.words[_STATE] & 0x7F) if self.words[_STATE] else "", self._text(_CALL)
+        """State and call as its watcher last found them, see `thread_calls.ProcessState`."""
+        return chr(self.words[_STATE] & 0x7F) if self.words[_STATE] else "", self._read_text(_CALL)
 
     def note_look(self, now: int, moved: bool) -> None:
         """For the watcher: it looks, and something has moved since it last did."""
@@ -178,16 +178,16 @@ class Row:
     def note_call(self, state: str, call: str, ended: bool) -> None:
         """For the watcher: what the kernel says of this process, and whether a call has ended meanwhile."""
         self.words[_STATE] = ord(state[:1] or "\0")
-        self._write(_CALL, call)
+        self._write_text(_CALL, call)
         if ended:
             self.words[_ENDED] += 1
 
-    def _write(self, place: tuple[int, int], text: str) -> None:
+    def _write_text(self, place: tuple[int, int], text: str) -> None:
         first, end = place
         data = text.encode(errors="replace")[: end - first - 1]
         self._bytes[first : first + len(data) + 1] = data + b"\0"
 
-    def _text(self, place: tuple[int, int]) -> str:
+    def _read_text(self, place: tuple[int, int]) -> str:
         data = bytes(self._bytes[place[0] : place[1]])
         return printable(data.partition(b"\0")[0].decode(errors="replace"))
 
@@ -199,14 +199,14 @@ class Board:
     `ranks` is how many the job has; `node` is which node this is, and `hosts` are all nodes' names.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
     place: int
     ranks: int
     node: int = 0
     hosts: tuple[str, ...] = ("",)
 
     @property
-    def own(self) -> Row:
+    def own_row(self) -> BoardRow:
         """This rank's row."""
         return self.rows[self.place]
 
@@ -216,26 +216,26 @@ class Board:
         return self.hosts[self.node]
 
 
-def rows_of(memory: memoryview) -> tuple[Row, ...]:
+def map_rows(memory: memoryview) -> tuple[BoardRow, ...]:
     """The rows that lie in a memory, zeros at first, of which each rank introduces its own."""
-    return tuple(Row(memory[first : first + ROW_BYTES]) for first in range(0, len(memory), ROW_BYTES))
+    return tuple(BoardRow(memory[first : first + ROW_BYTES]) for first in range(0, len(memory), ROW_BYTES))
 
 
-def private_row() -> Row:
+def private_row() -> BoardRow:
     """A row that nobody else sees."""
-    return Row(memoryview(bytearray(ROW_BYTES)))
+    return BoardRow(memoryview(bytearray(ROW_BYTES)))
 
 
 #: The row of this process alone: for those who cannot spare the call of `own`.
 current = [private_row()]
 
 
-def own() -> Row:
+def process_row() -> BoardRow:
     """The row of this process, which nobody else sees before `show`."""
     return current[0]
 
 
-def show(row: Row) -> None:
+def publish_row(row: BoardRow) -> None:
     """From now on this row is `own`."""
     current[0] = row
 

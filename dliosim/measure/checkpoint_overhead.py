@@ -11,7 +11,7 @@ from dliosim.measure.phase import PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class StepTimes:
     """Steps of a loop with a save in the background beside them, or without: how many, and mean seconds of one."""
 
     steps: int
@@ -52,15 +52,15 @@ class SaveTimes:
 def loop_overheads(run: RunSummary) -> list[Overhead]:
     """One for each loop in which something was saved, all of its runs together."""
     names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
-    return [_overhead(name, saves_within(run, name), _seconds_of(run, name)) for name in names]
+    return [_overhead(name, saves_within(run, name), _loop_seconds(run, name)) for name in names]
 
 
-def whole_overhead(run: RunSummary) -> Overhead | None:
+def total_overhead(run: RunSummary) -> Overhead | None:
     """That of all saves, of loops and of verbs, beside all loops and pauses, which may stand for steps."""
     saves = [phase for phase in run.phases if phase.kind == "save" and phase.verb is not None]
     names = dict.fromkeys(phase.name for phase in run.phases if phase.epochs)
     pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
-    return _overhead("", saves, sum(_seconds_of(run, name) for name in names) + pauses) if saves else None
+    return _overhead("", saves, sum(_loop_seconds(run, name) for name in names) + pauses) if saves else None
 
 
 def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
@@ -78,7 +78,7 @@ def save_times(run: RunSummary) -> list[SaveTimes]:
         SaveTimes(
             name,
             len(verbs),
-            statistics.fmean(one.held_seconds for one in verbs),
+            statistics.fmean(one.longest_stall_seconds for one in verbs),
             statistics.median(one.flush_seconds.max for one in verbs),
             statistics.median(one.seconds for one in verbs),
         )
@@ -86,25 +86,25 @@ def save_times(run: RunSummary) -> list[SaveTimes]:
     ]
 
 
-def beside_flushes(epochs: Sequence[EpochSummary]) -> tuple[Beside, Beside] | None:
+def flush_step_times(epochs: Sequence[EpochSummary]) -> tuple[StepTimes, StepTimes] | None:
     """The steps of epochs with a save in the background beside them, and those without one; None without both."""
-    beside = _mean([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
-    clear = _mean([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
+    beside = _mean_steps([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
+    clear = _mean_steps([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
     return (beside, clear) if beside and clear and clear.step_seconds > 0 else None
 
 
-def _mean(given: Sequence[tuple[int, float | None, float | None]]) -> Beside | None:
+def _mean_steps(given: Sequence[tuple[int, float | None, float | None]]) -> StepTimes | None:
     known = [(steps, step, wait) for steps, step, wait in given if steps and step is not None and wait is not None]
     steps = sum(each for each, _, _ in known)
     if not steps:
         return None
     step, wait = (sum(one[0] * one[at] for one in known) / steps for at in (1, 2))
-    return Beside(steps, step, wait)
+    return StepTimes(steps, step, wait)
 
 
-def _seconds_of(run: RunSummary, loop: str) -> float:
+def _loop_seconds(run: RunSummary, loop: str) -> float:
     return sum(epoch.loop_seconds for phase in run.phases if phase.name == loop for epoch in phase.epochs)
 
 
 def _overhead(loop: str, saves: Sequence[PhaseSummary], steps_seconds: float) -> Overhead:
-    return Overhead(loop, len(saves), sum(one.verb.held_seconds for one in saves if one.verb), steps_seconds)
+    return Overhead(loop, len(saves), sum(one.verb.longest_stall_seconds for one in saves if one.verb), steps_seconds)

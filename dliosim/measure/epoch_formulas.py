@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.epoch_summaries import BoundBy, EpochSummary, Spread, VerbSummary
-from dliosim.measure.records import CAUSES, UNCERTAIN, Block, EpochRecord, unpacked_arrivals, unpacked_waits
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reduced
+from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
+from dliosim.measure.records import CAUSES, UNCERTAIN, EpochRecord, StepBlock, unpack_arrivals, unpack_waits
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, ReduceResult
 
 
-def epoch_summary(record: EpochRecord, reduced: Reduced) -> EpochSummary:
+def epoch_summary(record: EpochRecord, reduced: ReduceResult) -> EpochSummary:
     """The figures of an epoch, of which `record` is rank 0's own."""
     total, most, arrivals = reduced.total, reduced.most, reduced.vector
     batch, call, request = reduced.histograms
     ranks = total["ranks"]
-    bound_by, slowest, slowest_share = _last_ranks(-arrivals)
+    bound_by, slowest, slowest_share = _find_slowest_rank(-arrivals)
     nominal = total["compute_ns"] - total["oversleep_ns"]
-    called, device, distinct = (_known(name, total) for name in UNCERTAIN)
+    called, device, distinct = (_sum_if_known(name, total) for name in UNCERTAIN)
     return EpochSummary(
         epoch=record.epoch,
         ranks=ranks,
@@ -55,7 +55,7 @@ def epoch_summary(record: EpochRecord, reduced: Reduced) -> EpochSummary:
         bound_by=bound_by,
         slowest_rank=slowest,
         slowest_rank_share=slowest_share,
-        least_sync_wait_seconds=float(unpacked_waits(-arrivals).sum()) * 1e-9 if len(arrivals) else None,
+        least_sync_wait_seconds=float(unpack_waits(-arrivals).sum()) * 1e-9 if len(arrivals) else None,
         oversleep_share=total["oversleep_ns"] / nominal if nominal > 0 else None,
         amplification=called / total["bytes"] if called is not None and total["bytes"] else None,
         storage_amplification=device / total["bytes"] if device is not None and total["bytes"] else None,
@@ -68,21 +68,21 @@ def epoch_summary(record: EpochRecord, reduced: Reduced) -> EpochSummary:
         null=record.null,
         unchecked_bytes=total["unchecked_bytes"],
         content_seconds=_spread("content_ns", total, most),
-        core_wait_seconds=_known_spread("core_wait_ns", total, most),
-        reader_core_wait_seconds=_known_spread("reader_core_wait_ns", total, most),
+        core_wait_seconds=_spread_if_known("core_wait_ns", total, most),
+        reader_core_wait_seconds=_spread_if_known("reader_core_wait_ns", total, most),
         flush_steps=total["flush_steps"],
-        flush_step_seconds=_mean("flush_steps_ns", "flush_steps", total),
-        flush_data_wait_seconds=_mean("flush_data_wait_ns", "flush_steps", total),
+        flush_step_seconds=_mean_seconds("flush_steps_ns", "flush_steps", total),
+        flush_data_wait_seconds=_mean_seconds("flush_data_wait_ns", "flush_steps", total),
         clear_steps=total["clear_steps"],
-        clear_step_seconds=_mean("clear_steps_ns", "clear_steps", total),
-        clear_data_wait_seconds=_mean("clear_data_wait_ns", "clear_steps", total),
+        clear_step_seconds=_mean_seconds("clear_steps_ns", "clear_steps", total),
+        clear_data_wait_seconds=_mean_seconds("clear_data_wait_ns", "clear_steps", total),
     )
 
 
-def verb_summary(reduced: Reduced) -> VerbSummary:
+def verb_summary(reduced: ReduceResult) -> VerbSummary:
     """The figures of a verb."""
     total, most, (call,) = reduced.total, reduced.most, reduced.histograms
-    called, device, distinct = (_known(name, total) for name in UNCERTAIN)
+    called, device, distinct = (_sum_if_known(name, total) for name in UNCERTAIN)
     counted = not total["uncounted_files"]
     return VerbSummary(
         ranks=total["ranks"],
@@ -124,37 +124,37 @@ def verb_summary(reduced: Reduced) -> VerbSummary:
     )
 
 
-def _known(name: str, total: dict[str, int]) -> int | None:
+def _sum_if_known(name: str, total: dict[str, int]) -> int | None:
     """The sum of what all ranks know; None where one does not."""
     return total[name] if total[f"{name} known"] == total["ranks"] else None
 
 
-def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread:
-    return Spread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
+def _spread(name: str, total: dict[str, int], most: dict[str, int]) -> TimeSpread:
+    return TimeSpread(total[name] * 1e-9 / total["ranks"], -most[f"-{name}"] * 1e-9, most[name] * 1e-9)
 
 
-def _known_spread(name: str, total: dict[str, int], most: dict[str, int]) -> Spread | None:
-    return None if _known(name, total) is None else _spread(name, total, most)
+def _spread_if_known(name: str, total: dict[str, int], most: dict[str, int]) -> TimeSpread | None:
+    return None if _sum_if_known(name, total) is None else _spread(name, total, most)
 
 
-def _mean(times: str, count: str, total: dict[str, int]) -> float | None:
+def _mean_seconds(times: str, count: str, total: dict[str, int]) -> float | None:
     """Seconds each, over all ranks; None where there are none."""
     return total[times] * 1e-9 / total[count] if total[count] else None
 
 
-def _last_ranks(words: NDArray[np.int64]) -> tuple[BoundBy | None, int | None, float | None]:
+def _find_slowest_rank(words: NDArray[np.int64]) -> tuple[BoundShares | None, int | None, float | None]:
     """Why steps ended late, the rank most often last, and the share of steps in which it was."""
     if len(words) == 0:
         return None, None, None
-    ranks, causes = unpacked_arrivals(words)
+    ranks, causes = unpack_arrivals(words)
     times = np.bincount(ranks)
     slowest = int(times.argmax())
     shares = np.bincount(causes, minlength=len(CAUSES)) / len(words)
-    bound_by = BoundBy(**dict(zip(CAUSES, shares.tolist(), strict=True)))
+    bound_by = BoundShares(**dict(zip(CAUSES, shares.tolist(), strict=True)))
     return bound_by, slowest, float(times[slowest] / len(words))
 
 
-def utilization(blocks: Sequence[Block]) -> float | None:
+def utilization(blocks: Sequence[StepBlock]) -> float | None:
     """DLIO's AU of one rank and epoch, a ratio: compute by time of each block without its first step, step-weighted.
 
     None where there are no steps, or a block without any time beside its first step.
@@ -162,7 +162,7 @@ def utilization(blocks: Sequence[Block]) -> float | None:
     return _step_weighted(blocks, [block.compute_ns for block in blocks])
 
 
-def samples_per_second(blocks: Sequence[Block], batch: int) -> float | None:
+def samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
     """DLIO's throughput of one rank and epoch: two steps fewer than were done, by the same time, step-weighted.
 
     Two steps are taken off whatever was excluded, so that blocks of one step count as negative: DLIO's doing, and kept.
@@ -170,7 +170,7 @@ def samples_per_second(blocks: Sequence[Block], batch: int) -> float | None:
     return _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
 
 
-def _step_weighted(blocks: Sequence[Block], amounts: Sequence[float]) -> float | None:
+def _step_weighted(blocks: Sequence[StepBlock], amounts: Sequence[float]) -> float | None:
     """The mean over blocks, weighted by steps, of an amount by the nanoseconds of a block without its first step."""
     totals = [block.elapsed_ns - block.first_ns for block in blocks]
     steps = sum(block.steps for block in blocks)

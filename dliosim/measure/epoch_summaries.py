@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment
-from dliosim.measure.phase import Partial, PhaseSummary
+from dliosim.measure.phase import PartialProgress, PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TimeSpread:
     """A time of every rank, in seconds: its mean, least and greatest over ranks."""
 
     mean: float
@@ -18,11 +18,11 @@ class Spread:
     max: float
 
 
-NO_TIME = Spread(0.0, 0.0, 0.0)
+NO_TIME = TimeSpread(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundBy:
+class BoundShares:
     """Shares of the steps that ended in a sync, by what the last rank to arrive had spent the step's time on."""
 
     storage: float
@@ -32,7 +32,7 @@ class BoundBy:
     decode: float
 
 
-def bytes_given(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
+def storage_byte_bound(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
     """What of the bytes that ranks asked for storage may have given; a rate of more than that would be false.
 
     Of what several ranks of a node ask for the page cache gives all but the first its bytes: they are `distinct`, or
@@ -81,22 +81,22 @@ class EpochSummary:
     utilization: float | None
     utilization_min: float | None
     utilization_max: float | None
-    data_wait_seconds: Spread
-    io_busy_seconds: Spread
-    open_seconds: Spread
-    view_seconds: Spread
-    compute_seconds: Spread
-    sync_wait_seconds: Spread
-    arrival_wait_seconds: Spread
-    checkpoint_seconds: Spread
-    processing_seconds: Spread
-    tool_seconds: Spread
-    decode_seconds: Spread
-    preprocess_seconds: Spread
+    data_wait_seconds: TimeSpread
+    io_busy_seconds: TimeSpread
+    open_seconds: TimeSpread
+    view_seconds: TimeSpread
+    compute_seconds: TimeSpread
+    sync_wait_seconds: TimeSpread
+    arrival_wait_seconds: TimeSpread
+    checkpoint_seconds: TimeSpread
+    processing_seconds: TimeSpread
+    tool_seconds: TimeSpread
+    decode_seconds: TimeSpread
+    preprocess_seconds: TimeSpread
     batch_latency: Histogram
     call_latency: Histogram
     request_latency: Histogram
-    bound_by: BoundBy | None
+    bound_by: BoundShares | None
     slowest_rank: int | None
     slowest_rank_share: float | None
     least_sync_wait_seconds: float | None
@@ -112,9 +112,9 @@ class EpochSummary:
     null_seconds: float | None = None
     unchecked_bytes: int = 0
     distinct_bytes: int | None = None
-    content_seconds: Spread = NO_TIME
-    core_wait_seconds: Spread | None = None
-    reader_core_wait_seconds: Spread | None = None
+    content_seconds: TimeSpread = NO_TIME
+    core_wait_seconds: TimeSpread | None = None
+    reader_core_wait_seconds: TimeSpread | None = None
     flush_steps: int = 0
     flush_step_seconds: float | None = None
     flush_data_wait_seconds: float | None = None
@@ -128,7 +128,7 @@ class EpochSummary:
         return min(self.bytes, self.bytes_moved)
 
     @property
-    def different_bytes(self) -> int:
+    def unique_bytes(self) -> int:
         """`bytes_from_storage` without what several ranks of a node asked for more than once, where that is known."""
         asked = self.bytes_from_storage
         return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
@@ -145,8 +145,8 @@ class EpochSummary:
 
     @property
     def bytes_once(self) -> int:
-        """What of `bytes_from_storage` storage may have given; see `bytes_given`."""
-        return bytes_given(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+        """What of `bytes_from_storage` storage may have given; see `storage_byte_bound`."""
+        return storage_byte_bound(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def samples_per_second(self) -> float | None:
@@ -187,30 +187,30 @@ class VerbSummary:
     calls: int | None
     opens: int
     seconds: float
-    call_seconds: Spread
-    content_seconds: Spread
-    encode_seconds: Spread
-    send_seconds: Spread
-    open_seconds: Spread
-    view_seconds: Spread
-    file_sync_seconds: Spread
-    rename_seconds: Spread
-    delete_seconds: Spread
+    call_seconds: TimeSpread
+    content_seconds: TimeSpread
+    encode_seconds: TimeSpread
+    send_seconds: TimeSpread
+    open_seconds: TimeSpread
+    view_seconds: TimeSpread
+    file_sync_seconds: TimeSpread
+    rename_seconds: TimeSpread
+    delete_seconds: TimeSpread
     call_latency: Histogram
     resident_bytes: int
     examined_bytes: int
-    serialize_seconds: Spread = NO_TIME
-    plan_seconds: Spread = NO_TIME
-    broadcast_seconds: Spread = NO_TIME
-    commit_seconds: Spread = NO_TIME
-    directory_sync_seconds: Spread = NO_TIME
-    manifest_seconds: Spread = NO_TIME
-    stall_seconds: Spread = NO_TIME
-    wait_seconds: Spread = NO_TIME
-    stage_seconds: Spread = NO_TIME
-    flush_seconds: Spread = NO_TIME
-    drain_seconds: Spread = NO_TIME
-    partner_seconds: Spread = NO_TIME
+    serialize_seconds: TimeSpread = NO_TIME
+    plan_seconds: TimeSpread = NO_TIME
+    broadcast_seconds: TimeSpread = NO_TIME
+    commit_seconds: TimeSpread = NO_TIME
+    directory_sync_seconds: TimeSpread = NO_TIME
+    manifest_seconds: TimeSpread = NO_TIME
+    stall_seconds: TimeSpread = NO_TIME
+    wait_seconds: TimeSpread = NO_TIME
+    stage_seconds: TimeSpread = NO_TIME
+    flush_seconds: TimeSpread = NO_TIME
+    drain_seconds: TimeSpread = NO_TIME
+    partner_seconds: TimeSpread = NO_TIME
     drain_bytes: int = 0
     partner_bytes: int = 0
     distinct_bytes: int | None = None
@@ -219,8 +219,8 @@ class VerbSummary:
 
     @property
     def bytes_once(self) -> int:
-        """Bytes written, or what storage may have given of those that were asked; see `bytes_given`."""
-        return bytes_given(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+        """Bytes written, or what storage may have given of those that were asked; see `storage_byte_bound`."""
+        return storage_byte_bound(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -228,7 +228,7 @@ class VerbSummary:
         return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
 
     @property
-    def held_seconds(self) -> float:
+    def longest_stall_seconds(self) -> float:
         """How long a save held the slowest rank, deleting old ones included where it waited for that."""
         return self.stall_seconds.max
 
@@ -253,7 +253,7 @@ class ExpectationResult:
     reported_only: str | None = None
 
     @property
-    def missed(self) -> bool:
+    def is_missed(self) -> bool:
         """Whether the run fails for it."""
         return not self.held and self.reported_only is None
 
@@ -283,11 +283,11 @@ class RunSummary:
     verify: bool = False
     mtbf: float | None = None
     restart_time: float | None = None
-    partial: Partial | None = None
+    partial: PartialProgress | None = None
 
-    def lies_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
+    def is_stored_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
         """Whether the root that a phase reads or writes is on a file system of some kinds."""
-        return self.environment.lies_on(phase.root, kinds)
+        return self.environment.is_stored_on(phase.root, kinds)
 
     @property
     def order_hash(self) -> int:
@@ -300,7 +300,7 @@ class RunSummary:
         return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
 
     @property
-    def verified_bytes(self) -> int:
+    def bytes_verified(self) -> int:
         """Bytes that were compared with what was prepared or saved: with `verify`, those of `verifiable_bytes` of which
         it is known what they hold.
 
@@ -310,7 +310,7 @@ class RunSummary:
             return 0
         # What is not known may be counted in whole units, of which samples are a part.
         loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for phase in self.phases for one in phase.epochs)
-        return sum(loops) + self._restored_bytes
+        return sum(loops) + self._bytes_restored
 
     @property
     def verifiable_bytes(self) -> int:
@@ -318,8 +318,8 @@ class RunSummary:
 
         What `cache memory` keeps was checked when it was read, and what O_DIRECT reads beside samples is not looked at.
         """
-        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._restored_bytes
+        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._bytes_restored
 
     @property
-    def _restored_bytes(self) -> int:
+    def _bytes_restored(self) -> int:
         return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")

@@ -12,10 +12,10 @@ from dliosim.model import Expectation
 
 def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[ExpectationResult, ...]:
     """The result of each line. A figure that could not be measured does not hold."""
-    return tuple(_evaluate(expectation, run) for expectation in expectations)
+    return tuple(_check_expectation(expectation, run) for expectation in expectations)
 
 
-def _evaluate(expectation: Expectation, run: RunSummary) -> ExpectationResult:
+def _check_expectation(expectation: Expectation, run: RunSummary) -> ExpectationResult:
     phases = [phase for phase in run.phases if phase.name == expectation.loop]
     doubt = doubt_of_times(run, phases)
     if expectation.figure == "utilization" and not doubt:
@@ -28,18 +28,18 @@ def _evaluate(expectation: Expectation, run: RunSummary) -> ExpectationResult:
     if len(epochs) == 1:
         over = "the only epoch"
     measured = _MEASURES[expectation.figure, expectation.unit](later)
-    held = _holds(expectation, measured)
+    held = _is_met(expectation, measured)
     return ExpectationResult(expectation.text, measured, expectation.unit, held, over, doubt or None)
 
 
-def _holds(expectation: Expectation, measured: float | None) -> bool:
+def _is_met(expectation: Expectation, measured: float | None) -> bool:
     if measured is None:
         return False
     return measured >= expectation.value if expectation.bound == "at least" else measured <= expectation.value
 
 
 def _p99(epochs: Sequence[EpochSummary]) -> float | None:
-    found = aggregate.latency(epochs)[1]
+    found = aggregate.main_latency(epochs)[1]
     return None if found is None else found.p99
 
 

@@ -25,7 +25,7 @@ _OVERFLOW = (_POWERS << _BITS) + 1
 #: Latencies of this many nanoseconds (2.4 hours) and more are counted, but no quantile among them is known.
 LIMIT_NS = 1 << _POWERS
 
-#: Length of `Histogram.packed_sums`.
+#: Length of `Histogram.pack_sums`.
 PACKED = _OVERFLOW + 3
 
 
@@ -70,14 +70,14 @@ class Histogram:
         # np.clip would look up the limits of the type each time.
         np.maximum(buckets, 0, out=buckets)
         np.minimum(buckets, _OVERFLOW, out=buckets)
-        self._include(np.bincount(buckets, minlength=_OVERFLOW + 1), len(values), int(values.sum()), low, high)
+        self._add_counts(np.bincount(buckets, minlength=_OVERFLOW + 1), len(values), int(values.sum()), low, high)
 
     def merge(self, other: Histogram) -> None:
         """Count what `other` counted too."""
         if other._counts is not None:
-            self._include(other._counts, other.count, other.sum_ns, other.min_ns, other.max_ns)
+            self._add_counts(other._counts, other.count, other.sum_ns, other.min_ns, other.max_ns)
 
-    def _include(self, counts: NDArray[np.int64], count: int, sum_ns: int, low: int, high: int) -> None:
+    def _add_counts(self, counts: NDArray[np.int64], count: int, sum_ns: int, low: int, high: int) -> None:
         if self._counts is None:
             self._counts = counts.astype(np.int64)
             self.min_ns, self.max_ns = low, high
@@ -87,31 +87,31 @@ class Histogram:
         self.count += count
         self.sum_ns += sum_ns
 
-    def packed_sums(self) -> NDArray[np.int64]:
+    def pack_sums(self) -> NDArray[np.int64]:
         """The buckets, then number and sum of the latencies: what is added up over ranks (`PACKED` numbers)."""
         counts = np.zeros(_OVERFLOW + 1, np.int64) if self._counts is None else self._counts
         return np.concatenate([counts, np.array([self.count, self.sum_ns], np.int64)])
 
-    def packed_maxima(self) -> NDArray[np.int64]:
+    def pack_maxima(self) -> NDArray[np.int64]:
         """Minus the minimum, then the maximum: what is maximised over ranks; very low where there are none."""
         nothing = np.iinfo(np.int64).min
         return np.array([-self.min_ns, self.max_ns] if self.count else [nothing, nothing], np.int64)
 
     @classmethod
-    def unpacked(cls, sums: NDArray[np.int64], maxima: NDArray[np.int64]) -> Histogram:
-        """The histogram of all ranks, from the reduced `packed_sums` and `packed_maxima`."""
+    def unpack_histogram(cls, sums: NDArray[np.int64], maxima: NDArray[np.int64]) -> Histogram:
+        """The histogram of all ranks, from the reduced `pack_sums` and `pack_maxima`."""
         whole = cls()
         if sums[-2]:
-            whole._include(sums[:-2], int(sums[-2]), int(sums[-1]), -int(maxima[0]), int(maxima[1]))
+            whole._add_counts(sums[:-2], int(sums[-2]), int(sums[-1]), -int(maxima[0]), int(maxima[1]))
         return whole
 
     def reduce(self, reducer: Reducer) -> Histogram | None:
         """The histogram of all ranks' latencies at the root, None elsewhere. Collective: two reductions."""
-        sums = reducer.reduce(self.packed_sums(), "sum")
-        maxima = reducer.reduce(self.packed_maxima(), "max")
-        return None if sums is None or maxima is None else Histogram.unpacked(sums, maxima)
+        sums = reducer.reduce(self.pack_sums(), "sum")
+        maxima = reducer.reduce(self.pack_maxima(), "max")
+        return None if sums is None or maxima is None else Histogram.unpack_histogram(sums, maxima)
 
-    def filled(self) -> NDArray[np.int64]:
+    def nonempty_buckets(self) -> NDArray[np.int64]:
         """The buckets that are not empty, (n, 2): the ns below which all latencies of one lie, and their number."""
         if self._counts is None:
             return np.empty((0, 2), np.int64)
@@ -130,7 +130,7 @@ class Histogram:
         bucket = int(np.searchsorted(np.cumsum(self._counts), rank))
         if bucket == _OVERFLOW:
             return math.inf
-        return min(max(_middle(bucket), float(self.min_ns)), float(self.max_ns))
+        return min(max(_bucket_middle(bucket), float(self.min_ns)), float(self.max_ns))
 
     def quantiles(self) -> Quantiles | None:
         """The quantiles that are reported, in seconds; None where there are no latencies."""
@@ -140,7 +140,7 @@ class Histogram:
         return Quantiles(p50, p90, p99, p999, self.max_ns * 1e-9)
 
 
-def merged(histograms: Iterable[Histogram]) -> Histogram:
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
     """One histogram of the latencies of all."""
     whole = Histogram()
     for histogram in histograms:
@@ -148,7 +148,7 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
     return whole
 
 
-def _middle(bucket: int) -> float:
+def _bucket_middle(bucket: int) -> float:
     """The middle of a bucket in ns; latencies are whole ns, so that narrow buckets at the low end are exact."""
     if bucket == 0:
         return 0.0

@@ -41,11 +41,11 @@ class Environment:
     details: tuple[tuple[str, str], ...] = ()
 
     @property
-    def oversubscribed(self) -> bool:
+    def is_oversubscribed(self) -> bool:
         """Whether the fullest node has more ranks than cores."""
         return self.ranks_per_node > self.cores_per_node
 
-    def lies_on(self, root: str | None, kinds: frozenset[str]) -> bool:
+    def is_stored_on(self, root: str | None, kinds: frozenset[str]) -> bool:
         """Whether a root is on a file system of some kinds; whether all roots are, where it is unknown which."""
         own = [place for place in self.file_systems if place.root == root] or self.file_systems
         return bool(own) and all(place.kind in kinds for place in own)

@@ -19,7 +19,7 @@ class Meter:
 
     `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
     read calls, in runs made back to back (`add_run`): clock readings, the first of each run, negated, before it and one
-    after each call. Calls of which several are in flight at a time go into `spans` instead, by `overlapped`: a meter
+    after each call. Calls of which several are in flight at a time go into `spans` instead, by `add_overlapping`: a meter
     has either the one or the other. `read_ns` is how long read calls ran, or any was in flight.
     `how` says by which means the calls are made, where a reader chooses. `moved` is the bytes that the calls really
     moved, alignment and all, where the backend can tell, and what was asked otherwise.
@@ -57,7 +57,7 @@ class Meter:
         self.sync_ns = 0
 
     @property
-    def inside_ns(self) -> int:
+    def io_call_ns(self) -> int:
         """How long the thread was inside calls that read: opening, setting views, reading and closing."""
         return self.read_ns + self.open_ns + self.close_ns + self.view_ns
 
@@ -66,7 +66,7 @@ class Meter:
         self.stamps.extend([-began, *stamps])
         self.read_ns += stamps[-1] - began
 
-    def overlapped(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
+    def add_overlapping(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
         """Record calls by the clock readings at which each began and ended, in any order; at least one.
 
         `since` is when the first of the calls began that are still in flight: none that is recorded later may have
@@ -79,7 +79,7 @@ class Meter:
 
     def take_latencies(self) -> NDArray[np.int64]:
         """The latencies recorded since the last time; safe beside the thread that appends."""
-        single = np.array(_taken(self.call_ns), np.int64)
+        single = np.array(_pop_all(self.call_ns), np.int64)
         latencies, _, _ = self.take_intervals()
         return np.concatenate([single, latencies]) if len(single) else latencies
 
@@ -88,7 +88,7 @@ class Meter:
 
         Then the time before which no later one has begun; 0 where there are none.
         """
-        spans = _taken(self.spans)
+        spans = _pop_all(self.spans)
         if not spans:
             return self._take_runs()
         begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
@@ -96,7 +96,7 @@ class Meter:
 
     def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """See `take_intervals`: an interval for each run of calls made back to back."""
-        stamps = _taken(self.stamps)
+        stamps = _pop_all(self.stamps)
         if not stamps:
             return np.empty(0, np.int64), np.empty((2, 0), np.int64), 0
         edges = np.fromiter(stamps, np.int64, len(stamps))
@@ -107,14 +107,14 @@ class Meter:
         return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]]), int(edges[-1])
 
 
-def _taken(values: list[T]) -> list[T]:
+def _pop_all(values: list[T]) -> list[T]:
     # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
     taken = values[:]
     del values[: len(taken)]
     return taken
 
 
-class Meters:
+class MeterGroup:
     """The meters of a rank's readers, taken together for one epoch: latencies, and when any of them was in a call."""
 
     def __init__(self, meters: Sequence[Meter]) -> None:
@@ -122,7 +122,7 @@ class Meters:
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
-    def take(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
+    def collect_busy(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
         """Move latencies into a histogram; returns the nanoseconds in which at least one reader was in a call.
 
         Each is counted once over all takes: what another reader's calls may yet overlap is left for the next one.
@@ -141,16 +141,16 @@ class Meters:
         until = min(self._reached)
         done, left = begin < until, end > until
         self._open = np.stack([np.maximum(begin[left], until), end[left]])
-        return _covered(begin[done], np.minimum(end[done], until), series)
+        return _union_length(begin[done], np.minimum(end[done], until), series)
 
-    def rest(self, series: EpochSeries | None = None) -> int:
+    def collect_rest(self, series: EpochSeries | None = None) -> int:
         """What the last `take` has left, when no reader makes calls any more."""
         begin, end = self._open
         self._open = np.empty((2, 0), np.int64)
-        return _covered(begin, end, series)
+        return _union_length(begin, end, series)
 
 
-def _covered(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
+def _union_length(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
     """The length of the union of intervals, which `series` is told of."""
     if not len(begin):
         return 0

@@ -64,7 +64,7 @@ class LoopProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialProgress:
     """How far a run was when a signal asked for its figures: verbs, and the loop that ran with those inside it."""
 
     signal: str
@@ -73,7 +73,7 @@ class Partial:
     loops: tuple[LoopProgress, ...]
 
 
-def with_null(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
+def add_null_times(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
     """The phase beside the same one without I/O: gives both its epochs and itself their slowdown.
 
     Epochs of other lengths (`for D` ends them where time is up) cannot be compared, and get none.

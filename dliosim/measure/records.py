@@ -23,7 +23,7 @@ _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
 
-def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
+def pack_arrival(wait_ns: int, rank: int, cause: int) -> int:
     """One word for `EpochRecord.last_arrival`: its minimum over ranks belongs to the rank that waited least.
 
     Waits are cut off at 2^38 ns, four and a half minutes, which changes no minimum that matters.
@@ -31,18 +31,18 @@ def packed_arrival(wait_ns: int, rank: int, cause: int) -> int:
     return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
 
 
-def unpacked_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The waits in words of `packed_arrival`, in ns."""
+def unpack_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The waits in words of `pack_arrival`, in ns."""
     return words >> _RANK_BITS + _CAUSE_BITS
 
 
-def unpacked_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ranks and the causes (indices into `CAUSES`) in words of `packed_arrival`."""
+def unpack_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ranks and the causes (indices into `CAUSES`) in words of `pack_arrival`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StepBlock:
     """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
 
     `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
@@ -70,7 +70,7 @@ class EpochRecord:
     first step to the end of the last, checkpoints taken out, and `reader_core_wait_ns` that of all reader threads added
     up; -1 where the kernel does not count it. `distinct_bytes` is this rank's share of what its node asked of storage,
     where each byte counts once; -1 is unknown.
-    `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `packed_arrival` a step
+    `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `pack_arrival` a step
     that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
 
     `content_ns` is making the contents of checkpoints, which is no part of any other figure, `wall_ns` among them. Of
@@ -123,7 +123,7 @@ class EpochRecord:
     call_latency: Histogram = field(default_factory=Histogram)
     request_latency: Histogram = field(default_factory=Histogram)
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[StepBlock] = field(default_factory=list)
 
     @property
     def call_ns(self) -> int:
@@ -147,11 +147,11 @@ class EpochRecord:
 
         None, too, where requests arrive by themselves: how busy they keep a rank says nothing about storage.
         """
-        known = self.nominal_ns > 0 and self.steady_ns > 0 and not self.open_loop
+        known = self.nominal_ns > 0 and self.steady_ns > 0 and not self.is_open_loop
         return self.nominal_ns / self.steady_ns if known else None
 
     @property
-    def open_loop(self) -> bool:
+    def is_open_loop(self) -> bool:
         """Whether requests arrived by themselves, each of which then has a latency of its own."""
         return self.request_latency.count > 0
 

@@ -36,7 +36,7 @@ class Reducer(Protocol):
         ...
 
 
-class Reduced(NamedTuple):
+class ReduceResult(NamedTuple):
     """Over all ranks: sums and maxima by name, histograms, and the maxima of a vector, int64."""
 
     total: dict[str, int]

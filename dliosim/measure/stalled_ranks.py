@@ -14,10 +14,10 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankStatus:
     """What is known of a rank. `quiet` is since when nothing of it has ended, in seconds.
 
-    `state` is that of `thread_calls.Found`, "?" where nobody may look, and `call` its call. `is_watched` says that its
+    `state` is that of `thread_calls.ProcessState`, "?" where nobody may look, and `call` its call. `is_watched` says that its
     own watcher has said so; else it was asked from outside, or that is the last that was known. `meeting` is the
     meeting of all ranks in which it waits, if it is in one, and `arrived` how many it has come to. `action` is another
     call in which ranks wait for each other.
@@ -51,7 +51,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class JobStall:
     """A job of `ranks` ranks of which nothing has moved for `quiet` seconds.
 
     `seen` are those that are known, in the order of ranks, and `silent` the hosts of nodes from which nothing comes.
@@ -60,12 +60,12 @@ class Stall:
 
     ranks: int
     quiet: float
-    seen: tuple[Seen, ...]
+    seen: tuple[RankStatus, ...]
     silent: tuple[str, ...] = ()
     alone: bool = False
 
     @property
-    def late(self) -> list[Seen]:
+    def late_ranks(self) -> list[RankStatus]:
         """Whom the others wait for, as far as can be known; those first of whom it is most likely."""
         most = max((one.blame for one in self.seen), default=0)
         if most == 0 and not self.silent and self.seen:
@@ -77,32 +77,32 @@ class Stall:
         return sorted((one for one in self.seen if one.blame >= min(most, 2) > 0), key=lambda one: -one.blame)
 
     @property
-    def waiting(self) -> list[Seen]:
+    def waiting_ranks(self) -> list[RankStatus]:
         """The others that are known."""
-        late = {one.rank for one in self.late}
+        late = {one.rank for one in self.late_ranks}
         return [one for one in self.seen if one.rank not in late]
 
     @property
-    def unknown(self) -> list[int]:
+    def unknown_ranks(self) -> list[int]:
         """Ranks of which nothing is known."""
         known = {one.rank for one in self.seen}
         return [rank for rank in range(self.ranks) if rank not in known] if self.silent or self.alone else []
 
 
-def to_json(quiet: float, seen: Iterable[Seen]) -> bytes:
+def format_statuses(quiet: float, seen: Iterable[RankStatus]) -> bytes:
     """What a node knows of its ranks."""
     return json.dumps({"quiet": quiet, "ranks": [asdict(one) for one in seen]}).encode()
 
 
-def from_json(data: bytes) -> tuple[float, tuple[Seen, ...]]:
+def parse_statuses(data: bytes) -> tuple[float, tuple[RankStatus, ...]]:
     """What another node knows of its ranks; ValueError where it is anything else."""
     content = parse_json(data)
     if not isinstance(content, dict) or not isinstance(content.get("ranks"), list):
         raise ValueError("no ranks")
-    return _float(content.get("quiet")), tuple(_seen(each) for each in content["ranks"])
+    return _parse_time(content.get("quiet")), tuple(_parse_status(each) for each in content["ranks"])
 
 
-def ranges(ranks: Sequence[int]) -> str:
+def format_ranks(ranks: Sequence[int]) -> str:
     """`0-3, 7`."""
     parts: list[list[int]] = []
     for rank in sorted(ranks):
@@ -113,23 +113,23 @@ def ranges(ranks: Sequence[int]) -> str:
     return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
 
 
-def _seen(content: object) -> Seen:
+def _parse_status(content: object) -> RankStatus:
     if not isinstance(content, dict):
         raise ValueError("a rank is no object")
     found: dict[str, object] = {}
-    for field in fields(Seen):
+    for field in fields(RankStatus):
         value = content.get(field.name)
         if field.type == "float":
-            value = _float(value)
+            value = _parse_time(value)
         elif field.type == "str" and isinstance(value, str):
             value = printable(value[:_LONGEST])
         elif type(value).__name__ != field.type:
             raise ValueError(f"{field.name} of a rank is {type(value).__name__}")
         found[field.name] = value
-    return Seen(**found)  # type: ignore[arg-type]
+    return RankStatus(**found)  # type: ignore[arg-type]
 
 
-def _float(value: object) -> float:
+def _parse_time(value: object) -> float:
     if not isinstance(value, int | float) or not 0 <= value < 1e18:
         raise ValueError("a time is no number")
     return float(value)

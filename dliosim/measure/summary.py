@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dliosim.measure import epoch_formulas
 from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reduced, Reducer
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer, ReduceResult
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
@@ -121,7 +121,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """The figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
     blocks = record.blocks
     ratio = record.utilization
-    au = None if record.open_loop else epoch_formulas.utilization(blocks)
+    au = None if record.is_open_loop else epoch_formulas.utilization(blocks)
     rate = epoch_formulas.samples_per_second(blocks, record.batch)
     sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
     sums |= {
@@ -136,7 +136,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "aus": au is not None,
         "rate": round((rate or 0.0) / RATE_UNIT),
         "rates": rate is not None,
-        **_uncertain(record, (*UNCERTAIN, *CORE_WAITS)),
+        **_uncertain_sums(record, (*UNCERTAIN, *CORE_WAITS)),
     }
     maxima = _extremes(record, (*_TIMES, *CORE_WAITS)) | {
         "steps": record.steps,
@@ -146,7 +146,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     }
     histograms = [record.batch_latency, record.call_latency, record.request_latency]
     # The first to arrive last: a minimum, reduced as the maximum of what is below zero.
-    reduced = _reduced(sums, maxima, histograms, -record.last_arrival, reducer)
+    reduced = _reduce_record(sums, maxima, histograms, -record.last_arrival, reducer)
     if reduced is None:
         return None
     from dliosim.measure.epoch_formulas import epoch_summary
@@ -157,9 +157,9 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """The figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
-    sums |= {"ranks": 1, **_uncertain(record, UNCERTAIN)}
+    sums |= {"ranks": 1, **_uncertain_sums(record, UNCERTAIN)}
     nobody = np.empty(0, np.int64)
-    reduced = _reduced(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
+    reduced = _reduce_record(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
     if reduced is None:
         return None
     from dliosim.measure.epoch_formulas import verb_summary
@@ -186,30 +186,28 @@ def _extremes(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[st
     return {name: getattr(record, name) for name in names} | {f"-{name}": -getattr(record, name) for name in names}
 
 
-def _reduced(
+def _reduce_record(
     sums: dict[str, int],
     maxima: dict[str, int],
     histograms: Sequence[Histogram],
     vector: NDArray[np.int64],
     reducer: Reducer,
-) -> Reduced | None:
+) -> ReduceResult | None:
     """Sums and maxima by name, histograms of all ranks, and `vector` maximised: everything in two reductions.
 
     Two because each may cost a second where ranks outnumber cores.
     """
     added = reducer.reduce(
-        np.concatenate([np.array(list(sums.values()), np.int64), *(one.packed_sums() for one in histograms)]), "sum"
+        np.concatenate([np.array(list(sums.values()), np.int64), *(one.pack_sums() for one in histograms)]), "sum"
     )
     greatest = reducer.reduce(
-        np.concatenate(
-            [np.array(list(maxima.values()), np.int64), *(one.packed_maxima() for one in histograms), vector]
-        ),
+        np.concatenate([np.array(list(maxima.values()), np.int64), *(one.pack_maxima() for one in histograms), vector]),
         "max",
     )
     if added is None or greatest is None:
         return None
     whole = [
-        Histogram.unpacked(
+        Histogram.unpack_histogram(
             added[len(sums) + PACKED * i : len(sums) + PACKED * (i + 1)],
             greatest[len(maxima) + 2 * i : len(maxima) + 2 * (i + 1)],
         )
@@ -217,10 +215,10 @@ def _reduced(
     ]
     total = dict(zip(sums, added[: len(sums)].tolist(), strict=True))
     most = dict(zip(maxima, greatest[: len(maxima)].tolist(), strict=True))
-    return Reduced(total, most, whole, greatest[len(maxima) + 2 * len(histograms) :])
+    return ReduceResult(total, most, whole, greatest[len(maxima) + 2 * len(histograms) :])
 
 
-def _uncertain(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
+def _uncertain_sums(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
     """What to add up of what a rank may not know, and of how many ranks do."""
     values = {name: getattr(record, name) for name in names}
     known = {f"{name} known": value >= 0 for name, value in values.items()}

@@ -40,7 +40,7 @@ _IN_WINDOW = [MARKS.index(name) for name in WINDOW_MARKS]
 _NEVER = int(np.iinfo(np.int64).max)
 
 
-def _no_rows() -> NDArray[np.int64]:
+def _empty_rows() -> NDArray[np.int64]:
     return np.empty((0, 3), np.int64)
 
 
@@ -58,8 +58,8 @@ class EpochSeries:
     steps: int = 0
     bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(QUANTITIES), BINS), np.int64))
     window: NDArray[np.int64] = field(default_factory=lambda: np.full((WINDOW_STEPS, len(WINDOW_MARKS)), -1, np.int64))
-    reads: NDArray[np.int64] = field(default_factory=_no_rows)
-    offsets: NDArray[np.int64] = field(default_factory=_no_rows)
+    reads: NDArray[np.int64] = field(default_factory=_empty_rows)
+    offsets: NDArray[np.int64] = field(default_factory=_empty_rows)
     _bytes: int = 0
     _reads_until: int = _NEVER
 
@@ -75,7 +75,7 @@ class EpochSeries:
         begun, ready, asked, computed, arrived, synced, saved = times.T
         amount = np.diff(marks[:, -1], prepend=self._bytes)
         self._bytes = int(marks[-1, -1])
-        self._reach(int(saved[-1]))
+        self._widen_to(int(saved[-1]))
         self._add_times("data_wait_ns", begun, ready)
         self._add_times("compute_ns", asked, computed)
         self._add_times("sync_wait_ns", arrived, synced)
@@ -114,12 +114,12 @@ class EpochSeries:
         """Record when at least one reader was in a call: begins and ends (2, n) of intervals that do not overlap."""
         if intervals.size:
             begin, end = intervals - self.origin
-            self._reach(int(end.max()))
+            self._widen_to(int(end.max()))
             self._add_times("io_busy_ns", begin, end)
 
     def add_checkpoint(self, begin: int, end: int) -> None:
         """Record a checkpoint after the last step, from `begin` to `end` on the epoch's clock."""
-        self._reach(end)
+        self._widen_to(end)
         self._add_times("checkpoint_ns", np.array([begin]), np.array([end]))
 
     def early_reads(self) -> NDArray[np.int64]:
@@ -131,11 +131,11 @@ class EpochSeries:
         row: NDArray[np.int64] = self.bins[_ROW[quantity]]
         return row
 
-    def _reach(self, time: int) -> None:
+    def _widen_to(self, time: int) -> None:
         """Make bins wide enough to hold a time."""
         powers = max(0, (time >> self.shift).bit_length() - BINS.bit_length() + 1)
         if powers:
-            self.bins = widened(self.bins, powers)
+            self.bins = widen_bins(self.bins, powers)
             self.shift += powers
 
     def _add_times(self, quantity: str, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
@@ -143,12 +143,12 @@ class EpochSeries:
         if not some.all():
             begin, end = begin[some], end[some]
         if len(begin):
-            _, in_bin, since, until = _pieces(begin, end, self.shift)
+            _, in_bin, since, until = _cut_intervals(begin, end, self.shift)
             self._add(quantity, in_bin, until - since)
 
     def _add_bytes(self, begin: NDArray[np.int64], end: NDArray[np.int64], amount: NDArray[np.int64]) -> None:
         end = np.maximum(end, begin + 1)
-        row, in_bin, since, until = _pieces(begin, end, self.shift)
+        row, in_bin, since, until = _cut_intervals(begin, end, self.shift)
         whole, start, length = amount[row], begin[row], (end - begin)[row]
         # Differences of rounded sums up to each edge: whole bytes that add up to the amount.
         shares = np.rint(whole * ((until - start) / length)) - np.rint(whole * ((since - start) / length))
@@ -159,7 +159,7 @@ class EpochSeries:
         self._row(quantity)[:] += np.bincount(in_bin, amount, BINS).astype(np.int64)
 
 
-def widened(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
+def widen_bins(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
     """Bins (`QUANTITIES`, `BINS`) of 2^`powers` times the width; what does not fit any more is none."""
     group = 1 << min(powers, BINS.bit_length() - 1)
     grouped = bins.reshape(len(QUANTITIES), BINS // group, group)
@@ -169,7 +169,7 @@ def widened(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
     return wide
 
 
-def thinned(count: int) -> NDArray[np.int64]:
+def select_calls(count: int) -> NDArray[np.int64]:
     """Which of `count` calls `offsets` has: all, or the first quarter of `OFFSETS` and the others evenly chosen.
 
     The first ones follow each other, so that it shows in which order they were.
@@ -180,7 +180,7 @@ def thinned(count: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(whole), whole + np.arange(OFFSETS - whole) * (count - whole) // (OFFSETS - whole)])
 
 
-def _pieces(
+def _cut_intervals(
     begin: NDArray[np.int64], end: NDArray[np.int64], shift: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Intervals cut at the edges of bins: of each piece the interval, the bin, begin and end."""

@@ -17,7 +17,7 @@ from dliosim.measure.time_series import (
     WINDOW_MARKS,
     WINDOW_STEPS,
     EpochSeries,
-    widened,
+    widen_bins,
 )
 
 #: Of a loop's epochs the first so many are kept, and the last.
@@ -57,66 +57,66 @@ class Timeline:
     epochs: dict[int, EpochTimeline]
 
 
-def keep(kept: dict[int, EpochSeries], epoch: int, series: EpochSeries) -> None:
+def keep_epoch(kept: dict[int, EpochSeries], epoch: int, series: EpochSeries) -> None:
     """Add an epoch's series to the first ones, in the place of the last one that was none of them."""
     while len(kept) > FIRST_EPOCHS:
         kept.popitem()
     kept[epoch] = series
 
 
-def chosen_ranks(size: int) -> NDArray[np.int64]:
+def select_ranks(size: int) -> NDArray[np.int64]:
     """The ranks of which rows are kept: all, or `MOST_RANKS` evenly chosen; the first ones have most."""
     count = min(size, MOST_RANKS)
     return np.arange(count) * size // count
 
 
-def keeps_offsets(rank: int, size: int) -> bool:
+def has_offsets(rank: int, size: int) -> bool:
     """Whether offsets of this rank are kept."""
-    return rank in chosen_ranks(size)[:OFFSET_RANKS]
+    return rank in select_ranks(size)[:OFFSET_RANKS]
 
 
 def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reducer: Reducer) -> Timeline | None:
     """The kept epochs of all chosen ranks at the root, None elsewhere, in bins as wide as the widest. Collective."""
-    ranks = chosen_ranks(size)
-    sizes = _sizes(len(ranks))
+    ranks = select_ranks(size)
+    sizes = _rank_lengths(len(ranks))
     lengths = np.zeros(size, np.int64)
     lengths[ranks] = sizes * len(kept)
     room = int(lengths[rank]) // len(kept)
-    part = np.concatenate([_packed(series, room) for series in kept.values()])
+    part = np.concatenate([_pack_series(series, room) for series in kept.values()])
     parts = reducer.gather_parts(part, lengths.tolist())
     if parts is None:
         return None
     rows = [parts[one].reshape(len(kept), -1) for one in ranks.tolist()]
-    return Timeline(ranks, {epoch: _epoch(ranks, [row[at] for row in rows]) for at, epoch in enumerate(kept)})
+    return Timeline(ranks, {epoch: _unpack_epoch(ranks, [row[at] for row in rows]) for at, epoch in enumerate(kept)})
 
 
-def _sizes(ranks: int) -> NDArray[np.int64]:
+def _rank_lengths(ranks: int) -> NDArray[np.int64]:
     """The numbers of an epoch of each chosen rank."""
     place = np.arange(ranks)
     return _HEAD + _BINS + _WINDOW + 3 * (READS * (place < READING_RANKS) + OFFSETS * (place < OFFSET_RANKS))
 
 
-def _packed(series: EpochSeries, room: int) -> NDArray[np.int64]:
+def _pack_series(series: EpochSeries, room: int) -> NDArray[np.int64]:
     """The series in as many numbers; what is not to be kept of this rank is left out."""
     packed = np.zeros(room, np.int64)
     if room:
         reads, offsets = series.early_reads(), series.offsets
         content = [np.array([series.steps, series.shift, len(reads), len(offsets)]), series.bins, series.window]
-        content += [_padded(reads, READS), _padded(offsets, OFFSETS)]
+        content += [_pad_rows(reads, READS), _pad_rows(offsets, OFFSETS)]
         packed[:] = np.concatenate([each.ravel() for each in content])[:room]
     return packed
 
 
-def _padded(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _pad_rows(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.concatenate([rows, np.zeros((count - len(rows), 3), np.int64)])
 
 
-def _epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> EpochTimeline:
+def _unpack_epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> EpochTimeline:
     heads = np.stack([each[:_HEAD] for each in packed])
     steps, shift = (int(heads[:, column].max()) for column in (0, 1))
     bins = np.stack(
         [
-            widened(each[_HEAD : _HEAD + _BINS].reshape(-1, BINS), shift - own)
+            widen_bins(each[_HEAD : _HEAD + _BINS].reshape(-1, BINS), shift - own)
             for each, own in zip(packed, heads[:, 1].tolist(), strict=True)
         ]
     )
@@ -128,12 +128,12 @@ def _epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> EpochTi
         1 << shift,
         {name: bins[:, row, :used].copy() for row, name in enumerate(QUANTITIES)},
         window[:, : min(steps, WINDOW_STEPS)].copy(),
-        _single(ranks[:READING_RANKS], packed, first, heads[:, 2]),
-        _single(ranks[:OFFSET_RANKS], packed, first + 3 * READS, heads[:, 3]),
+        _unpack_rows(ranks[:READING_RANKS], packed, first, heads[:, 2]),
+        _unpack_rows(ranks[:OFFSET_RANKS], packed, first + 3 * READS, heads[:, 3]),
     )
 
 
-def _single(
+def _unpack_rows(
     ranks: NDArray[np.int64], packed: list[NDArray[np.int64]], first: int, counts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The rows of each rank, three numbers each from `first` on, with the rank before them."""

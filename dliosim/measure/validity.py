@@ -22,10 +22,10 @@ def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
     if run.null:
         return "nothing was read (--null)"
     verified = "what was read was checked within the steps (--verify)" if run.verify else ""
-    return core_waits(run.environment, phases) or verified
+    return doubt_of_core_waits(run.environment, phases) or verified
 
 
-def core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
     """How much of the time of a loop its ranks or their readers waited for cores, if that matters.
 
     Over the epochs after the first. Where no kernel counts it, that there are more ranks than cores.
@@ -34,7 +34,7 @@ def core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
     later = epochs[1:] or epochs
     own = aggregate.core_wait_share(later)
     if own is None:
-        return "there are more ranks than cores" if environment.oversubscribed else ""
+        return "there are more ranks than cores" if environment.is_oversubscribed else ""
     read = aggregate.reader_core_wait_share(later, max(phase.readers for phase in phases)) or 0.0
     if max(own, read) < CORE_WAIT_LIMIT:
         return ""
@@ -45,16 +45,16 @@ def core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
 
 def doubt_of_utilization(phases: Sequence[PhaseSummary]) -> str:
     """Why the utilization of these runs of a loop is not to be trusted, or an empty text."""
-    return oversleep(phases) or read_before(phases)
+    return doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
-def oversleep(phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_oversleep(phases: Sequence[PhaseSummary]) -> str:
     """How much longer than asked compute took in the worst epoch, if that matters."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
 
 
-def read_before(phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_prefetch(phases: Sequence[PhaseSummary]) -> str:
     """That the steps after the first, of which utilization is, were read while the first was waited for."""
     for phase in phases:
         steps = max((epoch.steps for epoch in phase.epochs if epoch.utilization is not None), default=0)

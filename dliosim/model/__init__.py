@@ -11,10 +11,10 @@ from dliosim.model.access import (
     HintSet,
     Order,
     Through,
-    ranks_together,
+    communicator_size,
 )
 from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
-from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, Finder, Found, Layout, Shape, Stripe
+from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, FileSurvey, Finder, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.split import Split
@@ -64,8 +64,8 @@ __all__ = [
     "Engine",
     "Evaluation",
     "Expectation",
+    "FileSurvey",
     "Finder",
-    "Found",
     "HintSet",
     "Job",
     "Layout",
@@ -90,6 +90,6 @@ __all__ = [
     "Verb",
     "Workload",
     "Writers",
+    "communicator_size",
     "constant",
-    "ranks_together",
 ]

@@ -62,7 +62,7 @@ class Access:
         return 1 + (self.prefetch if self.readers else 0) + self.scatter
 
     @property
-    def in_file_order(self) -> bool:
+    def is_file_ordered(self) -> bool:
         """Whether the samples of a step are read in the order of the files, and not of the plan."""
         return self.order == "by offset" or self.collective
 
@@ -93,7 +93,7 @@ class Access:
         return self.is_mpi or (self.api == "posix" and self.engine == "preadv")
 
 
-def ranks_together(communicator: Communicator, job: Job) -> int:
+def communicator_size(communicator: Communicator, job: Job) -> int:
     """How many ranks open a shared file together: neighbours, of whom the last may be fewer."""
     if communicator == "world":
         return job.ranks

@@ -34,7 +34,7 @@ class Pace:
     seconds: float | None = None
     bytes_per_second: float | None = None
 
-    def of(self, size: int) -> float:
+    def duration(self, size: int) -> float:
         """Seconds for so many bytes."""
         if self.seconds is not None:
             return self.seconds
@@ -93,7 +93,7 @@ class Checkpoint:
         """How the state lies on the ranks of a job that has so many."""
         return self.parallel or Split(1, 1, ranks)
 
-    def part_of_it(self, split: Split) -> tuple[str, str]:
+    def describe_part(self, split: Split) -> tuple[str, str]:
         """What ranks split so save less than the checkpoint is named for, and where all of it is; empty if they do not.
 
         From what takes less time for that alone nothing follows for the whole: calls, syncs and renames are as many.
@@ -112,7 +112,7 @@ class Checkpoint:
         if self.replicas != "once":
             return self.replicas
         own = self.writers.kind == "rank" and split.has_all_copies
-        return split.place(self.writers.number)[2] if own else 0
+        return split.coordinates(self.writers.number)[2] if own else 0
 
     def parts_for(self, split: Split) -> tuple[Part, ...]:
         """All parts, in the order in which they are saved: their number and sizes are the same for every split."""

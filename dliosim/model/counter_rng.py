@@ -41,7 +41,9 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words
 
 
-def in_chunks(function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
+def map_chunks(
+    function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], dtype: type[Any]
+) -> NDArray[Any]:
     """`function` of a flat array, piece by piece, so that temporaries stay small."""
     if len(values) <= CHUNK:
         return function(values)
@@ -65,7 +67,7 @@ def random_words(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> 
         result += second
         return mix(result)
 
-    return in_chunks(words, counters, np.uint64)
+    return map_chunks(words, counters, np.uint64)
 
 
 def uniforms(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -79,7 +81,7 @@ def uniforms(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDAr
         result *= 2.0**-52
         return result
 
-    return in_chunks(numbers, counters, np.float64)
+    return map_chunks(numbers, counters, np.float64)
 
 
 def draw(distribution: Distribution, key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -91,7 +93,7 @@ def draw(distribution: Distribution, key: int, counters: NDArray[np.int64] | NDA
         result = np.full(len(counters), distribution.parameters[0], np.float64)
     else:
         sampler = _SAMPLERS[distribution.kind]
-        result = in_chunks(lambda piece: sampler(distribution.parameters, key, piece), counters, np.float64)
+        result = map_chunks(lambda piece: sampler(distribution.parameters, key, piece), counters, np.float64)
     if distribution.low is not None or distribution.high is not None:
         np.clip(result, distribution.low, distribution.high, out=result)
     return result

@@ -32,7 +32,7 @@ class FileCounts:
         return np.frombuffer(self.data, f"<u{self.width}").astype(np.int64)
 
 
-def unless_even(counts: NDArray[np.int64]) -> FileCounts | None:
+def pack_counts(counts: NDArray[np.int64]) -> FileCounts | None:
     """The counts, or None where sample i of N lies in file i * F // N, so that closed forms give them."""
     files = len(counts)
     whole, rest = divmod(int(counts.sum()), files)
@@ -45,7 +45,7 @@ def unless_even(counts: NDArray[np.int64]) -> FileCounts | None:
 
 
 @lru_cache(maxsize=16)
-def dealt_by_file(counts: FileCounts, ranks: int) -> tuple[int, ...]:
+def rank_sample_counts(counts: FileCounts, ranks: int) -> tuple[int, ...]:
     """Samples of each rank where rank r has the files r, r + ranks, r + 2 ranks, ..."""
     table = counts.array
     rows = np.zeros(-(-len(table) // ranks) * ranks, np.int64)
@@ -120,7 +120,7 @@ class Compression:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileSurvey:
     """What was found where the pattern of names of a data set leads: so many samples in so many files.
 
     `digest` is one of what was asked for, and of the names, sizes and numbers of samples of these files. `size` is that
@@ -174,7 +174,7 @@ class Dataset:
         return self.shape.element if self.shape is not None else "uint8"
 
     @property
-    def fixed_size(self) -> int | None:
+    def constant_size(self) -> int | None:
         """Bytes of every sample, or None where sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None
 
@@ -198,7 +198,7 @@ class Dataset:
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
 
 
-Finder: TypeAlias = Callable[[Dataset], Found]
+Finder: TypeAlias = Callable[[Dataset], FileSurvey]
 """Looks at the files that the `source` of a data set leads to; DliosimError where there are none, or damaged ones."""
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {

@@ -38,15 +38,15 @@ class Distribution:
             return (self.parameters[0] + self.parameters[1]) / 2
         return float(self.parameters[0])
 
-    def mean_from_zero(self) -> float:
+    def nonnegative_mean(self) -> float:
         """The mean of draws of which those below 0 count as 0, before clamping."""
         if self.kind != "normal" or self.parameters[1] == 0:
             return max(0.0, self.mean)
         mean, stdev = self.parameters
         density = math.exp(-0.5 * (mean / stdev) * (mean / stdev)) / math.sqrt(2 * math.pi)
-        return mean * (1 - self.share_not_positive()) + stdev * density
+        return mean * (1 - self.nonpositive_share()) + stdev * density
 
-    def share_not_positive(self) -> float:
+    def nonpositive_share(self) -> float:
         """The share of draws, before clamping, that are 0 or less."""
         return self.share_below(math.nextafter(0.0, 1.0))
 

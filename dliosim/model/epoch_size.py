@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.dataset import Dataset, dealt_by_file
+from dliosim.model.dataset import Dataset, rank_sample_counts
 from dliosim.model.verbs import Loop
 
 LARGEST_TABLE: Final = 1 << 22
@@ -41,7 +41,7 @@ def samples_of_ranks(loop: Loop, dataset: Dataset, ranks: int, rank: NDArray[np.
         rounds, rest = divmod(total, ranks * loop.batch)
         return rounds * loop.batch + np.clip(rest - rank * loop.batch, 0, loop.batch)
     if dataset.counts is not None:
-        return np.array(dealt_by_file(dataset.counts, ranks))[rank]
+        return np.array(rank_sample_counts(dataset.counts, ranks))[rank]
     return _file_shards(total, dataset.layout.files, ranks, rank)
 
 
@@ -54,7 +54,7 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
     if loop.shard == "by sample":
         return samples_of_rank(loop, dataset, ranks, ranks - 1), samples_of_rank(loop, dataset, ranks, 0)
     if dataset.counts is not None:
-        dealt = dealt_by_file(dataset.counts, ranks)
+        dealt = rank_sample_counts(dataset.counts, ranks)
         return min(dealt), max(dealt)
     return _file_shard_bounds(dataset.samples, dataset.layout.files, ranks)
 
@@ -69,7 +69,7 @@ def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
 def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
     """Calls that reading a sample of the mean size takes, or ranges of its file that it is made of; roughly."""
     drawn, pieces = dataset.size, 1.0
-    size = max(1.0, drawn.low or 0.0, min(drawn.mean_from_zero(), drawn.high or math.inf))
+    size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":
         pieces = size / loop.access.transfer
     if dataset.chunk is not None and dataset.chunk.unit == "bytes":
@@ -87,7 +87,7 @@ def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
     return -(-files // ranks) if loop.shard == "by block" else files
 
 
-def order_decides_shares(loop: Loop, dataset: Dataset) -> bool:
+def has_order_dependent_shards(loop: Loop, dataset: Dataset) -> bool:
     """Whether files of different numbers of samples are dealt out shuffled.
 
     Then each order would give ranks other numbers of samples, and each epoch another number of steps.

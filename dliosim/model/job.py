@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_RANKS: Final = 1 << 22
-"""As many as `measure.records.packed_arrival` can tell apart."""
+"""As many as `measure.records.pack_arrival` can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,16 @@ class Split:
         return self.tensor * self.pipeline * self.data
 
     @property
-    def present(self) -> int:
+    def present_ranks(self) -> int:
         """Ranks that take part, 0 to this."""
         return self.played or self.ranks
 
     @property
     def has_all_copies(self) -> bool:
         """Whether with each rank that takes part all those do that differ from it in their data rank alone."""
-        return self.data == 1 or self.present % (self.tensor * self.data) == 0
+        return self.data == 1 or self.present_ranks % (self.tensor * self.data) == 0
 
-    def place(self, rank: int) -> tuple[int, int, int]:
+    def coordinates(self, rank: int) -> tuple[int, int, int]:
         """The tensor, pipeline and data rank of a rank."""
         rest, tensor = divmod(rank, self.tensor)
         pipeline, data = divmod(rest, self.data)
@@ -44,7 +44,7 @@ class Split:
         return tensor + self.tensor * (data + self.data * pipeline)
 
     @property
-    def brief(self) -> str:
+    def axes_text(self) -> str:
         """The axes along which it splits; `data 1` where it does not."""
         axes = {"tensor": self.tensor, "pipeline": self.pipeline, "data": self.data}
         return " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"

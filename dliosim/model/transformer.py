@@ -74,7 +74,7 @@ class Transformer:
     scale: int = 1
 
     @property
-    def kv(self) -> int:
+    def kv_width(self) -> int:
         """Width of keys, and of values."""
         return self.hidden // self.heads * self.kv_heads
 
@@ -102,8 +102,8 @@ def stage_of(layer: int, layers: int, stages: int) -> int:
 
 def parts_of(model: Transformer, split: Split) -> tuple[Part, ...]:
     """The parts of a model's state, weights first; those of another split are as many, with the same sizes."""
-    weights = tuple(_weights(model, split))
-    return (*weights, *_optimizer(model, split, weights))
+    weights = tuple(_weight_parts(model, split))
+    return (*weights, *_optimizer_parts(model, split, weights))
 
 
 _Tensor = tuple[str, int, int, int, Scope]
@@ -111,7 +111,7 @@ _Tensor = tuple[str, int, int, int, Scope]
 
 def _tensors(model: Transformer) -> Iterator[_Tensor]:
     """Name, layer (-1: before all, `layers` and on: after), rows, columns and how it is split."""
-    hidden, ffn, kv, layers = model.hidden, model.ffn, model.kv, model.layers
+    hidden, ffn, kv, layers = model.hidden, model.ffn, model.kv_width, model.layers
     yield "embedding", -1, model.vocabulary, hidden, "rows"
     for layer in range(layers):
         yield f"{layer}.attention_norm", layer, 1, hidden, "whole"
@@ -127,17 +127,17 @@ def _tensors(model: Transformer) -> Iterator[_Tensor]:
     yield "head", layers + 1, model.vocabulary, hidden, "rows"
 
 
-def _weights(model: Transformer, split: Split) -> Iterator[Part]:
+def _weight_parts(model: Transformer, split: Split) -> Iterator[Part]:
     element = TYPES[model.weights]
     for name, layer, rows, columns, scope in _tensors(model):
-        stage = _stage(model, layer, split)
-        rows, columns = _scaled(rows, columns, model.scale)
+        stage = _layer_stage(model, layer, split)
+        rows, columns = _scale_shape(rows, columns, model.scale)
         file = f"layer_{layer + 1:03d}" if split.pipeline > 1 and model.zero < 3 else "model"
         size = rows * columns * element
         yield Part(name, size, "total" if model.zero == 3 else scope, columns * element, element, stage, file)
 
 
-def _optimizer(model: Transformer, split: Split, weights: tuple[Part, ...]) -> Iterator[Part]:
+def _optimizer_parts(model: Transformer, split: Split, weights: tuple[Part, ...]) -> Iterator[Part]:
     """With ZeRO the state is flat and every rank holds an equal range of it; without, it lies as the weights do."""
     kinds, element, wide = OPTIMIZERS[model.optimizer], TYPES[model.state], TYPES[model.weights]
     if model.zero:
@@ -151,13 +151,13 @@ def _optimizer(model: Transformer, split: Split, weights: tuple[Part, ...]) -> I
             yield Part(name, size, part.scope, row, element, part.stage, "optimizer")
 
 
-def _stage(model: Transformer, layer: int, split: Split) -> int:
+def _layer_stage(model: Transformer, layer: int, split: Split) -> int:
     if layer < 0:
         return 0
     return split.pipeline - 1 if layer >= model.layers else stage_of(layer, model.layers, split.pipeline)
 
 
-def _scaled(rows: int, columns: int, scale: int) -> tuple[int, int]:
+def _scale_shape(rows: int, columns: int, scale: int) -> tuple[int, int]:
     """A tensor with about 1/scale of the elements, both of whose dimensions shrink alike; one element at least."""
     if scale == 1:
         return rows, columns

@@ -132,11 +132,11 @@ class Restore:
     once: bool = False
 
     @property
-    def how(self) -> str:
+    def option_text(self) -> str:
         """What tells it from a plain one of the same checkpoint, in few words; empty for that."""
         told = [
-            f"by {self.parallel.brief}" if self.parallel else "",
-            f"from {self.written_by.brief}" if self.written_by else "",
+            f"by {self.parallel.axes_text}" if self.parallel else "",
+            f"from {self.written_by.axes_text}" if self.written_by else "",
             f"shifted by {self.shift}" if self.shift else "",
             "everything" * self.everything,
             "once" * self.once,
@@ -172,10 +172,10 @@ class Repeat:
 Verb = Union[Loop, Prepare, Save, Restore, Pause, Barrier, DropCaches, Repeat]
 
 
-def flat(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
+def flatten_verbs(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
     """Verbs and how often each is done, repeats unrolled into a count."""
     for verb in verbs:
         if isinstance(verb, Repeat):
-            yield from flat(verb.body, times * verb.count)
+            yield from flatten_verbs(verb.body, times * verb.count)
         else:
             yield verb, times

@@ -49,7 +49,7 @@ class Workload:
         """The checkpoint of that name; KeyError where there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
 
-    def unprepared(self) -> dict[str, str]:
+    def missing_prepares(self) -> dict[str, str]:
         """Loops that read a data set which no `prepare` before them writes, and that data set.
 
         Not of files that are there already.
@@ -60,7 +60,7 @@ class Workload:
 
     def digest(self) -> str:
         """16 hexadecimal digits of all that is done: the same workload and job, the same digest, however spelled."""
-        described = _described(self)
+        described = _json_value(self)
         for expectation in described["expectations"]:
             del expectation["text"]
         for dataset in described["datasets"]:
@@ -82,9 +82,9 @@ def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str,
                     found[loop.name] = loop.dataset
 
 
-def _described(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value as JSON can hold it; dataclasses with their class, since a barrier and `drop caches` have no fields."""
     if is_dataclass(value):
-        content = {each.name: _described(getattr(value, each.name)) for each in fields(value)}
+        content = {each.name: _json_value(getattr(value, each.name)) for each in fields(value)}
         return {"is": type(value).__name__, **content}
-    return [_described(each) for each in value] if isinstance(value, tuple) else value
+    return [_json_value(each) for each in value] if isinstance(value, tuple) else value

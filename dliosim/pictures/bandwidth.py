@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from dliosim.pictures.epochs import laid_out, mark_epochs, name_rows, ranks_said
+from dliosim.pictures.epochs import align_epochs, mark_epochs, name_rows, rank_text
 from dliosim.pictures.style import INK, SERIES, figure, grid_lines, rate_axis, whole_axis
 from dliosim.readable import size
 from dliosim.report.reader.loops import RecordedEpoch
@@ -31,12 +31,12 @@ SUM_CAPTION = (
 
 def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
     """Bandwidth by rank and time."""
-    places = laid_out(epochs)
+    places = align_epochs(epochs)
     rows = max(len(place.epoch.ranks) for place in places)
     drawn = figure(height=min(5.6, 2.2 + 0.1 * rows))
     axes = drawn.add_subplot()
     unit = mark_epochs(axes, places)
-    rates = [place.epoch.bytes[:, : place.epoch.used_bins] / (place.epoch.bin_ns * 1e-9) for place in places]
+    rates = [place.epoch.bytes[:, : place.epoch.bin_count] / (place.epoch.bin_ns * 1e-9) for place in places]
     greatest = max(float(one.max()) for one in rates) or 1.0
     mesh = None
     for place, rate in zip(places, rates, strict=True):
@@ -56,14 +56,14 @@ def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
 
 def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
     """Bandwidth of all ranks together over time, with each epoch's mean."""
-    places = laid_out(epochs)
+    places = align_epochs(epochs)
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
     unit = mark_epochs(axes, places)
     greatest = 0.0
     for place in places:
         epoch = place.epoch
-        rate = epoch.bytes[:, : epoch.used_bins].sum(axis=0, dtype=np.float64) / (epoch.bin_ns * 1e-9)
+        rate = epoch.bytes[:, : epoch.bin_count].sum(axis=0, dtype=np.float64) / (epoch.bin_ns * 1e-9)
         greatest = max(greatest, float(rate.max()))
         axes.stairs(rate, place.edges * unit, fill=True, color=SERIES[0], alpha=0.25, linewidth=0)
         axes.stairs(rate, place.edges * unit, color=SERIES[0], linewidth=1.0)
@@ -81,6 +81,6 @@ def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
     # Room above the curves for what is said of them.
     axes.set_ylim(0, 1.2 * greatest or 1.0)
     rate_axis(axes.yaxis)
-    axes.set_ylabel(f"bytes per second, {ranks_said(places[0].epoch, ranks)}")
+    axes.set_ylabel(f"bytes per second, {rank_text(places[0].epoch, ranks)}")
     grid_lines(axes, "y")
     return drawn

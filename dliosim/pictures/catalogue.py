@@ -12,20 +12,20 @@ from matplotlib.figure import Figure
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.validity import core_waits, doubt_of_times, doubt_of_utilization
+from dliosim.measure.validity import doubt_of_core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, scaling_groups, time_breakdown
-from dliosim.pictures.epochs import bins_said
-from dliosim.pictures.style import drawing, rendered
+from dliosim.pictures.epochs import bin_text
+from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.loops import time_shares
-from dliosim.report.reader.comparison import Comparison
-from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, loop_titles
+from dliosim.report.reader.comparison import ComparisonResult
+from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
-from dliosim.report.results import write_whole
+from dliosim.report.results import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture that can be drawn, within `style.drawing`. `name` is for files, `title` and `caption` for people."""
+    """A picture that can be drawn, within `style.apply_style`. `name` is for files, `title` and `caption` for people."""
 
     name: str
     title: str
@@ -41,10 +41,10 @@ class Gallery:
     left_out: tuple[str, ...]
 
 
-def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
+def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
     """The pictures of one loop of a run."""
     said: list[str] = []
-    pictures = list(_by_epoch(saved, loop))
+    pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
         pictures.append(
             Picture(
@@ -56,9 +56,9 @@ def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
         )
     else:
         said.append("The time of each rank is left out: there is no ranks.h5 beside results.json.")
-    recorded = [epoch for epoch in loop.timeline if epoch.used_bins and len(epoch.ranks)]
+    recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
     if recorded:
-        pictures += _of_timeline(saved, loop, recorded)
+        pictures += _timeline_pictures(saved, loop, recorded)
         if saved.run.null:
             said.append("Bandwidth is left out: nothing was read (--null).")
     else:
@@ -68,27 +68,27 @@ def of_loop(saved: SavedRun, loop: Loop) -> Gallery:
     return Gallery(tuple(pictures), tuple(said))
 
 
-def of_comparison(found: Comparison) -> Gallery:
+def comparison_gallery(found: ComparisonResult) -> Gallery:
     """The pictures of a comparison."""
-    if not comparisons.with_ratio(found):
+    if not comparisons.variants_with_ratio(found):
         return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
     captions = (comparisons.FOREST_CAPTION, comparisons.GRID_CAPTION)
-    if found.of_stalls:
+    if found.is_stall_comparison:
         captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
-    pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest, found))]
-    if comparisons.is_two_way(found):
+    pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest_plot, found))]
+    if comparisons.has_ratio_matrix(found):
         names = " and ".join(name for name, _ in found.varied)
         title = f"All pairs of {names}"
-        pictures.append(Picture("pairs", title, captions[1], partial(comparisons.two_way, found)))
+        pictures.append(Picture("pairs", title, captions[1], partial(comparisons.ratio_matrix, found)))
     return Gallery(tuple(pictures), ())
 
 
-def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
+def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     """The pictures of one loop, by its title, over several runs."""
     pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
     in_bytes = all(aggregate.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
     named = zip(pairs, scaling_groups.study_names(pairs), strict=True)
-    rated = [one for (saved, loop), study in named if (one := _rated(saved, loop, study, in_bytes)) is not None]
+    rated = [one for (saved, loop), study in named if (one := _loop_rate(saved, loop, study, in_bytes)) is not None]
     if len(rated) < 2:
         return Gallery((), ())
     pictures = [
@@ -96,14 +96,14 @@ def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
             "side-by-side",
             f"{title}: results beside each other",
             scaling.SIDE_CAPTION,
-            partial(scaling.beside, rated, in_bytes),
+            partial(scaling.rate_bars, rated, in_bytes),
         )
     ]
     joined = [one for one in rated if one.study]
     if joined:
-        alone = scaling_groups.left_out([one.label for one in rated if not one.study])
+        alone = scaling_groups.omission_text([one.label for one in rated if not one.study])
         caption = " ".join(filter(None, [scaling_groups.RULE, alone, scaling.SCALING_CAPTION]))
-        draw = partial(scaling.scaling, joined, in_bytes)
+        draw = partial(scaling.scaling_curve, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
     elif len({one.ranks for one in rated}) > 1:
         return Gallery(
@@ -112,14 +112,14 @@ def of_runs(runs: Sequence[SavedRun], title: str) -> Gallery:
     return Gallery(tuple(pictures), ())
 
 
-def drawn(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
+def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
     """Each picture with its figure, one after the other: to be rendered before the next one is asked for."""
     for picture in pictures:
-        with drawing():
+        with apply_style():
             yield picture, picture.draw()
 
 
-def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
+def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
         doubtful = bool(doubt_of_times(saved.run, loop.phases) or doubt_of_utilization(loop.phases))
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, doubtful)
@@ -129,15 +129,15 @@ def _by_epoch(saved: SavedRun, loop: Loop) -> Iterator[Picture]:
         yield Picture("rate-by-epoch", "Rate by epoch", time_breakdown.RATE_CAPTION, draw)
 
 
-def _of_timeline(saved: SavedRun, loop: Loop, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
-    ranks, bins = saved.run.ranks, bins_said(recorded)
+def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
+    ranks, bins = saved.run.ranks, bin_text(recorded)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
         yield Picture(
             f"timeline-epoch-{epoch.epoch + 1}",
             f"What each rank did, epoch {epoch.epoch + 1}",
-            f"{gantt.steps_said(epoch)} {gantt.CAPTION}",
-            partial(gantt.rank_timeline, epoch, _gap(loop.epochs[epoch.epoch])),
+            f"{gantt.step_text(epoch)} {gantt.CAPTION}",
+            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch])),
         )
     # Without I/O steps have their bytes all the same, and bandwidth would be a figure of nothing.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
@@ -160,35 +160,35 @@ def _of_timeline(saved: SavedRun, loop: Loop, recorded: Sequence[RecordedEpoch])
         yield Picture(
             "latency-over-time",
             "Batch latency over time",
-            f"{latency.longest_said(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
+            f"{latency.longest_wait_text(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
             partial(latency.latency_over_time, recorded),
         )
-    if offsets.shown_epochs(recorded):
-        caption = f"{offsets.offsets_said(recorded)} {offsets.CAPTION}".strip()
+    if offsets.select_epochs(recorded):
+        caption = f"{offsets.offset_text(recorded)} {offsets.CAPTION}".strip()
         draw = partial(offsets.offsets_over_steps, recorded)
         yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
 
 
-def _gap(epoch: EpochSummary) -> gantt.Gap:
+def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
     """Whether what lies between a step's data and its compute was mostly decoding: both are one span in timeline.h5."""
     return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
 
 
-def _rated(saved: SavedRun, loop: Loop, study: str, in_bytes: bool) -> scaling.Rated | None:
+def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
     """None where the time is 0, so that there is no rate."""
     later = loop.epochs[1:] or loop.epochs
     rate = aggregate.bytes_per_second(later) if in_bytes else aggregate.samples_per_second(later)
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
     if not rate:
         return None
-    return scaling.Rated(
+    return scaling.LoopRate(
         label=saved.label,
         study=study,
         ranks=saved.run.ranks,
         rate=rate,
         epochs=tuple(one for one in of_epochs if one is not None),
         shares=time_shares(loop.epochs),
-        is_doubtful=bool(core_waits(saved.run.environment, loop.phases)),
+        is_doubtful=bool(doubt_of_core_waits(saved.run.environment, loop.phases)),
     )
 
 
@@ -205,32 +205,32 @@ def write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Pat
     left_out: list[str] = []
     for parts, gallery in _galleries(results):
         left_out += [f"{' '.join(parts)}: {line}" for line in gallery.left_out]
-        for picture, figure in drawn(gallery.pictures):
-            name = _unused("-".join(map(_plain, (*parts, picture.name))), names)
+        for picture, figure in draw_pictures(gallery.pictures):
+            name = _free_name("-".join(map(_file_part, (*parts, picture.name))), names)
             names.append(name)
             for kind in ("png", "svg"):
-                write_whole(directory / f"{name}.{kind}", rendered(figure, kind))
+                write_atomic(directory / f"{name}.{kind}", render_figure(figure, kind))
     return names, left_out
 
 
 def _galleries(results: Sequence[SavedRun | SavedComparison]) -> Iterator[tuple[tuple[str, ...], Gallery]]:
     runs = [one for one in results if isinstance(one, SavedRun)]
     for title in loop_titles(runs):
-        yield ("all", title), of_runs(runs, title)
+        yield ("all", title), runs_gallery(runs, title)
     for one in results:
         if isinstance(one, SavedRun):
             for loop in one.loops:
-                yield (one.label, loop.title), of_loop(one, loop)
+                yield (one.label, loop.title), loop_gallery(one, loop)
         else:
-            yield (one.label,), of_comparison(one.comparison)
+            yield (one.label,), comparison_gallery(one.comparison)
 
 
-def _plain(text: str) -> str:
+def _file_part(text: str) -> str:
     """A text as part of a file's name: small letters, digits and hyphens."""
     return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_PART] or "unnamed"
 
 
-def _unused(name: str, names: Sequence[str]) -> str:
+def _free_name(name: str, names: Sequence[str]) -> str:
     number, unused = 1, name
     while unused in names:
         number += 1

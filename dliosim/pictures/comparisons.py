@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrapped
+from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
 from dliosim.readable import number, seconds, size
-from dliosim.report.reader.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, Comparison, Variant
+from dliosim.report.reader.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
 from dliosim.report.reader.labels import variant_legend
 
 FOREST_CAPTION = (
@@ -55,10 +55,10 @@ _MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D", REFERENCE: "D"}
 _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 
 
-def forest(found: Comparison) -> Figure:
+def forest_plot(found: ComparisonResult) -> Figure:
     """A row for each variant that has a ratio: the ratio, its interval, and the verdict."""
-    shown = with_ratio(found)
-    named = dict(zip((one.label for one in found.variants), _named(found), strict=True))
+    shown = variants_with_ratio(found)
+    named = dict(zip((one.label for one in found.variants), _row_labels(found), strict=True))
     lines = max(name.count("\n") + 1 for name in named.values())
     drawn = figure(height=1.5 + (0.18 + 0.16 * lines) * len(shown))
     axes = drawn.add_subplot()
@@ -75,12 +75,12 @@ def forest(found: Comparison) -> Figure:
         axes.plot([ratio], [row], color=colour, marker="|" if is_reference else _MARKERS[one.verdict], markersize=7)
         said = "reference" if is_reference else f"{number(ratio, 3)} ({_interval(one)}), {one.verdict}"
         axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
-    reach = max(1.25, *(edge for one in shown for edge in _reaches(one)))
+    reach = max(1.25, *(edge for one in shown for edge in _interval_factors(one)))
     axes.set_xscale("log")
     axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
     _ratio_axis(axes.xaxis, reach * 1.08)
-    said = f"stall of {found.reference} / stall" if found.of_stalls else f"rate / rate of {found.reference}"
-    axes.set_xlabel(wrapped(said, 100))
+    said = f"stall of {found.reference} / stall" if found.is_stall_comparison else f"rate / rate of {found.reference}"
+    axes.set_xlabel(wrap_text(said, 100))
     axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
@@ -88,30 +88,30 @@ def forest(found: Comparison) -> Figure:
     return drawn
 
 
-def with_ratio(found: Comparison) -> list[Variant]:
+def variants_with_ratio(found: ComparisonResult) -> list[SavedVariant]:
     """The variants that have a ratio."""
     return [one for one in found.variants if one.ratio is not None]
 
 
-def _named(found: Comparison) -> list[str]:
+def _row_labels(found: ComparisonResult) -> list[str]:
     """The label of each variant, whole, with its number where tables have only that, and its stall if it has one."""
     labels = [one.label for one in found.variants]
     stalls = [f"\n{_stall(one)}" if one.stall is not None else "" for one in found.variants]
-    named = [wrapped(label, 46) for label in variant_legend(labels) or labels]
+    named = [wrap_text(label, 46) for label in variant_legend(labels) or labels]
     return [name + stall for name, stall in zip(named, stalls, strict=True)]
 
 
-def _stall(one: Variant) -> str:
+def _stall(one: SavedVariant) -> str:
     return seconds(one.stall.seconds if one.stall is not None else None, 3)
 
 
-def _interval(one: Variant) -> str:
+def _interval(one: SavedVariant) -> str:
     if one.ratio_low is None or one.ratio_high is None:
         return "no interval"
     return f"{number(one.ratio_low, 3)} to {number(one.ratio_high, 3)}"
 
 
-def _reaches(one: Variant) -> Sequence[float]:
+def _interval_factors(one: SavedVariant) -> Sequence[float]:
     """How far a variant's dot and interval reach from 1, as factors above 1."""
     return [max(edge, 1 / edge) for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
 
@@ -135,7 +135,7 @@ def _factor(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def two_way(found: Comparison) -> Figure:
+def ratio_matrix(found: ComparisonResult) -> Figure:
     """Ratios of all pairs of the values of two varied names."""
     (first, rows), (second, columns) = found.varied
     cells = {one.settings: one for one in found.variants}
@@ -154,11 +154,11 @@ def two_way(found: Comparison) -> Figure:
             strong = abs(math.log(ratio)) > 0.6 * math.log(reach)
             axes.text(j, i, _cell(one, found), ha="center", va="center", color="white" if strong else INK)
     image = axes.imshow(ratios, cmap="RdBu", norm=LogNorm(1 / reach, reach), aspect="auto")
-    axes.set_xticks(range(len(columns)), [wrapped(name, 24) for name in columns])
-    axes.set_yticks(range(len(rows)), [wrapped(name, 30) for name in rows])
+    axes.set_xticks(range(len(columns)), [wrap_text(name, 24) for name in columns])
+    axes.set_yticks(range(len(rows)), [wrap_text(name, 30) for name in rows])
     axes.tick_params(length=0)
     axes.set_xlabel(second)
-    axes.set_ylabel(wrapped(first, 40))
+    axes.set_ylabel(wrap_text(first, 40))
     for side in axes.spines.values():
         side.set_visible(False)
     bar = drawn.colorbar(
@@ -166,20 +166,20 @@ def two_way(found: Comparison) -> Figure:
         ax=axes,
         pad=0.02,
         aspect=18,
-        label="reference's stall / stall" if found.of_stalls else "rate / reference's",
+        label="reference's stall / stall" if found.is_stall_comparison else "rate / reference's",
     )
     bar.outline.set_visible(False)
     _ratio_axis(bar.ax.yaxis, reach * 1.001)
     return drawn
 
 
-def is_two_way(found: Comparison) -> bool:
+def has_ratio_matrix(found: ComparisonResult) -> bool:
     """Whether two names were varied, few enough values of each to be read, and any variant has a ratio."""
     few = all(1 < len(values) <= 24 for _, values in found.varied)
-    return len(found.varied) == 2 and few and bool(with_ratio(found))
+    return len(found.varied) == 2 and few and bool(variants_with_ratio(found))
 
 
-def _cell(one: Variant, found: Comparison) -> str:
+def _cell(one: SavedVariant, found: ComparisonResult) -> str:
     ratio = number(one.ratio, 3)
     if one.label == found.reference:
         ratio = "1 (reference)"
@@ -188,12 +188,12 @@ def _cell(one: Variant, found: Comparison) -> str:
     if one.stall is not None:
         return f"{ratio}\n{_stall(one)}"
     rate = one.bytes_per_second
-    if rate and _of_one_size(found):
+    if rate and _has_one_sample_size(found):
         return f"{ratio}\n{size(rate, 3)}/s"
     return f"{ratio}\n{number(one.samples_per_second, 4)} samples/s"
 
 
-def _of_one_size(found: Comparison) -> bool:
+def _has_one_sample_size(found: ComparisonResult) -> bool:
     """Whether samples are as many bytes in all variants: compressed ones are fewer, and their bytes say nothing."""
     rates = [(one.bytes_per_second, one.samples_per_second) for one in found.variants]
     sizes = [of_bytes / of_samples for of_bytes, of_samples in rates if of_bytes and of_samples]

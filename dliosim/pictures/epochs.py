@@ -17,7 +17,7 @@ from dliosim.report.reader.loops import RecordedEpoch
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EpochSpan:
     """Where an epoch lies on the common axis: from `begin` on, its bins' `edges`, all in seconds."""
 
     epoch: RecordedEpoch
@@ -30,24 +30,24 @@ class Place:
         return float(self.edges[-1])
 
 
-def laid_out(epochs: Sequence[RecordedEpoch]) -> list[Place]:
+def align_epochs(epochs: Sequence[RecordedEpoch]) -> list[EpochSpan]:
     """The epochs that have anything, one after the other."""
-    places: list[Place] = []
+    places: list[EpochSpan] = []
     begin = 0.0
     for epoch in epochs:
-        if epoch.used_bins and len(epoch.ranks):
-            places.append(Place(epoch, begin, begin + np.arange(epoch.used_bins + 1) * (epoch.bin_ns * 1e-9)))
+        if epoch.bin_count and len(epoch.ranks):
+            places.append(EpochSpan(epoch, begin, begin + np.arange(epoch.bin_count + 1) * (epoch.bin_ns * 1e-9)))
             begin = places[-1].end
     return places
 
 
-def bins_said(epochs: Sequence[RecordedEpoch]) -> str:
+def bin_text(epochs: Sequence[RecordedEpoch]) -> str:
     """How long bins are."""
     lengths = dict.fromkeys(seconds(epoch.bin_ns * 1e-9, 3) for epoch in epochs)
     return f"A bin is {' or '.join(lengths)} long."
 
 
-def mark_epochs(axes: Axes, places: Sequence[Place]) -> float:
+def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
     """Label the axis of time, and mark where epochs begin; what to multiply seconds with."""
     whole = places[-1].end
     unit = time_axis(axes.xaxis, whole, "time in the epochs shown, one after the other")
@@ -81,7 +81,7 @@ def name_rows(axis: Axis, epoch: RecordedEpoch) -> None:
     axis.set_major_formatter(FuncFormatter(name))
 
 
-def ranks_said(epoch: RecordedEpoch, ranks: int) -> str:
+def rank_text(epoch: RecordedEpoch, ranks: int) -> str:
     """`4 ranks`, or of how many the ranks with rows are."""
     rows = len(epoch.ranks)
     if rows == ranks:

@@ -34,7 +34,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
     """The first steps of an epoch, a row a rank; `gap` is what took most of the time between data and compute."""
     # Marks of a step, and the parts that lie between them.
     spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
-    rows = chosen_rows(epoch)
+    rows = select_rows(epoch)
     steps = min(MOST_STEPS, epoch.window_ns.shape[1])
     window = epoch.window_ns[rows][:, :steps]
     done = window[window >= 0]
@@ -44,15 +44,15 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
     shapes = 0
     for part, first, last in spans:
-        shapes += _bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, PARTS[part], unit)
+        shapes += _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, PARTS[part], unit)
     for row, index in enumerate(rows):
-        shapes += _reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
+        shapes += _draw_reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
     if shapes > MOST_SHAPES:
         for collection in axes.collections:
             collection.set_rasterized(True)
     axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin * (1 + 1e-9) + 1e-9) * unit)
     axes.set_ylim(len(rows), 0)
-    axes.set_yticks(np.arange(len(rows)) + 0.5, _names(epoch, rows))
+    axes.set_yticks(np.arange(len(rows)) + 0.5, _row_names(epoch, rows))
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel("rank")
     grid_lines(axes, "x")
@@ -61,7 +61,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
     return drawn
 
 
-def steps_said(epoch: RecordedEpoch) -> str:
+def step_text(epoch: RecordedEpoch) -> str:
     """Which ranks and steps `rank_timeline` shows of an epoch."""
     rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
     said = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
@@ -75,7 +75,7 @@ def steps_said(epoch: RecordedEpoch) -> str:
     )
 
 
-def chosen_rows(epoch: RecordedEpoch) -> Ints:
+def select_rows(epoch: RecordedEpoch) -> Ints:
     """Rows of the ranks to show, at most `MOST_ROWS`, in order: the slowest, the fastest, and even ones between."""
     rows = len(epoch.ranks)
     if rows <= MOST_ROWS:
@@ -94,7 +94,7 @@ def _own_time(epoch: RecordedEpoch) -> Ints:
     return times
 
 
-def _names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
+def _row_names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
     names = [str(epoch.ranks[row]) for row in rows]
     if len(epoch.ranks) <= MOST_ROWS:
         return names
@@ -104,20 +104,20 @@ def _names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
     return [f"{kinds.get(int(row), '')}{name}" for row, name in zip(rows, names, strict=True)]
 
 
-def _bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, colour: str, unit: float) -> int:
+def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, colour: str, unit: float) -> int:
     """A bar for each (row, step) with any length, from `low` to `high` of its row; how many."""
     row, step = np.nonzero(end > begin)
     times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
-    return _boxes(axes, times, row + low, row + high, colour)
+    return _draw_boxes(axes, times, row + low, row + high, colour)
 
 
-def _boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str) -> int:
+def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str) -> int:
     corners = np.stack([times[:, [0, 1, 1, 0]], np.stack([low, low, high, high], axis=1)], axis=2)
     axes.add_collection(PolyCollection(list(corners), facecolors=colour, edgecolors="none"), autolim=False)
     return len(corners)
 
 
-def _reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
+def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
     """The read calls of a rank that begin before `until`, a line for each of its readers."""
     reads = epoch.reads_ns[(epoch.reads_ns[:, 0] == rank) & (epoch.reads_ns[:, 2] < until)]
     readers, lines = np.unique(reads[:, 1], return_inverse=True)
@@ -125,4 +125,4 @@ def _reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, un
         return 0
     height = 0.33 / len(readers)
     low = row + 0.57 + lines * height
-    return _boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS)
+    return _draw_boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS)

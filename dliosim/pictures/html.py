@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dliosim.report.side_by_side import Table
-from dliosim.report.text_table import fitting
+from dliosim.report.text_table import split_columns
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -88,7 +88,7 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in pairs)}</dl>"
 
 
-def folded(summary: str, text: str) -> str:
+def collapse_text(summary: str, text: str) -> str:
     """A long text that is shown when asked for."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
 
@@ -99,19 +99,19 @@ def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> s
     def link(text: str, anchor: str) -> str:
         return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
 
-    def below(inner: Sequence[tuple[str, str]]) -> str:
+    def sublist(inner: Sequence[tuple[str, str]]) -> str:
         return f"<ul>{''.join(f'<li>{link(*one)}</li>' for one in inner)}</ul>" if inner else ""
 
-    return f"<nav><ul>{''.join(f'<li>{link(text, to)}{below(inner)}</li>' for text, to, inner in entries)}</ul></nav>"
+    return f"<nav><ul>{''.join(f'<li>{link(text, to)}{sublist(inner)}</li>' for text, to, inner in entries)}</ul></nav>"
 
 
 def table(content: Table) -> str:
     """A table as it stands on a terminal, in as many parts, so that none is wider than the page."""
-    parts = fitting(content.headings, content.rows, content.groups)
-    return paragraph(content.title, "title") + "\n".join(_part(content, [0, *columns]) for columns in parts)
+    parts = split_columns(content.headings, content.rows, content.groups)
+    return paragraph(content.title, "title") + "\n".join(_table_part(content, [0, *columns]) for columns in parts)
 
 
-def _part(content: Table, columns: Sequence[int]) -> str:
+def _table_part(content: Table, columns: Sequence[int]) -> str:
     """Some columns of a table; a line between rows is a rule."""
     head = "".join(f"<th>{escape(content.headings[column])}</th>" for column in columns)
     body, is_apart = [], False

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dliosim.pictures import html
-from dliosim.pictures.catalogue import Gallery, drawn, of_comparison, of_loop, of_runs
-from dliosim.pictures.style import rendered
+from dliosim.pictures.catalogue import Gallery, comparison_gallery, draw_pictures, loop_gallery, runs_gallery
+from dliosim.pictures.style import render_figure
 from dliosim.readable import count
 from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run_report import expectation_line
 from dliosim.report.side_by_side import (
+    label_places,
     legend_of_comparison,
     not_run_lines,
-    places_of,
     tables_of_comparison,
     tables_of_runs,
     warnings_of_runs,
@@ -39,7 +39,7 @@ class _Section:
     pieces: list[str] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
 
-    def part(self, title: str) -> None:
+    def add_part(self, title: str) -> None:
         anchor = f"{self.anchor}-{len(self.parts) + 1}"
         self.parts.append((title, anchor))
         self.pieces.append(html.heading(3, title, anchor))
@@ -48,10 +48,10 @@ class _Section:
 def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     """The page as HTML, complete in itself; the same for the same results."""
     runs = [one for one in results if isinstance(one, SavedRun)]
-    sections = [_beside(runs)] if runs else []
+    sections = [_overview_section(runs)] if runs else []
     for i, one in enumerate(results):
         anchor = f"result-{i + 1}"
-        sections.append(_run(one, anchor) if isinstance(one, SavedRun) else _comparison(one, anchor))
+        sections.append(_run_section(one, anchor) if isinstance(one, SavedRun) else _comparison_section(one, anchor))
     labels = ", ".join(one.label for one in results)
     body = [
         html.heading(1, f"dliosim: {labels}" if len(labels) < 80 else f"dliosim: {count(len(results), 'result')}"),
@@ -63,21 +63,21 @@ def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     return html.document(f"dliosim: {labels}"[:120], body)
 
 
-def _beside(runs: Sequence[SavedRun]) -> _Section:
+def _overview_section(runs: Sequence[SavedRun]) -> _Section:
     section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
-    section.pieces.append(html.items(places_of(runs)))
+    section.pieces.append(html.items(label_places(runs)))
     section.pieces += [html.table(one) for one in tables_of_runs(runs)]
     said = [f"{label}: {line}" if len(runs) > 1 else line for label, line in warnings_of_runs(runs)]
     section.pieces.append(html.items([f"Warning: {line}" for line in said], "warnings"))
     for title in loop_titles(runs):
-        gallery = of_runs(runs, title)
+        gallery = runs_gallery(runs, title)
         if gallery.pictures:
-            section.part(title)
-            section.pieces += _shown(gallery)
+            section.add_part(title)
+            section.pieces += _format_pictures(gallery)
     return section
 
 
-def _run(saved: SavedRun, anchor: str) -> _Section:
+def _run_section(saved: SavedRun, anchor: str) -> _Section:
     run = saved.run
     command = [("command", shlex.join(("dliosim", *run.arguments)))] if run.arguments else []
     section = _Section(saved.label, anchor)
@@ -87,18 +87,18 @@ def _run(saved: SavedRun, anchor: str) -> _Section:
         html.items([expectation_line(one) for one in run.expectations]),
     ]
     for loop in saved.loops:
-        section.part(loop.title)
+        section.add_part(loop.title)
         section.pieces += [
             html.paragraph(note) for note in dict.fromkeys(note for one in loop.phases for note in one.notes)
         ]
-        section.pieces += _shown(of_loop(saved, loop))
+        section.pieces += _format_pictures(loop_gallery(saved, loop))
     if not saved.loops:
         section.pieces.append(html.paragraph("This run has no loop, and so no pictures.", "faint"))
-    section.pieces.append(html.folded("The pattern", run.pattern))
+    section.pieces.append(html.collapse_text("The pattern", run.pattern))
     return section
 
 
-def _comparison(saved: SavedComparison, anchor: str) -> _Section:
+def _comparison_section(saved: SavedComparison, anchor: str) -> _Section:
     found = saved.comparison
     section = _Section(saved.label, anchor)
     section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
@@ -118,12 +118,12 @@ def _comparison(saved: SavedComparison, anchor: str) -> _Section:
             ]
         )
     )
-    section.pieces += _shown(of_comparison(found))
+    section.pieces += _format_pictures(comparison_gallery(found))
     return section
 
 
-def _shown(gallery: Gallery) -> Iterator[str]:
-    for picture, figure in drawn(gallery.pictures):
-        yield html.picture(picture.title, picture.caption, rendered(figure, "svg"))
+def _format_pictures(gallery: Gallery) -> Iterator[str]:
+    for picture, figure in draw_pictures(gallery.pictures):
+        yield html.picture(picture.title, picture.caption, render_figure(figure, "svg"))
     for line in gallery.left_out:
         yield html.paragraph(line, "faint")

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dliosim.pictures.epochs import Place, laid_out, mark_epochs, ranks_said
+from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text
 from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
 from dliosim.report.reader.arrays import Floats, Ints
@@ -42,8 +42,8 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
         for j, (epoch, one) in enumerate(zip(epochs, found, strict=True)):
             if one[:, 1].sum():
                 colour, style = SERIES[j % len(SERIES)], _STYLES[j % len(_STYLES)]
-                _curve(axes, one, f"epoch {epoch.epoch + 1}", colour, style)
-        _finish(axes, name, [one for one in found if one[:, 1].sum()])
+                _draw_curve(axes, one, f"epoch {epoch.epoch + 1}", colour, style)
+        _finish_axes(axes, name, [one for one in found if one[:, 1].sum()])
         if i == 0:
             axes.set_ylabel("share that took longer")
     # Above the axes: within them curves may be anywhere. Epochs without any calls have no curve on the right.
@@ -56,15 +56,15 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
 _KINDS = (("batch latency (data wait of a step)", "batch_latency"), ("latency of a read call", "call_latency"))
 
 
-def exceeding(latencies: Ints) -> tuple[Floats, Floats]:
+def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
     """Upper edges of buckets in seconds, in order, and the share of latencies above each."""
     order = np.argsort(latencies[:, 0], kind="stable")
     edges, counts = latencies[order, 0] * 1e-9, latencies[order, 1].astype(np.float64)
     return edges, 1.0 - np.cumsum(counts) / counts.sum()
 
 
-def _curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
-    edges, above = exceeding(latencies)
+def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
+    edges, above = tail_shares(latencies)
     # What ends at 0 is no point of a logarithmic axis: the last step goes down to its lower end.
     floor = 0.5 / float(latencies[:, 1].sum(dtype=np.float64))
     x = np.maximum(edges, 1e-9)
@@ -79,7 +79,7 @@ def _curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -
         axes.plot(x[at + 1], share, marker="o", markersize=4.5, color=colour)
 
 
-def _finish(axes: Axes, name: str, found: Sequence[Ints]) -> None:
+def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     most = max(int(one[:, 1].sum()) for one in found)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -113,13 +113,13 @@ def _share(value: float) -> str:
 
 def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
     """The longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
-    places = laid_out(epochs)
+    places = align_epochs(epochs)
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
     unit = mark_epochs(axes, places)
     several = any(len(place.epoch.ranks) > 1 for place in places)
     for i, place in enumerate(places):
-        middles, some = _longest(place)
+        middles, some = _longest_waits(place)
         if not len(middles):
             continue
         middles = middles * unit
@@ -156,12 +156,12 @@ def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
     return drawn
 
 
-def _longest(place: Place) -> tuple[Floats, Floats]:
+def _longest_waits(place: EpochSpan) -> tuple[Floats, Floats]:
     """Middles of columns, and (ranks, columns) the longest latency in each, nan for a rank without; all in seconds.
 
     A column is as many bins as two steps take: in finer ones hardly any rank would have the end of a step.
     """
-    bins = place.epoch.used_bins
+    bins = place.epoch.bin_count
     together = max(min(-(-2 * bins // max(place.epoch.steps, 1)), bins // 8), 1)
     firsts = np.arange(0, bins, together)
     waits = np.maximum.reduceat(place.epoch.batch_latency_max_ns[:, :bins], firsts, axis=1).astype(np.float64)
@@ -172,11 +172,11 @@ def _longest(place: Place) -> tuple[Floats, Floats]:
     return (place.edges[firsts] + place.edges[ends])[known] / 2, waits[:, known] * 1e-9
 
 
-def longest_said(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
+def longest_wait_text(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     """Which epoch and rank had the longest data wait."""
-    places = laid_out(epochs)
+    places = align_epochs(epochs)
     epoch = max((place.epoch for place in places), key=lambda one: int(one.batch_latency_max_ns.max()))
     row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))
     longest = seconds(int(epoch.batch_latency_max_ns.max()) * 1e-9, 3)
     where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch + 1}"
-    return f"The longest of {ranks_said(epoch, ranks)}, {longest}, was {where}."
+    return f"The longest of {rank_text(epoch, ranks)}, {longest}, was {where}."

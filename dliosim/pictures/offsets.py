@@ -32,7 +32,7 @@ _FEW_RANKS = 8
 
 def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
     """Place in the data over the step: the first and the last recorded epoch beside each other."""
-    some = shown_epochs(epochs)
+    some = select_epochs(epochs)
     files = max(int(epoch.offsets[:, 2].max()) for epoch in some) + 1
     furthest = max(int(epoch.offsets[:, 3].max()) for epoch in some)
     ranks = np.unique(np.concatenate([np.unique(epoch.offsets[:, 0]) for epoch in some]))
@@ -40,8 +40,8 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
     panels = drawn.subplots(1, len(some), sharey=True, squeeze=False)[0]
     scale = Normalize(float(ranks.min()), float(max(ranks.max(), ranks.min() + 1)))
     for axes, epoch in zip(panels, some, strict=True):
-        dots = _thinned(epoch.offsets)
-        place = _places(dots, files, furthest)
+        dots = _thin_dots(epoch.offsets)
+        place = _dot_heights(dots, files, furthest)
         across = dots[:, 1] + 0.8 * (np.searchsorted(ranks, dots[:, 0]) + 0.5) / len(ranks) - 0.4
         size, image = (6.0 if len(dots) < 2000 else 2.0), len(dots) > MOST_SHAPES
         if len(ranks) <= _FEW_RANKS:
@@ -71,22 +71,22 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
     return drawn
 
 
-def shown_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
+def select_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
     """The first and the last epoch of which reads were recorded."""
     some = [epoch for epoch in epochs if len(epoch.offsets)]
     return some[:1] + some[1:][-1:]
 
 
-def offsets_said(epochs: Sequence[RecordedEpoch]) -> str:
+def offset_text(epochs: Sequence[RecordedEpoch]) -> str:
     """Of which ranks the reads are."""
-    ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in shown_epochs(epochs)]))
+    ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in select_epochs(epochs)]))
     if len(ranks) > _FEW_RANKS:
         return f"Reads of {len(ranks)} ranks."
     names = ", ".join(map(str, ranks))
     return f"Reads of rank {names}." if len(ranks) == 1 else f"Reads of ranks {names}."
 
 
-def _thinned(dots: Ints) -> Ints:
+def _thin_dots(dots: Ints) -> Ints:
     if len(dots) <= _MOST_DOTS:
         return dots
     # An even stride could fall in with the ranks or the steps; an order of its own cannot.
@@ -94,7 +94,7 @@ def _thinned(dots: Ints) -> Ints:
     return chosen
 
 
-def _places(dots: Ints, files: int, furthest: int) -> Floats:
+def _dot_heights(dots: Ints, files: int, furthest: int) -> Floats:
     """Offsets in the only file, or file numbers with what part of the longest file lies before."""
     if files == 1:
         return dots[:, 3].astype(np.float64)

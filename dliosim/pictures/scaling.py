@@ -19,7 +19,7 @@ from dliosim.pictures.style import (
     log_axis,
     percent_axis,
     rate_axis,
-    wrapped,
+    wrap_text,
 )
 from dliosim.readable import number, percent, size
 
@@ -41,7 +41,7 @@ SCALING_CAPTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class LoopRate:
     """A loop of a result: its rate in bytes (or samples) per second over the epochs after the first, that of each of
     them, and the share of each of the `PARTS` in the time of its ranks. Results of the same `study` belong on one line
     of a scaling curve."""
@@ -55,7 +55,7 @@ class Rated:
     is_doubtful: bool
 
 
-def beside(rated: Sequence[Rated], in_bytes: bool) -> Figure:
+def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     """Rates, and where the time went, a row a result."""
     drawn = figure(height=1.6 + 0.34 * len(rated))
     left, right = drawn.subplots(1, 2, sharey=True)
@@ -97,11 +97,11 @@ def beside(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     return drawn
 
 
-def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
+def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     """Rate over ranks, both logarithmic, with the line of ideal scaling of each series."""
     drawn = figure(height=4.0)
     axes = drawn.add_subplot()
-    lines: dict[str, list[Rated]] = {}
+    lines: dict[str, list[LoopRate]] = {}
     for one in rated:
         lines.setdefault(one.study, []).append(one)
     counts = sorted({one.ranks for one in rated})
@@ -112,7 +112,7 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
         fewest, base = next(iter(middles.items()))
         ideal = [base * count / fewest for count in (fewest, counts[-1])]
         axes.plot([fewest, counts[-1]], ideal, color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)))
-        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=wrapped(name, 90))
+        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=wrap_text(name, 90))
         for one in points:
             axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
             face = "white" if one.is_doubtful else colour
@@ -126,7 +126,7 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
                 axes.annotate(said, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(_spaced(counts)))
+    axes.xaxis.set_major_locator(FixedLocator(_select_ticks(counts)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
     axes.set_xlim(counts[0] / 1.2, counts[-1] * 1.35)
@@ -144,12 +144,12 @@ def scaling(rated: Sequence[Rated], in_bytes: bool) -> Figure:
     return drawn
 
 
-def _median(points: Sequence[Rated], ranks: int) -> float:
+def _median(points: Sequence[LoopRate], ranks: int) -> float:
     """The median rate of the results with so many ranks."""
     return statistics.median(one.rate for one in points if one.ranks == ranks)
 
 
-def _spaced(counts: Sequence[int]) -> list[int]:
+def _select_ticks(counts: Sequence[int]) -> list[int]:
     """Numbers of ranks far enough apart for their labels."""
     kept: list[int] = []
     for count in counts:

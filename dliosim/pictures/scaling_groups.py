@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.readable import ABSENT
 from dliosim.report.pattern_diff import override_rows, pattern_names
-from dliosim.report.reader.load import Loop, SavedRun
+from dliosim.report.reader.load import LoopResult, SavedRun
 
 RULE = (
     "Joined are results with the same pattern, overrides, options (null, verify), kinds of file systems and access "
@@ -15,31 +15,31 @@ RULE = (
 )
 
 
-def study_names(pairs: Sequence[tuple[SavedRun, Loop]]) -> list[str]:
+def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
     """The name of each run's study, with what sets it apart from the others; empty for a run to be left out, as no
     other number of ranks has its study."""
-    keys = [_key(saved.run, loop) for saved, loop in pairs]
+    keys = [_study_key(saved.run, loop) for saved, loop in pairs]
     ranks: dict[object, set[int]] = {}
     for key, (saved, _) in zip(keys, pairs, strict=True):
         ranks.setdefault(key, set()).add(saved.run.ranks)
     first = {key: pair for key, pair in reversed(list(zip(keys, pairs, strict=True))) if len(ranks[key]) > 1}
-    names = dict(zip(first, _named(list(first.values())), strict=True))
+    names = dict(zip(first, _study_labels(list(first.values())), strict=True))
     return [names.get(key, "") for key in keys]
 
 
-def left_out(labels: Sequence[str]) -> str:
+def omission_text(labels: Sequence[str]) -> str:
     """The sentence on results that no curve has."""
     return f"Left out, as nothing here can be joined with them: {', '.join(labels)}." if labels else ""
 
 
-def _key(run: RunSummary, loop: Loop) -> object:
+def _study_key(run: RunSummary, loop: LoopResult) -> object:
     # Of overrides of other names the order means nothing; of one name the last, or each for its own part, counts.
     overrides = tuple(sorted(run.overrides, key=lambda pair: pair[0]))
     roots = tuple(sorted((place.root, place.kind) for place in run.environment.file_systems))
     return (run.name, run.pattern, overrides, run.null, run.verify, roots, loop.phases[0].api)
 
 
-def _named(pairs: Sequence[tuple[SavedRun, Loop]]) -> list[str]:
+def _study_labels(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
     runs = [saved.run for saved, _ in pairs]
     apart = [
         [f"pattern {name}" for name in pattern_names(runs)] if len({run.name for run in runs}) == 1 else [],

@@ -80,7 +80,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
+def apply_style() -> Iterator[None]:
     """Settings of its own for all that is drawn and saved within, whatever the user's matplotlib is set to."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
@@ -95,7 +95,7 @@ def figure(height: float, width: float = WIDE) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def rendered(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
+def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
     """A figure as a file's bytes: the same for the same figure, with no date and no version in them."""
     content = io.BytesIO()
     nothing = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
@@ -109,13 +109,13 @@ def time_axis(axis: Axis, longest: float, label: str) -> float:
         ((unit, name) for unit, name in ((1.0, "s"), (1e3, "ms"), (1e6, "us")) if longest * unit >= 2), (1e9, "ns")
     )
     axis.set_label_text(f"{label} ({name})")
-    axis.set_major_formatter(FuncFormatter(_plain))
+    axis.set_major_formatter(FuncFormatter(_format_number))
     return unit
 
 
 def rate_axis(axis: Axis) -> None:
     """Ticks of an axis in bytes per second, in the unit that fits each."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_brief(size, value)}/s" if value else "0"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_trim_zeros(size, value)}/s" if value else "0"))
 
 
 def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
@@ -127,18 +127,18 @@ def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
 
 def log_time_axis(axis: Axis) -> None:
     """Ticks of a logarithmic axis of seconds: 10 us, 1 ms, 1 s."""
-    log_axis(axis, lambda value: _brief(seconds, value))
+    log_axis(axis, lambda value: _trim_zeros(seconds, value))
 
 
 def whole_axis(axis: Axis) -> None:
     """Ticks of an axis at whole numbers alone: ranks, steps and epochs."""
     axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
-    axis.set_major_formatter(FuncFormatter(_plain))
+    axis.set_major_formatter(FuncFormatter(_format_number))
 
 
 def percent_axis(axis: Axis) -> None:
     """Ticks of an axis of ratios, in per cent."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_plain(100 * value)} %"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_format_number(100 * value)} %"))
 
 
 def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
@@ -148,15 +148,15 @@ def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
 
 def brief_size(value: float) -> str:
     """Bytes for a tick: `10 MB`."""
-    return _brief(size, value) if value else "0"
+    return _trim_zeros(size, value) if value else "0"
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap_text(text: str, width: int) -> str:
     """A text in lines of at most so many characters; what has more than six, which nobody reads, is cut."""
     return textwrap.fill(text, width, max_lines=6, placeholder=" ...")
 
 
-def _plain(value: float, _: object = None) -> str:
+def _format_number(value: float, _: object = None) -> str:
     """A number without exponent and without zeros at its end."""
     if not math.isfinite(value):
         return ""
@@ -164,7 +164,7 @@ def _plain(value: float, _: object = None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _brief(show: Callable[[float], str], value: float) -> str:
+def _trim_zeros(show: Callable[[float], str], value: float) -> str:
     """`1.000 ms` as `1 ms`."""
     text, _, unit = show(value).partition(" ")
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"

@@ -57,7 +57,7 @@ _COLUMNS = {
 
 def time_by_rank(times: dict[str, Ints]) -> Figure:
     """The parts of the wall time of each rank, stacked, over the epochs after the first (of the only one)."""
-    sums = {part: _later(times[column]).sum(axis=0, dtype=np.float64) * 1e-9 for part, column in _COLUMNS.items()}
+    sums = {part: _later_rows(times[column]).sum(axis=0, dtype=np.float64) * 1e-9 for part, column in _COLUMNS.items()}
     ranks = len(sums["tool"])
     drawn = figure(height=3.4)
     axes = drawn.add_subplot()
@@ -92,7 +92,7 @@ def time_by_rank(times: dict[str, Ints]) -> Figure:
     return drawn
 
 
-def _later(rows: Ints) -> Ints:
+def _later_rows(rows: Ints) -> Ints:
     return rows[1:] if len(rows) > 1 else rows
 
 
@@ -107,8 +107,8 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figu
     axes = drawn.add_subplot()
     x = np.array([epoch.epoch + 1 for epoch in epochs])
     mean = np.array([epoch.utilization or 0.0 for epoch in epochs])
-    low = np.array([_or(epoch.utilization_min, epoch.utilization) for epoch in epochs])
-    high = np.array([_or(epoch.utilization_max, epoch.utilization) for epoch in epochs])
+    low = np.array([_first_known(epoch.utilization_min, epoch.utilization) for epoch in epochs])
+    high = np.array([_first_known(epoch.utilization_max, epoch.utilization) for epoch in epochs])
     reach = np.abs(np.stack([np.minimum(low - mean, 0), np.maximum(high - mean, 0)]))
     few = len(epochs) <= 50
     axes.errorbar(
@@ -160,5 +160,5 @@ def _epoch_axis(axes: Axes, epochs: int) -> None:
     grid_lines(axes, "y")
 
 
-def _or(value: float | None, other: float | None) -> float:
+def _first_known(value: float | None, other: float | None) -> float:
     return value if value is not None else other or 0.0

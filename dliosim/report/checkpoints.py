@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.checkpoint_overhead import (
-    Beside,
     Overhead,
-    beside_flushes,
+    StepTimes,
+    flush_step_times,
     loop_overheads,
     save_times,
-    whole_overhead,
+    total_overhead,
 )
 from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
-from dliosim.plan.forecast.checkpoint_interval import Costs, best, daly, lost, young
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.readable import ABSENT, count, number, percent, seconds
-from dliosim.report.phase_titles import alike, brief, title_of
+from dliosim.report.phase_titles import group_phases, shorten_name, title_of
 from dliosim.report.text_table import WIDTH, grid
 
 EXPLAINED = (
@@ -30,7 +30,7 @@ EXPLAINED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IntervalRow:
     """One row: its name, what a save and a failure cost, and the interval that the workload has, if it has one."""
 
     name: str
@@ -38,12 +38,12 @@ class Row:
     own: float | None = None
 
 
-def long_time(value: float) -> str:
+def format_long_time(value: float) -> str:
     """A time that may be hours."""
     return f"{number(value / 3600)} h" if value >= 3600 else seconds(value)
 
 
-def interval_table(title: str, first: str, rows: Sequence[Row]) -> str:
+def interval_table(title: str, first: str, rows: Sequence[IntervalRow]) -> str:
     """The table below a title; `first` heads the names."""
     flushes = any(row.costs.flush for row in rows)
     owns = any(row.own is not None for row in rows)
@@ -56,16 +56,16 @@ def interval_table(title: str, first: str, rows: Sequence[Row]) -> str:
     return grid(title, [first, *costs, *best_ones, *shares, *own], cells, groups)
 
 
-def _cells(row: Row, flushes: bool, owns: bool) -> list[str]:
-    costs, interval = row.costs, best(row.costs)
-    at_best = lost(interval, costs)
+def _cells(row: IntervalRow, flushes: bool, owns: bool) -> list[str]:
+    costs, interval = row.costs, best_interval(row.costs)
+    at_best = compute_waste(interval, costs)
     cells = [costs.stall, *([costs.flush] if flushes else []), costs.restart]
-    cells += [young(costs.stall, costs.mtbf), daly(costs.stall, costs.mtbf), interval]
+    cells += [young_interval(costs.stall, costs.mtbf), daly_interval(costs.stall, costs.mtbf), interval]
     shares = [at_best.saving, at_best.rework, at_best.restart, at_best.total]
     text = [*(seconds(value) for value in cells), *(percent(share, 3) for share in shares)]
     if owns and row.own is None:
         return [*text, ABSENT, ABSENT]
-    return [*text, seconds(row.own), percent(lost(row.own, costs).total, 3)] if row.own is not None else text
+    return [*text, seconds(row.own), percent(compute_waste(row.own, costs).total, 3)] if row.own is not None else text
 
 
 _BACKGROUND = (
@@ -79,7 +79,7 @@ _BACKGROUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CheckpointCosts:
     """What the saves of one checkpoint cost, as measured, and the mean time of steps between two of them in its loop.
 
     `interval` is None of saves that no loop made.
@@ -99,7 +99,7 @@ def checkpoint_tables(run: RunSummary) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def measured(run: RunSummary) -> Iterator[Measured]:
+def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     """What failures would cost each checkpoint that was saved, if the MTBF was said: the mean stall, the median flush.
 
     None where less was saved than the checkpoint is named for: its calls, syncs and renames were not as much fewer.
@@ -122,7 +122,7 @@ def measured(run: RunSummary) -> Iterator[Measured]:
         if restart is None:
             restart = statistics.median(restores) if restores else one.complete
         costs = Costs(run.mtbf, one.held, restart, one.flush)
-        yield Measured(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
+        yield CheckpointCosts(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
 
 
 def _interval(run: RunSummary, checkpoint: str) -> float | None:
@@ -134,19 +134,19 @@ def _interval(run: RunSummary, checkpoint: str) -> float | None:
 
 
 def _saves(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
-    return alike([phase for phase in phases if phase.kind == "save" and phase.verb is not None])
+    return group_phases([phase for phase in phases if phase.kind == "save" and phase.verb is not None])
 
 
 def _background(phases: Sequence[PhaseSummary]) -> str:
     """A row for each checkpoint that was flushed beside the steps, drained or copied to partners."""
-    groups = [group for group in _saves(phases) if any(one.verb and _went_on(one.verb) for one in group)]
+    groups = [group for group in _saves(phases) if any(one.verb and _has_background(one.verb) for one in group)]
     verbs = [one.verb for group in groups for one in group if one.verb]
     times = [(head, name) for head, name in _BACKGROUND if any(getattr(verb, name).max > 0 for verb in verbs)]
     if not groups:
         return ""
     rows = [
         [
-            brief(title_of(group[0])),
+            shorten_name(title_of(group[0])),
             str(len(group)),
             *(seconds(statistics.median(getattr(one.verb, name).max for one in group), 3) for _, name in times),
             number(_flush_rate(group)),
@@ -158,7 +158,7 @@ def _background(phases: Sequence[PhaseSummary]) -> str:
     return grid(title, headings, rows, [1] * (len(headings) - 1))
 
 
-def _went_on(verb: VerbSummary) -> bool:
+def _has_background(verb: VerbSummary) -> bool:
     return max(verb.flush_seconds.max, verb.drain_seconds.max, verb.partner_seconds.max) > 0
 
 
@@ -174,22 +174,22 @@ def _overheads(run: RunSummary) -> str:
     loops = loop_overheads(run)
     lines = []
     for one in loops:
-        lines.append(_line(f"checkpoints held {one.loop} for", one))
-        both = beside_flushes([epoch for phase in run.phases if phase.name == one.loop for epoch in phase.epochs])
-        lines += [_beside(one.loop, *both)] if both else []
-    whole = whole_overhead(run)
+        lines.append(_overhead_line(f"checkpoints held {one.loop} for", one))
+        both = flush_step_times([epoch for phase in run.phases if phase.name == one.loop for epoch in phase.epochs])
+        lines += [_background_line(one.loop, *both)] if both else []
+    whole = total_overhead(run)
     if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
-        lines.append(_line("checkpoints held all loops and pauses for", whole))
+        lines.append(_overhead_line("checkpoints held all loops and pauses for", whole))
     return "\n".join(lines)
 
 
-def _line(text: str, one: Overhead) -> str:
+def _overhead_line(text: str, one: Overhead) -> str:
     saves = count(one.saves, "save")
     told = f"{seconds(one.held_seconds)} in {saves} beside {seconds(one.steps_seconds)} of steps"
     return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({told})", WIDTH)
 
 
-def _beside(loop: str, flushed: Beside, clear: Beside) -> str:
+def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
     times = number(flushed.step_seconds / clear.step_seconds, 3)
     text = f"steps of {loop} beside a save in the background took {times} times as long as others"
     told = ", ".join(
@@ -200,19 +200,19 @@ def _beside(loop: str, flushed: Beside, clear: Beside) -> str:
 
 
 def _intervals(run: RunSummary) -> str:
-    rows = [Row(brief(one.checkpoint), one.costs, one.interval) for one in measured(run)]
-    smaller = "\n".join(_smaller(run))
+    rows = [IntervalRow(shorten_name(one.checkpoint), one.costs, one.interval) for one in checkpoint_costs(run)]
+    smaller = "\n".join(_partial_save_notes(run))
     if run.mtbf is None or not rows:
         return smaller
-    title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
+    title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
     table = f"{interval_table(title, '', rows)}\n\n{textwrap.fill(EXPLAINED, WIDTH)}"
     return f"{table}\n\n{smaller}" if smaller else table
 
 
-def _smaller(run: RunSummary) -> Iterator[str]:
+def _partial_save_notes(run: RunSummary) -> Iterator[str]:
     """Of which checkpoints there is no interval, since less was saved than they are named for."""
     if run.mtbf is None:
         return
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):
-        text = f"how often to save {brief(name)} is unknown: saves of only {part} do not tell the time of a whole one"
+        text = f"how often to save {shorten_name(name)} is unknown: saves of only {part} do not tell the time of a whole one"
         yield textwrap.fill(f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time", WIDTH)

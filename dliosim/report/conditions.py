@@ -15,7 +15,7 @@ from dliosim.report.text_table import WIDTH
 
 def header(run: RunSummary) -> str:
     """The conditions of a run as text."""
-    return aligned(conditions(run))
+    return align_rows(conditions(run))
 
 
 def conditions(run: RunSummary) -> list[tuple[str, str]]:
@@ -26,16 +26,16 @@ def conditions(run: RunSummary) -> list[tuple[str, str]]:
         *(("override", f"-D {name}={value}") for name, value in run.overrides),
         *environment_rows(run.environment, run.ranks, run.nodes),
         *_hints(run.phases),
-        *_caches(run.phases),
+        *_cache_rows(run.phases),
     ]
     if run.verify:
-        rows.append(("verified", _verified(run)))
+        rows.append(("verified", _verification_text(run)))
     return rows
 
 
-def _verified(run: RunSummary) -> str:
+def _verification_text(run: RunSummary) -> str:
     """How many of the bytes that were read were compared, and why not all."""
-    checked, read = run.verified_bytes, run.verifiable_bytes
+    checked, read = run.bytes_verified, run.verifiable_bytes
     if checked == read:
         return f"{checked:_} bytes, all as prepared".replace("_", " ")
     text = f"{checked:_} of {read:_} bytes, as prepared".replace("_", " ")
@@ -58,16 +58,16 @@ def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[t
     return [*rows, *environment.details]
 
 
-def aligned(rows: Sequence[tuple[str, str]]) -> str:
+def align_rows(rows: Sequence[tuple[str, str]]) -> str:
     """Names and values, a pair a line, the values below each other and wrapped."""
     indent = max(len(name) for name, _ in rows) + 2
-    return "\n".join(_wrapped(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
+    return "\n".join(_wrap_text(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
 
 
-def notes_of(phases: Sequence[PhaseSummary]) -> str:
+def format_notes(phases: Sequence[PhaseSummary]) -> str:
     """What else is worth knowing of phases, each thing once."""
     notes = dict.fromkeys(f"{title_of(phase)}: {note}" for phase in phases for note in phase.notes)
-    return "\n".join(_wrapped(note, "", " " * 4) for note in notes)
+    return "\n".join(_wrap_text(note, "", " " * 4) for note in notes)
 
 
 def cache_state(phase: PhaseSummary) -> str:
@@ -82,33 +82,33 @@ def cache_state(phase: PhaseSummary) -> str:
 
 def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
     """Hints asked, then what became of them: a row for all phases with the same; results.json has the others."""
-    asked = [(title_of(phase), _pairs(phase.hints_asked)) for phase in phases if phase.hints_asked]
-    granted = [(title_of(phase), _granted(phase)) for phase in phases if phase.hints_granted]
+    asked = [(title_of(phase), _format_hints(phase.hints_asked)) for phase in phases if phase.hints_asked]
+    granted = [(title_of(phase), _format_granted(phase)) for phase in phases if phase.hints_granted]
     return [
-        *(("hints asked", text) for text in _shared(asked)),
-        *(("hints granted", text) for text in _shared(granted)),
+        *(("hints asked", text) for text in _group_by_text(asked)),
+        *(("hints granted", text) for text in _group_by_text(granted)),
     ]
 
 
-def _granted(phase: PhaseSummary) -> str:
+def _format_granted(phase: PhaseSummary) -> str:
     asked = dict(phase.hints_asked)
-    known = _pairs([(key, value) for key, value in phase.hints_granted if key in asked])
+    known = _format_hints([(key, value) for key, value in phase.hints_granted if key in asked])
     others = count(sum(key not in asked for key, _ in phase.hints_granted), "hint")
     defaults = f"{others} by default, in results.json"
     return f"{known}, and {defaults}" if known else defaults
 
 
-def _pairs(hints: Sequence[tuple[str, str]]) -> str:
+def _format_hints(hints: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{key}={value.strip()}" for key, value in hints)
 
 
-def _caches(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+def _cache_rows(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
     """Cold or warm: a row for all loops that found the same."""
-    states = [(title_of(phase), _began(phase)) for phase in phases if phase.epochs and phase.api != "null"]
-    return [("page cache", text) for text in _shared(states)]
+    states = [(title_of(phase), _cache_at_start(phase)) for phase in phases if phase.epochs and phase.api != "null"]
+    return [("page cache", text) for text in _group_by_text(states)]
 
 
-def _began(phase: PhaseSummary) -> str:
+def _cache_at_start(phase: PhaseSummary) -> str:
     if phase.cache == "off":
         return "past the page cache (cache off)"
     state = cache_state(phase).removeprefix("page cache ")
@@ -117,7 +117,7 @@ def _began(phase: PhaseSummary) -> str:
     return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
 
 
-def _shared(said: Sequence[tuple[str, str]]) -> list[str]:
+def _group_by_text(said: Sequence[tuple[str, str]]) -> list[str]:
     """`prepare d, train: ...` for each thing said, with the names of all of which it is."""
     names: dict[str, dict[str, None]] = {}
     for name, text in said:
@@ -125,7 +125,7 @@ def _shared(said: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(those)}: {text}" for text, those in names.items()]
 
 
-def _wrapped(text: str, first: str, later: str) -> str:
+def _wrap_text(text: str, first: str, later: str) -> str:
     """Lines that fit, but for words that cannot: a path is there to be copied."""
     return textwrap.fill(
         text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary, Spread
-from dliosim.measure.histogram import Histogram, merged
+from dliosim.measure.epoch_summaries import EpochSummary, TimeSpread
+from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
-from dliosim.report.conditions import notes_of
+from dliosim.report.conditions import format_notes
 from dliosim.report.phase_titles import title_of
-from dliosim.report.summary_line import headline, mostly_processing
+from dliosim.report.summary_line import headline, processing_note
 from dliosim.report.text_table import LINE, WIDTH, grid
 
 #: Of more epochs than this only the first ones and the last are printed; results.json has all.
@@ -31,7 +31,7 @@ _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _EpochColumn:
     """A figure of an epoch, and how it is shown; an `optional` one is left out where it is nothing in every epoch."""
 
     heading: str
@@ -52,22 +52,22 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
-    title += f", {_method(runs[0])}" if runs[0].api else ""
+    title += f", {_access_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         headline(name, runs, epochs, doubtful, counted),
-        _figures(title, [_rates(doubtful), _TIMES, _CORE_WAITS], epochs),
-        _shares(name, epochs),
-        _latencies(f"{name}: latencies", epochs),
-        _figures(causes, [_CAUSES, [*_CHECKS, *_depth(epochs)], _DLIO], epochs),
-        _unnamed_wait(name, epochs),
-        _not_storage(name, runs[0], epochs),
+        _figure_table(title, [_rate_columns(doubtful), _TIMES, _CORE_WAITS], epochs),
+        _shares_line(name, epochs),
+        _latency_table(f"{name}: latencies", epochs),
+        _figure_table(causes, [_CAUSES, [*_CHECKS, *_depth_columns(epochs)], _DLIO], epochs),
+        _data_wait_note(name, epochs),
+        _processing_note(name, runs[0], epochs),
     ]
-    return "\n\n".join(filter(None, [*tables, notes_of(runs)]))
+    return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
 
 
-def _method(phase: PhaseSummary) -> str:
+def _access_method(phase: PhaseSummary) -> str:
     """How a loop reads, by its api and its set of hints."""
     if phase.through == "library":
         return f"{phase.api} by the format's library"
@@ -77,7 +77,7 @@ def _method(phase: PhaseSummary) -> str:
     return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
 
 
-def _shares(name: str, epochs: Sequence[EpochSummary]) -> str:
+def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
     """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
     said = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
     if not said:
@@ -103,7 +103,7 @@ def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
     return {part: time / whole for part, time in parts.items()} if whole > 0 else {}
 
 
-def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
+def _data_wait_note(name: str, epochs: Sequence[EpochSummary]) -> str:
     """That ranks waited for data where no step is put down to storage, because something else took longer still."""
     bounds = [one.bound_by for one in epochs[1:] or epochs]
     waited = time_shares(epochs).get("data wait", 0.0)
@@ -113,30 +113,30 @@ def _unnamed_wait(name: str, epochs: Sequence[EpochSummary]) -> str:
     return textwrap.fill(f"{text} the last rank had spent more on something else", WIDTH)
 
 
-def _not_storage(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _processing_note(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """That what looks like waiting for storage is waiting for decoding, beside readers."""
     waited = time_shares(epochs).get("data wait", 0.0) > _WAIT_WORTH_A_WORD
-    processing = mostly_processing(phase, epochs[1:] or epochs) if phase.readers and waited else ""
+    processing = processing_note(phase, epochs[1:] or epochs) if phase.readers and waited else ""
     text = f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
     return textwrap.fill(text, WIDTH) if processing else ""
 
 
-def _rates(doubtful: bool) -> list[_Column]:
+def _rate_columns(doubtful: bool) -> list[_EpochColumn]:
     mark = "?" if doubtful else ""
     return [
-        _Column("samples\n/s", lambda one: one.samples_per_second),
-        _Column("GB/s", lambda one: _scaled(one.bytes_per_second, 1e-9)),
-        _Column("GiB/s", lambda one: _scaled(one.bytes_per_second, 2**-30)),
-        _Column(
+        _EpochColumn("samples\n/s", lambda one: one.samples_per_second),
+        _EpochColumn("GB/s", lambda one: _scale(one.bytes_per_second, 1e-9)),
+        _EpochColumn("GiB/s", lambda one: _scale(one.bytes_per_second, 2**-30)),
+        _EpochColumn(
             "utili-\nzation %",
-            lambda one: _scaled(one.utilization, 100),
+            lambda one: _scale(one.utilization, 100),
             lambda share: number(share) + (mark if share is not None else ""),
         ),
-        _Column("slow-\ndown", lambda one: one.slowdown, optional=True),
+        _EpochColumn("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
 
 
-def _mean(time: Spread | None) -> float | None:
+def _mean(time: TimeSpread | None) -> float | None:
     return None if time is None else time.mean
 
 
@@ -152,68 +152,68 @@ def _rank(rank: float | None) -> str:
     return ABSENT if rank is None else str(int(rank))
 
 
-def _depth(epochs: Sequence[EpochSummary]) -> list[_Column]:
+def _depth_columns(epochs: Sequence[EpochSummary]) -> list[_EpochColumn]:
     """The calls in flight, where these ever were more than one at a time."""
     several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
-    return [_Column("calls in\nflight", lambda one: one.depth)] if several else []
+    return [_EpochColumn("calls in\nflight", lambda one: one.depth)] if several else []
 
 
-def _late_for(cause: str) -> Callable[[EpochSummary], float | None]:
+def _cause_share(cause: str) -> Callable[[EpochSummary], float | None]:
     return lambda one: None if one.bound_by is None else getattr(one.bound_by, cause)
 
 
 _TIMES = [
-    _Column("data\nwait", lambda one: one.data_wait_seconds.mean, _time),
-    _Column("I/O\nbusy", lambda one: one.io_busy_seconds.mean, _time),
-    _Column("open,\nclose", lambda one: one.open_seconds.mean, _time),
-    _Column("view", lambda one: one.view_seconds.mean, _time, optional=True),
-    _Column("decode", lambda one: one.decode_seconds.mean, _time, optional=True),
-    _Column("pre-\nprocess", lambda one: one.preprocess_seconds.mean, _time, optional=True),
-    _Column("arrival\nwait", lambda one: one.arrival_wait_seconds.mean, _time, optional=True),
-    _Column("compute", lambda one: one.compute_seconds.mean, _time),
-    _Column("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
-    _Column("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
-    _Column("tool", lambda one: one.tool_seconds.mean, _time),
+    _EpochColumn("data\nwait", lambda one: one.data_wait_seconds.mean, _time),
+    _EpochColumn("I/O\nbusy", lambda one: one.io_busy_seconds.mean, _time),
+    _EpochColumn("open,\nclose", lambda one: one.open_seconds.mean, _time),
+    _EpochColumn("view", lambda one: one.view_seconds.mean, _time, optional=True),
+    _EpochColumn("decode", lambda one: one.decode_seconds.mean, _time, optional=True),
+    _EpochColumn("pre-\nprocess", lambda one: one.preprocess_seconds.mean, _time, optional=True),
+    _EpochColumn("arrival\nwait", lambda one: one.arrival_wait_seconds.mean, _time, optional=True),
+    _EpochColumn("compute", lambda one: one.compute_seconds.mean, _time),
+    _EpochColumn("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
+    _EpochColumn("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
+    _EpochColumn("tool", lambda one: one.tool_seconds.mean, _time),
 ]
 
 _CORE_WAITS = [
-    _Column("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
-    _Column("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
+    _EpochColumn("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
+    _EpochColumn("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
 ]
 
 _CAUSES = [
-    _Column("storage", _late_for("storage"), _share),
-    _Column("compute", _late_for("compute"), _share),
-    _Column("tool", _late_for("tool"), _share),
-    _Column("arrivals", _late_for("arrivals"), _share, optional=True),
-    _Column("decode", _late_for("decode"), _share, optional=True),
-    _Column("rank most\noften last", lambda one: one.slowest_rank, _rank),
-    _Column("in\nsteps", lambda one: one.slowest_rank_share, _share),
-    _Column("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),
+    _EpochColumn("storage", _cause_share("storage"), _share),
+    _EpochColumn("compute", _cause_share("compute"), _share),
+    _EpochColumn("tool", _cause_share("tool"), _share),
+    _EpochColumn("arrivals", _cause_share("arrivals"), _share, optional=True),
+    _EpochColumn("decode", _cause_share("decode"), _share, optional=True),
+    _EpochColumn("rank most\noften last", lambda one: one.slowest_rank, _rank),
+    _EpochColumn("in\nsteps", lambda one: one.slowest_rank_share, _share),
+    _EpochColumn("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),
 ]
 
 _CHECKS = [
-    _Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
-    _Column("read() /\nasked", lambda one: one.amplification, optional=True),
-    _Column("device /\nasked", lambda one: one.storage_amplification, optional=True),
+    _EpochColumn("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
+    _EpochColumn("read() /\nasked", lambda one: one.amplification, optional=True),
+    _EpochColumn("device /\nasked", lambda one: one.storage_amplification, optional=True),
 ]
 
 _DLIO = [
-    _Column("DLIO's\nAU %", lambda one: _scaled(one.dlio_au, 100), optional=True),
-    _Column("DLIO's\nsamples/s", lambda one: one.dlio_samples_per_second, optional=True),
+    _EpochColumn("DLIO's\nAU %", lambda one: _scale(one.dlio_au, 100), optional=True),
+    _EpochColumn("DLIO's\nsamples/s", lambda one: one.dlio_samples_per_second, optional=True),
 ]
 
 
-def _shown(columns: Sequence[_Column], epochs: Sequence[EpochSummary]) -> list[_Column]:
+def _select_columns(columns: Sequence[_EpochColumn], epochs: Sequence[EpochSummary]) -> list[_EpochColumn]:
     return [one for one in columns if not one.optional or any(map(one.figure, epochs))]
 
 
-def _figures(title: str, groups: Sequence[Sequence[_Column]], epochs: Sequence[EpochSummary]) -> str:
+def _figure_table(title: str, groups: Sequence[Sequence[_EpochColumn]], epochs: Sequence[EpochSummary]) -> str:
     """The first epoch, the later ones, then these ones' mean and standard deviation in per cent of it."""
-    shown = [_shown(group, epochs) for group in groups]
+    shown = [_select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
     rows = [(str(epoch.epoch + 1), *(one.show(one.figure(epoch)) for one in columns)) for epoch in epochs]
-    rows = _apart(rows)
+    rows = _separate_first(rows)
     later = epochs[1:]
     if len(later) > 1:
         values = [_amounts(one, later) for one in columns]
@@ -221,11 +221,11 @@ def _figures(title: str, groups: Sequence[Sequence[_Column]], epochs: Sequence[E
             one.show(statistics.fmean(amounts) if amounts else None)
             for one, amounts in zip(columns, values, strict=True)
         ]
-        rows += [LINE, (_numbers(later), *means), ("+- %", *map(_variation, values))]
+        rows += [LINE, (_epoch_range(later), *means), ("+- %", *map(_variation, values))]
     return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
 
 
-def _amounts(column: _Column, epochs: Sequence[EpochSummary]) -> list[float]:
+def _amounts(column: _EpochColumn, epochs: Sequence[EpochSummary]) -> list[float]:
     """The figures of all epochs, or nothing where one is missing. Ranks are names, not amounts."""
     values = [value for value in map(column.figure, epochs) if value is not None]
     return [] if len(values) < len(epochs) or column.show is _rank else values
@@ -236,7 +236,7 @@ def _variation(amounts: Sequence[float]) -> str:
     return number(100 * statistics.stdev(amounts) / mean, 2) if mean else ABSENT
 
 
-def _latencies(title: str, epochs: Sequence[EpochSummary]) -> str:
+def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
     """A row an epoch; then one of all later epochs' latencies together."""
     kinds: dict[str, Callable[[EpochSummary], Histogram]] = {
         "batch": lambda one: one.batch_latency,
@@ -246,9 +246,9 @@ def _latencies(title: str, epochs: Sequence[EpochSummary]) -> str:
     tables = []
     for kind, of in kinds.items():
         if any(of(epoch).count for epoch in epochs):
-            rows = _apart([(str(epoch.epoch + 1), *latency_cells(of(epoch))) for epoch in epochs])
+            rows = _separate_first([(str(epoch.epoch + 1), *latency_cells(of(epoch))) for epoch in epochs])
             if len(epochs) > 2:
-                rows += [LINE, (_numbers(epochs[1:]), *latency_cells(merged(map(of, epochs[1:]))))]
+                rows += [LINE, (_epoch_range(epochs[1:]), *latency_cells(merge_histograms(map(of, epochs[1:]))))]
             tables.append((kind, rows))
     headings = ["epoch", *(f"{kind}\n{tail}" for kind, _ in tables for tail in _TAILS)]
     beside = [
@@ -266,16 +266,16 @@ def latency_cells(latencies: Histogram) -> tuple[str, ...]:
     return (*(seconds(value, 3) for value in (found.p50, found.p90, found.p99, found.p999)), seconds(found.max))
 
 
-def _apart(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """The rows of epochs, the first one apart, and the middle ones left out if there are many."""
     if len(rows) > MOST_EPOCHS:
         rows = [*rows[: MOST_EPOCHS - 2], ("...", *[""] * (len(rows[0]) - 1)), rows[-1]]
     return rows if len(rows) == 1 else [rows[0], LINE, *rows[1:]]
 
 
-def _numbers(epochs: Sequence[EpochSummary]) -> str:
+def _epoch_range(epochs: Sequence[EpochSummary]) -> str:
     return f"{epochs[0].epoch + 1}..{epochs[-1].epoch + 1}"
 
 
-def _scaled(value: float | None, factor: float) -> float | None:
+def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor

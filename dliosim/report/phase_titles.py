@@ -16,12 +16,12 @@ def title_of(phase: PhaseSummary) -> str:
     return f"{name} {phase.how}".rstrip()
 
 
-def brief(name: str) -> str:
+def shorten_name(name: str) -> str:
     """A name that leaves room for figures: its beginning and its end."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 15]}...{name[-12:]}"
 
 
-def alike(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
+def group_phases(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
     """All runs of the same verb or loop together, in the order of the first ones."""
     groups: dict[str, list[PhaseSummary]] = {}
     for phase in phases:

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from time import perf_counter_ns
 from typing import TextIO
 
-from dliosim.measure.board import DONE, STEP, Row, private_row
+from dliosim.measure.board import DONE, STEP, BoardRow, private_row
 from dliosim.readable import seconds, size
 
 #: Nothing is shown before a phase has lasted this long, in ns.
@@ -20,7 +20,7 @@ EVERY_NS = 500_000_000
 _NEVER = 1 << 62
 
 
-class Progress:
+class ProgressLine:
     """A line that is written over and over on one rank, and is gone when the phase ends; `row` is written on each.
 
     Where `stream` is None or no terminal no line is ever written. Not thread-safe.
@@ -36,7 +36,7 @@ class Progress:
         stream: TextIO | None,
         silent_ns: int = SILENT_NS,
         every_ns: int = EVERY_NS,
-        row: Row | None = None,
+        row: BoardRow | None = None,
     ) -> None:
         self._row = row if row is not None else private_row()
         self._words, self._phase = self._row.words, ("", 0)
@@ -63,7 +63,7 @@ class Progress:
         self._enter(phase, epoch)
 
     @contextmanager
-    def during(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
+    def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
         """A block of bytes rather than steps, and the line that was there before it again after it.
 
         `total` gives the bytes of this rank, and is asked when the line is written; 0 if nobody knows.
@@ -128,7 +128,7 @@ class Progress:
 
 
 @contextmanager
-def elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[None]:
+def show_elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[None]:
     """A block that nothing is known of but how long it has lasted: from `silent` seconds on, on a terminal alone."""
     if stream is None or not stream.isatty():
         yield

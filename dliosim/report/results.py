@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 import dliosim
 from dliosim.measure import aggregate
-from dliosim.measure.checkpoint_overhead import loop_overheads, whole_overhead
+from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
-from dliosim.plan.forecast.checkpoint_interval import Costs, best, daly, lost, young
-from dliosim.report.checkpoints import Measured, measured
-from dliosim.report.phase_titles import alike, title_of
-from dliosim.report.timeline import timeline_of
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
+from dliosim.report.checkpoints import CheckpointCosts, checkpoint_costs
+from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.timeline import encode_timeline
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
@@ -133,7 +133,7 @@ _VERB_SPREADS = (
 )
 
 
-def results_of(run: RunSummary) -> dict[str, Any]:
+def results_content(run: RunSummary) -> dict[str, Any]:
     """What results.json holds: plain values, None where there is no figure. Epochs and ranks count from 0."""
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -153,21 +153,21 @@ def results_of(run: RunSummary) -> dict[str, Any]:
         "nodes": run.nodes,
         "started": run.started,
         "seconds": run.seconds,
-        "verified_bytes": run.verified_bytes,
+        "verified_bytes": run.bytes_verified,
         "checkpoint_overhead": _overhead(run),
         "mtbf_seconds": run.mtbf,
         "restart_seconds": run.restart_time,
-        "intervals": [_interval(one) for one in measured(run)],
+        "intervals": [_interval(one) for one in checkpoint_costs(run)],
         "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
-        "loops": [_loop(runs) for runs in alike(run.phases) if any(phase.epochs for phase in runs)],
+        "loops": [_loop(runs) for runs in group_phases(run.phases) if any(phase.epochs for phase in runs)],
         "expectations": [asdict(result) for result in run.expectations],
     }
-    return {name: finite(value) for name, value in content.items()}
+    return {name: drop_nonfinite(value) for name, value in content.items()}
 
 
-def ranks_of(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
+def encode_ranks(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
     """What ranks.h5 holds, as its bytes.
 
     For each loop a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`, from arrays
@@ -195,34 +195,34 @@ def write_results(
     phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]],
     timelines: Sequence[Timeline | None],
 ) -> None:
-    """Write ranks.h5 (see `ranks_of`), timeline.h5, then results.json, into an existing directory.
+    """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
 
     `timelines` has one for each of `phases`. Each file is there whole or not at all, so that where there is a
     results.json, everything else is there too. Raises OSError with the file's name.
     """
-    text = _text(run)
-    write_whole(directory / RANKS, ranks_of(phases))
-    write_whole(
-        directory / TIMELINE, timeline_of([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
+    text = _results_json(run)
+    write_atomic(directory / RANKS, encode_ranks(phases))
+    write_atomic(
+        directory / TIMELINE, encode_timeline([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
     )
-    write_whole(directory / RESULTS, text)
+    write_atomic(directory / RESULTS, text)
     (directory / PARTIAL).unlink(missing_ok=True)
 
 
 def write_partial(directory: Path, run: RunSummary) -> Path:
     """Write what is finished of a run, as results.json has it; the file. It is there whole or not at all."""
     path = directory / PARTIAL
-    write_whole(path, _text(run))
+    write_atomic(path, _results_json(run))
     return path
 
 
-def _text(run: RunSummary) -> bytes:
-    return (json.dumps(results_of(run), indent=1, allow_nan=False) + "\n").encode()
+def _results_json(run: RunSummary) -> bytes:
+    return (json.dumps(results_content(run), indent=1, allow_nan=False) + "\n").encode()
 
 
 def _overhead(run: RunSummary) -> dict[str, Any]:
     """What saves held of the time of each loop that made some, and of all."""
-    whole = whole_overhead(run)
+    whole = total_overhead(run)
     return {
         "share": whole and whole.share,
         "held_seconds": whole.held_seconds if whole else 0.0,
@@ -230,7 +230,7 @@ def _overhead(run: RunSummary) -> dict[str, Any]:
     }
 
 
-def _interval(one: Measured) -> dict[str, Any]:
+def _interval(one: CheckpointCosts) -> dict[str, Any]:
     """What a checkpoint's saves and the job's failures cost, and the intervals at which that is least."""
     costs = one.costs
     return {
@@ -239,15 +239,15 @@ def _interval(one: Measured) -> dict[str, Any]:
         "stall_seconds": costs.stall,
         "flush_seconds": costs.flush,
         "restart_seconds": costs.restart,
-        "young_seconds": young(costs.stall, costs.mtbf),
-        "daly_seconds": daly(costs.stall, costs.mtbf),
-        "best": _lost(best(costs), costs),
-        "own": None if one.interval is None else _lost(one.interval, costs),
+        "young_seconds": young_interval(costs.stall, costs.mtbf),
+        "daly_seconds": daly_interval(costs.stall, costs.mtbf),
+        "best": _interval_loss(best_interval(costs), costs),
+        "own": None if one.interval is None else _interval_loss(one.interval, costs),
     }
 
 
-def _lost(interval: float, costs: Costs) -> dict[str, float]:
-    shares = lost(interval, costs)
+def _interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+    shares = compute_waste(interval, costs)
     return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
 
 
@@ -311,14 +311,14 @@ def _verb(verb: VerbSummary) -> dict[str, Any]:
     }
 
 
-def finite(value: Any) -> Any:
+def drop_nonfinite(value: Any) -> Any:
     """The value with None for every number that JSON does not know."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: finite(one) for name, one in value.items()}
+        return {name: drop_nonfinite(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(one) for one in value]
+        return [drop_nonfinite(one) for one in value]
     return value
 
 
@@ -328,7 +328,7 @@ def _unit(column: str) -> str:
     return "bytes" if column in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-def write_whole(path: Path, content: bytes | memoryview) -> None:
+def write_atomic(path: Path, content: bytes | memoryview) -> None:
     """Write a file under another name, make it durable, and give it its own."""
     aside = path.with_name(f"{path.name}.partial")
     try:

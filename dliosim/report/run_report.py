@@ -6,17 +6,17 @@ import statistics
 from collections.abc import Sequence
 
 from dliosim.measure.epoch_summaries import ExpectationResult, RunSummary
-from dliosim.measure.histogram import merged
+from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables
-from dliosim.report.conditions import header, notes_of
+from dliosim.report.conditions import format_notes, header
 from dliosim.report.loops import latency_cells, loop_tables
-from dliosim.report.phase_titles import alike, brief, title_of
+from dliosim.report.phase_titles import group_phases, shorten_name, title_of
 from dliosim.report.text_table import grid
-from dliosim.report.warnings import warnings
+from dliosim.report.warnings import format_warnings
 
 #: Parts of the time of a verb, shown by their means over ranks; then what rank 0 does while the others wait.
 _VERB_TIMES = (
@@ -46,11 +46,20 @@ def run_report(run: RunSummary) -> str:
     """Everything that a run prints at its end, at most 120 columns wide."""
     loops = [
         loop_tables(
-            group, bool(doubt_of_times(run, group) or doubt_of_utilization(group)), run.lies_on(group[0], DISK_KINDS)
+            group,
+            bool(doubt_of_times(run, group) or doubt_of_utilization(group)),
+            run.is_stored_on(group[0], DISK_KINDS),
         )
-        for group in alike([phase for phase in run.phases if phase.epochs])
+        for group in group_phases([phase for phase in run.phases if phase.epochs])
     ]
-    sections = [header(run), warnings(run), _files(run.phases), checkpoint_tables(run), *loops, _closing(run)]
+    sections = [
+        header(run),
+        format_warnings(run),
+        _file_table(run.phases),
+        checkpoint_tables(run),
+        *loops,
+        _end_section(run),
+    ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -72,9 +81,9 @@ def expectation_line(result: ExpectationResult) -> str:
     return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
 
 
-def _files(phases: Sequence[PhaseSummary]) -> str:
+def _file_table(phases: Sequence[PhaseSummary]) -> str:
     """A row for each verb that wrote, read or dropped files; one for all runs of the same verb."""
-    groups = alike([phase for phase in phases if phase.verb is not None])
+    groups = group_phases([phase for phase in phases if phase.verb is not None])
     if not groups:
         return ""
     verbs = [phase.verb for phase in phases if phase.verb is not None]
@@ -97,12 +106,12 @@ def _files(phases: Sequence[PhaseSummary]) -> str:
     widths = (7 + len(extremes) + len(amounts), len(parts), len(completing))
     text = grid(title, headings, rows, [group for group in widths if group])
     tails = [
-        (brief(title_of(group[0])), *latency_cells(calls))
+        (shorten_name(title_of(group[0])), *latency_cells(calls))
         for group in groups
-        if (calls := merged(phase.verb.call_latency for phase in group if phase.verb)).count
+        if (calls := merge_histograms(phase.verb.call_latency for phase in group if phase.verb)).count
     ]
     latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
-    notes = notes_of([phase for group in groups for phase in group])
+    notes = format_notes([phase for group in groups for phase in group])
     return "\n\n".join(filter(None, [text, latencies, notes]))
 
 
@@ -116,7 +125,7 @@ def _file_row(
     """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
     verbs = [phase.verb for phase in group if phase.verb is not None]
     walls = [phase.seconds for phase in group]
-    row = [brief(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
+    row = [shorten_name(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
     if extremes:
         row += [seconds(min(walls)), seconds(max(walls))] if len(walls) > 1 else [""] * 2
     shares = [phase.resident_share for phase in group if phase.resident_share is not None]
@@ -145,7 +154,7 @@ def _amount(values: Sequence[int | None]) -> str:
     return size(statistics.fmean(known)) if known and len(known) == len(values) else ""
 
 
-def _closing(run: RunSummary) -> str:
+def _end_section(run: RunSummary) -> str:
     lines = [expectation_line(result) for result in run.expectations]
     if any(phase.epochs for phase in run.phases):
         lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")

@@ -11,15 +11,15 @@ from dliosim.measure import aggregate
 from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
 from dliosim.measure.histogram import Quantiles
-from dliosim.measure.validity import core_waits, doubt_of_times, doubt_of_utilization
+from dliosim.measure.validity import doubt_of_core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.conditions import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
-from dliosim.report.phase_titles import alike, title_of
-from dliosim.report.reader.comparison import Comparison, Stall, Variant
+from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.reader.comparison import ComparisonResult, SavedVariant, StallTimes
 from dliosim.report.reader.labels import variant_legend, variant_names
-from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, loop_titles
+from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.text_table import LINE, WIDTH, grid
 from dliosim.report.warnings import warnings_of
 
@@ -45,11 +45,11 @@ class Table:
         return [1] * (len(self.headings) - 1)
 
 
-def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
+def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """All tables and warnings of results as text, at most 120 columns wide but for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
-    sections = ["\n".join(places_of(results))] if places_of(results) else []
-    sections += [_text(table) for table in tables_of_runs(runs)]
+    sections = ["\n".join(label_places(results))] if label_places(results) else []
+    sections += [_format_table(table) for table in tables_of_runs(runs)]
     warned = [
         textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
         for label, line in warnings_of_runs(runs)
@@ -57,10 +57,10 @@ def side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections += ["\n".join(warned)] if warned else []
     for one in results:
         if isinstance(one, SavedComparison):
-            sections += ["\n".join(_filled(legend_of_comparison(one)))] if legend_of_comparison(one) else []
-            sections += [_text(table) for table in tables_of_comparison(one)]
+            sections += ["\n".join(_wrap_lines(legend_of_comparison(one)))] if legend_of_comparison(one) else []
+            sections += [_format_table(table) for table in tables_of_comparison(one)]
             for lines in (not_run_lines(one.comparison), one.comparison.verdict):
-                sections += ["\n".join(_filled(lines))] if lines else []
+                sections += ["\n".join(_wrap_lines(lines))] if lines else []
     return "\n\n".join(sections) + "\n"
 
 
@@ -68,11 +68,11 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     """The conditions, each loop that any run has, and the verbs beside them."""
     if not runs:
         return []
-    loops = [_loop_table(title, [_loop_of(one, title) for one in runs], runs) for title in loop_titles(runs)]
+    loops = [_loop_table(title, [_find_loop(one, title) for one in runs], runs) for title in loop_titles(runs)]
     return [_conditions(runs), *_patterns(runs), *loops, *_verbs(runs), *_saves(runs)]
 
 
-def places_of(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
+def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
     """Which directory each label means that is not the directory's name."""
     return [f"{one.label}: {one.place}" for one in results if one.label != Path(one.place).absolute().name]
 
@@ -95,11 +95,15 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
     title = (
         f"{saved.label}: {found.what} of {found.name}, {count(found.ranks, 'rank')} on "
         f"{count(found.nodes, 'node')}, {count(found.repetitions, 'repetition')}; "
-        + (f"ratios of the stall of {reference} to others" if found.of_stalls else f"ratios of rates to {reference}")
+        + (
+            f"ratios of the stall of {reference} to others"
+            if found.is_stall_comparison
+            else f"ratios of rates to {reference}"
+        )
     )
     columns = [
         (heading, show)
-        for heading, show, is_there in (_STALL_COLUMNS if found.of_stalls else _VARIANT_COLUMNS)
+        for heading, show, is_there in (_STALL_COLUMNS if found.is_stall_comparison else _VARIANT_COLUMNS)
         if is_there is None or any(map(is_there, found.variants))
     ]
     headings = ("", "verdict", *(heading for heading, _ in columns))
@@ -119,43 +123,43 @@ def legend_of_comparison(saved: SavedComparison) -> list[str]:
     return variant_legend([one.label for one in saved.comparison.variants])
 
 
-def not_run_lines(found: Comparison) -> list[str]:
+def not_run_lines(found: ComparisonResult) -> list[str]:
     """Which variants were not run, and why."""
     return [f"not run: {label}: {reason}" for label, reason in found.not_run]
 
 
-def _filled(lines: Sequence[str]) -> list[str]:
+def _wrap_lines(lines: Sequence[str]) -> list[str]:
     return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
 
 
-def _text(table: Table) -> str:
+def _format_table(table: Table) -> str:
     return grid(table.title, table.headings, table.rows, table.groups)
 
 
-def _brief(text: str, longest: int = _BRIEF) -> str:
+def _shorten(text: str, longest: int = _BRIEF) -> str:
     """A text of at most so many characters: its beginning and its end."""
     half = (longest - 3) // 2
     return text if len(text) <= longest else f"{text[:half]}...{text[-(longest - 3 - half) :]}"
 
 
-def _loop_of(one: SavedRun, title: str) -> Loop | None:
+def _find_loop(one: SavedRun, title: str) -> LoopResult | None:
     return next((loop for loop in one.loops if loop.title == title), None)
 
 
 def _conditions(runs: Sequence[SavedRun]) -> Table:
-    rows = [(name, *(_brief(show(one.run)) for one in runs)) for name, show in _CONDITIONS]
+    rows = [(name, *(_shorten(show(one.run)) for one in runs)) for name, show in _CONDITIONS]
     summaries = [one.run for one in runs]
     names = pattern_names(summaries)
     differing = [("pattern", *names)] if len(set(names)) > 1 else []
     # The end of a value may be where it differs, so that these are cut late.
-    differing += [tuple(_brief(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(summaries)]
+    differing += [tuple(_shorten(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(summaries)]
     at = 1 + _CONDITIONS.index(_DIGEST)
     return Table("conditions", ("", *(one.label for one in runs)), (*rows[:at], *differing, *rows[at:]))
 
 
 def _patterns(runs: Sequence[SavedRun]) -> list[Table]:
     """The lines in which patterns differ; of more than `_MOST_LINES` nothing, as they are then other patterns."""
-    rows = [(_brief(line, _LONGEST_VALUE), *cells) for line, *cells in line_rows([one.run for one in runs])]
+    rows = [(_shorten(line, _LONGEST_VALUE), *cells) for line, *cells in line_rows([one.run for one in runs])]
     title = "lines that not all patterns have"
     return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if 0 < len(rows) <= _MOST_LINES else []
 
@@ -164,7 +168,7 @@ def _kinds(run: RunSummary) -> str:
     return ", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) or ABSENT
 
 
-def _mark(run: RunSummary) -> str:
+def _option_marks(run: RunSummary) -> str:
     return ", ".join(filter(None, ["--null" if run.null else "", "--verify" if run.verify else ""])) or ABSENT
 
 
@@ -176,11 +180,11 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("ranks", lambda run: str(run.ranks)),
     ("nodes", lambda run: str(run.nodes)),
     ("ranks / cores, fullest node", lambda run: f"{run.environment.ranks_per_node} / {run.environment.cores_per_node}"),
-    ("more ranks than cores", lambda run: "yes" if run.environment.oversubscribed else "no"),
+    ("more ranks than cores", lambda run: "yes" if run.environment.is_oversubscribed else "no"),
     ("load average before", lambda run: number(run.environment.load_average, 3)),
     ("MPI library", lambda run: run.environment.mpi_library),
     ("file systems", _kinds),
-    ("options", _mark),
+    ("options", _option_marks),
     ("finished", lambda run: f"no, {run.partial.signal}" if run.partial else "yes"),
     ("order hash", lambda run: f"{run.order_hash:016x}"),
     ("extent hash", lambda run: f"{run.extent_hash:016x}"),
@@ -188,7 +192,7 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
 ]
 
 
-def _loop_table(title: str, loops: Sequence[Loop | None], runs: Sequence[SavedRun]) -> Table:
+def _loop_table(title: str, loops: Sequence[LoopResult | None], runs: Sequence[SavedRun]) -> Table:
     """The figures of one loop, over the epochs after the first; rows that nobody has are left out."""
     rows: list[tuple[str, ...]] = []
     for group in _LOOP_ROWS:
@@ -205,69 +209,71 @@ def _loop_table(title: str, loops: Sequence[Loop | None], runs: Sequence[SavedRu
     return Table(f"{title}: {about}", ("", *(one.label for one in runs)), tuple(rows))
 
 
-def _later(loop: Loop) -> tuple[EpochSummary, ...]:
+def _later_epochs(loop: LoopResult) -> tuple[EpochSummary, ...]:
     return loop.epochs[1:] or loop.epochs
 
 
-def _utilization(loop: Loop, run: RunSummary) -> str:
-    share = aggregate.utilization(_later(loop))
+def _utilization(loop: LoopResult, run: RunSummary) -> str:
+    share = aggregate.utilization(_later_epochs(loop))
     doubtful = doubt_of_times(run, loop.phases) or doubt_of_utilization(loop.phases)
     return ABSENT if share is None else f"{number(100 * share)}{'?' if doubtful else ''}"
 
 
-def _quantile(kind: str, tail: str) -> Callable[[Loop, RunSummary], str]:
-    def show(loop: Loop, run: RunSummary) -> str:
+def _quantile(kind: str, tail: str) -> Callable[[LoopResult, RunSummary], str]:
+    def show(loop: LoopResult, run: RunSummary) -> str:
         found: Quantiles | None = getattr(loop.latencies, kind, None)
         return ABSENT if found is None else seconds(getattr(found, tail), 3)
 
     return show
 
 
-def _share(part: str) -> Callable[[Loop, RunSummary], str]:
-    def show(loop: Loop, run: RunSummary) -> str:
+def _share(part: str) -> Callable[[LoopResult, RunSummary], str]:
+    def show(loop: LoopResult, run: RunSummary) -> str:
         share = time_shares(loop.epochs).get(part)
         return percent(share, 3) if share else ABSENT
 
     return show
 
 
-def _reader_share(loop: Loop, run: RunSummary) -> str:
+def _reader_share(loop: LoopResult, run: RunSummary) -> str:
     """What of their time readers decoded and preprocessed; of steps that read themselves processing has it."""
     readers = loop.phases[0].readers
-    share = aggregate.processing_share(_later(loop), readers) if readers else 0.0
+    share = aggregate.processing_share(_later_epochs(loop), readers) if readers else 0.0
     return percent(share, 3) if share else ABSENT
 
 
-def _samples(loop: Loop, run: RunSummary) -> str:
-    return _marked(aggregate.samples_per_second(_later(loop)), loop, run)
+def _samples(loop: LoopResult, run: RunSummary) -> str:
+    return _mark_rate(aggregate.samples_per_second(_later_epochs(loop)), loop, run)
 
 
-def _rate(unit: float) -> Callable[[Loop, RunSummary], str]:
-    def show(loop: Loop, run: RunSummary) -> str:
-        rate = aggregate.bytes_per_second(_later(loop))
-        return _marked(None if rate is None else rate / unit, loop, run)
+def _rate(unit: float) -> Callable[[LoopResult, RunSummary], str]:
+    def show(loop: LoopResult, run: RunSummary) -> str:
+        rate = aggregate.bytes_per_second(_later_epochs(loop))
+        return _mark_rate(None if rate is None else rate / unit, loop, run)
 
     return show
 
 
-def _core_waits(loop: Loop, run: RunSummary) -> str:
-    share = aggregate.core_wait_share(_later(loop))
+def _core_waits(loop: LoopResult, run: RunSummary) -> str:
+    share = aggregate.core_wait_share(_later_epochs(loop))
     return percent(share, 3) if share else ABSENT
 
 
-def _marked(rate: float | None, loop: Loop, run: RunSummary) -> str:
+def _mark_rate(rate: float | None, loop: LoopResult, run: RunSummary) -> str:
     """A rate, with `?` where ranks waited for cores."""
-    return ABSENT if rate is None else f"{number(rate)}{'?' if core_waits(run.environment, loop.phases) else ''}"
+    return (
+        ABSENT if rate is None else f"{number(rate)}{'?' if doubt_of_core_waits(run.environment, loop.phases) else ''}"
+    )
 
 
-def _checkpoints(loop: Loop, run: RunSummary) -> str:
-    took = sum(one.checkpoint_seconds.mean for one in _later(loop))
+def _checkpoints(loop: LoopResult, run: RunSummary) -> str:
+    took = sum(one.checkpoint_seconds.mean for one in _later_epochs(loop))
     return seconds(took, 3) if took else ABSENT
 
 
-def _amplification(figure: str) -> Callable[[Loop, RunSummary], str]:
-    def show(loop: Loop, run: RunSummary) -> str:
-        known = [(getattr(one, figure), one.bytes) for one in _later(loop)]
+def _amplification(figure: str) -> Callable[[LoopResult, RunSummary], str]:
+    def show(loop: LoopResult, run: RunSummary) -> str:
+        known = [(getattr(one, figure), one.bytes) for one in _later_epochs(loop)]
         if any(ratio is None for ratio, _ in known) or not sum(weight for _, weight in known):
             return ABSENT
         return number(sum(ratio * weight for ratio, weight in known) / sum(weight for _, weight in known))
@@ -275,16 +281,16 @@ def _amplification(figure: str) -> Callable[[Loop, RunSummary], str]:
     return show
 
 
-def _moved(loop: Loop, run: RunSummary) -> str:
-    asked = sum(one.bytes for one in _later(loop))
-    return number(sum(one.bytes_moved for one in _later(loop)) / asked) if asked else ABSENT
+def _transfer_ratio(loop: LoopResult, run: RunSummary) -> str:
+    asked = sum(one.bytes for one in _later_epochs(loop))
+    return number(sum(one.bytes_moved for one in _later_epochs(loop)) / asked) if asked else ABSENT
 
 
-def _cache(loop: Loop, run: RunSummary) -> str:
+def _cache(loop: LoopResult, run: RunSummary) -> str:
     return ABSENT if loop.phases[0].api == "null" else cache_state(loop.phases[0]).removeprefix("page cache ")
 
 
-_LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
+_LOOP_ROWS: list[list[tuple[str, Callable[[LoopResult, RunSummary], str]]]] = [
     [
         ("ranks", lambda loop, run: str(run.ranks)),
         ("api", lambda loop, run: loop.phases[0].api or ABSENT),
@@ -318,7 +324,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
         ("readers' time decoding", _reader_share),
     ],
     [
-        ("moved / asked", _moved),
+        ("moved / asked", _transfer_ratio),
         ("read() / asked", _amplification("amplification")),
         ("device / asked", _amplification("storage_amplification")),
     ],
@@ -328,7 +334,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[Loop, RunSummary], str]]]] = [
 def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
     """Time and rate of each verb that writes or reads files, over all its runs."""
     groups = [
-        {title_of(group[0]): group for group in alike([phase for phase in one.run.phases if phase.verb])}
+        {title_of(group[0]): group for group in group_phases([phase for phase in one.run.phases if phase.verb])}
         for one in runs
     ]
     rows: list[tuple[str, ...]] = []
@@ -339,7 +345,7 @@ def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
             wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes_once for verb in verbs)
             rate = f", {size(content / wall, 3)}/s" if wall > 0 and content else ""
             cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
-        rows.append((_brief(title), *cells))
+        rows.append((_shorten(title), *cells))
     title = "files: mean time of a run of the verb, and bytes by time"
     return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if rows else []
 
@@ -350,35 +356,35 @@ def _saves(runs: Sequence[SavedRun]) -> list[Table]:
     rows: list[tuple[str, ...]] = []
     for name in dict.fromkeys(name for of_run in stalls for name in of_run):
         found = [of_run.get(name) for of_run in stalls]
-        rows.append((f"stall of {_brief(name)}", *(seconds(one.held if one else None, 3) for one in found)))
+        rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
         if any(one and one.flush for one in found):
-            rows.append((f"flush of {_brief(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
+            rows.append((f"flush of {_shorten(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
     shares = [{each.loop: each.share for each in loop_overheads(one.run)} for one in runs]
     for loop in dict.fromkeys(loop for of_run in shares for loop in of_run):
-        rows.append((f"share of {_brief(loop)} held", *(percent(of_run.get(loop), 3) for of_run in shares)))
+        rows.append((f"share of {_shorten(loop)} held", *(percent(of_run.get(loop), 3) for of_run in shares)))
     title = "checkpoints: medians over saves of the slowest rank, and the share of a loop's time that saves held"
     return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if rows else []
 
 
-def _interval(one: Variant) -> str:
+def _interval(one: SavedVariant) -> str:
     if one.ratio_low is None or one.ratio_high is None:
         return ABSENT
     return f"{number(one.ratio_low, 3)} .. {number(one.ratio_high, 3)}"
 
 
-def _tail(tail: str) -> Callable[[Variant], str]:
+def _tail(tail: str) -> Callable[[SavedVariant], str]:
     return lambda one: ABSENT if one.batch_latency is None else seconds(getattr(one.batch_latency, tail), 3)
 
 
-def _stalled(figure: Callable[[Stall], float | None]) -> Callable[[Variant], float | None]:
+def _stall_figure(figure: Callable[[StallTimes], float | None]) -> Callable[[SavedVariant], float | None]:
     return lambda one: None if one.stall is None else figure(one.stall)
 
 
-def _took(figure: Callable[[Stall], float | None]) -> Callable[[Variant], str]:
-    return lambda one: seconds(_stalled(figure)(one), 3)
+def _stall_time(figure: Callable[[StallTimes], float | None]) -> Callable[[SavedVariant], str]:
+    return lambda one: seconds(_stall_figure(figure)(one), 3)
 
 
-def _counted(figure: Callable[[Stall], int]) -> Callable[[Variant], str]:
+def _stall_count(figure: Callable[[StallTimes], int]) -> Callable[[SavedVariant], str]:
     return lambda one: ABSENT if one.stall is None else str(figure(one.stall))
 
 
@@ -387,7 +393,7 @@ def _gigabytes(rate: float | None) -> str:
 
 
 # Heading, figure, and where it is left out for being nothing in all variants what tells that.
-_VariantColumn = tuple[str, Callable[[Variant], str], Callable[[Variant], float | None] | None]
+_VariantColumn = tuple[str, Callable[[SavedVariant], str], Callable[[SavedVariant], float | None] | None]
 
 _VARIANT_COLUMNS: list[_VariantColumn] = [
     ("samples\n/s", lambda one: number(one.samples_per_second), None),
@@ -407,18 +413,18 @@ _VARIANT_COLUMNS: list[_VariantColumn] = [
 ]
 
 _STALL_COLUMNS: list[_VariantColumn] = [
-    ("stall", _took(lambda one: one.seconds), None),
+    ("stall", _stall_time(lambda one: one.seconds), None),
     ("ratio", lambda one: number(one.ratio, 3), None),
     ("interval", _interval, None),
-    ("longest\nstall", _took(lambda one: one.longest), None),
-    ("complete\nafter", _took(lambda one: one.complete), None),
+    ("longest\nstall", _stall_time(lambda one: one.longest), None),
+    ("complete\nafter", _stall_time(lambda one: one.complete), None),
     ("GB/s", lambda one: _gigabytes(one.bytes_per_second), None),
-    ("files", _counted(lambda one: one.files), None),
-    ("calls", _counted(lambda one: one.calls), None),
-    ("in\ncalls", _took(lambda one: one.call), None),
-    ("open,\nclose", _took(lambda one: one.open_close), None),
-    ("passed\nto ranks", _took(lambda one: one.send), _stalled(lambda one: one.send)),
-    ("sync", _took(lambda one: one.file_sync), _stalled(lambda one: one.file_sync)),
-    ("com-\nmit", _took(lambda one: one.commit), _stalled(lambda one: one.commit)),
-    ("rename", _took(lambda one: one.rename), _stalled(lambda one: one.rename)),
+    ("files", _stall_count(lambda one: one.files), None),
+    ("calls", _stall_count(lambda one: one.calls), None),
+    ("in\ncalls", _stall_time(lambda one: one.call), None),
+    ("open,\nclose", _stall_time(lambda one: one.open_close), None),
+    ("passed\nto ranks", _stall_time(lambda one: one.send), _stall_figure(lambda one: one.send)),
+    ("sync", _stall_time(lambda one: one.file_sync), _stall_figure(lambda one: one.file_sync)),
+    ("com-\nmit", _stall_time(lambda one: one.commit), _stall_figure(lambda one: one.commit)),
+    ("rename", _stall_time(lambda one: one.rename), _stall_figure(lambda one: one.rename)),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.stalled_ranks import Seen, Stall, ranges
+from dliosim.measure.stalled_ranks import JobStall, RankStatus, format_ranks
 from dliosim.readable import count, seconds, size
 
 #: Lines of ranks that are late, and hosts that are named.
@@ -24,47 +24,49 @@ _STATES = {
 }
 
 
-def stall_text(stall: Stall) -> str:
+def stall_text(stall: JobStall) -> str:
     """The lines of a stall, without an end of line."""
-    late, waiting = _alike(stall.late), stall.waiting
+    late, waiting = _group_ranks(stall.late_ranks), stall.waiting_ranks
     lines = [f"stall: nothing has moved for {seconds(stall.quiet, 2)}: no step, chunk or call of any rank has ended"]
-    lines += [f"  late: {_late(group)}" for group in late[:_MOST]]
+    lines += [f"  late: {_late_line(group)}" for group in late[:_MOST]]
     if len(late) > _MOST:
         rest = [one.rank for group in late[_MOST:] for one in group]
-        lines.append(f"  late: {count(len(rest), 'rank')} more: {ranges(rest)}")
+        lines.append(f"  late: {count(len(rest), 'rank')} more: {format_ranks(rest)}")
     if stall.silent:
         more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
         hosts = ", ".join(stall.silent[:_MOST]) + more
         lines.append(
-            f"  not heard of: {_named(stall.unknown)} on {hosts}: all of them are stopped, or the node is down, or it "
+            f"  not heard of: {_rank_phrase(stall.unknown_ranks)} on {hosts}: all of them are stopped, or the node is down, or it "
             "cannot write where results go"
         )
-    elif stall.unknown:
-        lines.append(f"  not heard of: {_named(stall.unknown)}: this node cannot write or read where results go")
-    for place in sorted({_place(one) for one in waiting}):
-        there = [one.rank for one in waiting if _place(one) == place]
-        lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({ranges(there)})")
-    return "\n".join([*lines, *(f"  next: {text}" for text in _next(stall))])
+    elif stall.unknown_ranks:
+        lines.append(
+            f"  not heard of: {_rank_phrase(stall.unknown_ranks)}: this node cannot write or read where results go"
+        )
+    for place in sorted({_wait_state(one) for one in waiting}):
+        there = [one.rank for one in waiting if _wait_state(one) == place]
+        lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({format_ranks(there)})")
+    return "\n".join([*lines, *(f"  next: {text}" for text in _next_commands(stall))])
 
 
-def moving_text(quiet: float) -> str:
+def recovery_text(quiet: float) -> str:
     """The line of a stall that is over."""
     return f"stall: the job moves again; nothing had ended for {seconds(quiet, 2)}"
 
 
-def _alike(late: Sequence[Seen]) -> list[list[Seen]]:
+def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
     """Ranks of which the same is to be said, together."""
-    groups: dict[tuple[object, ...], list[Seen]] = {}
+    groups: dict[tuple[object, ...], list[RankStatus]] = {}
     for one in late:
         key = (one.host, one.phase, one.epoch, one.step, one.state, one.call, one.meeting, one.action, one.is_watched)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
 
-def _late(group: Sequence[Seen]) -> str:
+def _late_line(group: Sequence[RankStatus]) -> str:
     one = group[0]
     pids = ", ".join(str(each.pid) for each in group[:4]) + ", ..." * (len(group) > 4)
-    who = f"{_named([each.rank for each in group])} on {one.host} (pid {pids})"
+    who = f"{_rank_phrase([each.rank for each in group])} on {one.host} (pid {pids})"
     where = [one.phase or "start"]
     if one.epoch:
         where.append(f"epoch {one.epoch}")
@@ -82,19 +84,19 @@ def _late(group: Sequence[Seen]) -> str:
     return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
 
 
-def _named(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
+def _rank_phrase(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}"
 
 
-def _place(one: Seen) -> str:
+def _wait_state(one: RankStatus) -> str:
     if one.meeting:
         return f"arrived at {one.meeting}, and waiting"
     return f"waiting inside {one.action}" if one.action else "neither arrived nor in a call"
 
 
-def _next(stall: Stall) -> list[str]:
+def _next_commands(stall: JobStall) -> list[str]:
     """What to type, for the first of those that are late."""
-    late = stall.late or ([] if stall.silent else list(stall.seen[:1]))
+    late = stall.late_ranks or ([] if stall.silent else list(stall.seen[:1]))
     if not late:
         return ["look whether these hosts are up, and at their kernels' logs (dmesg)"]
     one = late[0]

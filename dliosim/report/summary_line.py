@@ -32,19 +32,19 @@ def headline(
     """
     later = epochs[1:] or epochs
     busy, rate = aggregate.utilization(later), aggregate.bytes_per_second(later)
-    kind, late = aggregate.latency(later)
+    kind, late = aggregate.main_latency(later)
     said = [
         f"{percent(busy, 3)}{'?' if doubtful else ''} busy" if busy is not None else "",
-        f"{size(rate, 3)}/s{_whence(later, counted)}" if rate is not None else "",
+        f"{size(rate, 3)}/s{_byte_source(later, counted)}" if rate is not None else "",
         f"{kind} p99 {seconds(late.p99, 3)}" if late is not None else "",
     ]
     when = " after the first epoch" if len(epochs) > 1 else ""
-    state = "nothing was read" if runs[0].api == "null" else _began(runs[0])
-    lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _needed(runs[0], later)]
+    state = "nothing was read" if runs[0].api == "null" else _start_state(runs[0])
+    lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _rate_target(runs[0], later)]
     return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
 
 
-def _whence(epochs: Sequence[EpochSummary], counted: bool) -> str:
+def _byte_source(epochs: Sequence[EpochSummary], counted: bool) -> str:
     """How little of the bytes of a rate came from the device, or that memory kept them; empty where neither is so."""
     content = sum(epoch.bytes for epoch in epochs)
     if content and not any(epoch.bytes_from_storage for epoch in epochs):
@@ -55,18 +55,18 @@ def _whence(epochs: Sequence[EpochSummary], counted: bool) -> str:
     return f" ({percent(sum(device) / content, 2)} of it from the device)"
 
 
-def mostly_processing(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def processing_note(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """That whoever read spent most of the time not on reading, and on what; empty where that is not so."""
     share = aggregate.processing_share(epochs, phase.readers)
     if share <= _MOSTLY:
         return ""
-    what = _processing_named(epochs)
+    what = _processing_parts(epochs)
     if phase.readers:
         return f"readers spent {percent(share, 2)} of their busy time {what}, not reading"
     return f"of the time it took to have a batch {percent(share, 2)} was {what}, not reading"
 
 
-def _processing_named(epochs: Sequence[EpochSummary]) -> str:
+def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
     parts = {
         "decoding": any(epoch.decode_seconds.max for epoch in epochs),
         "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
@@ -74,7 +74,7 @@ def _processing_named(epochs: Sequence[EpochSummary]) -> str:
     return " and ".join(part for part, is_done in parts.items() if is_done)
 
 
-def _why(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: str) -> str:
+def _busy_reason(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: str) -> str:
     """Why a loop that was less busy than wished was so, where the rates alone do not say it."""
     if processing and not (overlapped and hardly_waited):
         return f", {'yet' if was_enough else 'and'} {processing}"
@@ -83,12 +83,12 @@ def _why(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: st
     return ", yet steps waited: reading did not keep ahead of them" if was_enough else ""
 
 
-def _began(phase: PhaseSummary) -> str:
+def _start_state(phase: PhaseSummary) -> str:
     state = cache_state(phase)
     return f"{state} at its start" if state.startswith("page cache") else state
 
 
-def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered.
 
     Beside readers that is what it delivered while calls were in flight: over all of the time it would be no more than
@@ -108,22 +108,22 @@ def _needed(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     left = time_to_read(compute, overlapped)
     processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
     if processed / max(phase.readers, 1) >= left:
-        return "" if busy >= UTILIZATION else f"{_beyond_storage(phase, epochs)}; it got {size(got, 3)}/s{got_when}"
+        return "" if busy >= UTILIZATION else f"{_decode_limit(phase, epochs)}; it got {size(got, 3)}/s{got_when}"
     needed = content / (left if overlapped else left - processed)
     why = ""
     if busy < UTILIZATION:
         hardly_waited = waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs)
         # Without readers what was fast enough took no more of a step than it may.
         hardly_waited = hardly_waited or (got >= needed and not overlapped)
-        why = _why(got >= needed, hardly_waited, overlapped, mostly_processing(phase, epochs))
+        why = _busy_reason(got >= needed, hardly_waited, overlapped, processing_note(phase, epochs))
     rates = (
         f"it needs {size(needed, 3)}/s{'' if overlapped else ' while steps wait'}; it got {size(got, 3)}/s{got_when}"
     )
     return f"to be {percent(UTILIZATION, 2)} busy {rates}{why}"
 
 
-def _beyond_storage(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _decode_limit(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     """That decoding alone takes as long as everything may."""
     who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
-    time = f"the time for {_processing_named(epochs)} alone is longer{who} than that allows"
+    time = f"the time for {_processing_parts(epochs)} alone is longer{who} than that allows"
     return f"no storage makes it {percent(UTILIZATION, 2)} busy: {time}"

@@ -19,27 +19,29 @@ def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], gro
     `groups` are how many of those other columns belong together, in order: where all of them are too wide together, the
     table is broken between two groups, and the first column stands again.
     """
-    tables = [_drawn(headings, rows, columns) for columns in fitting(headings, rows, groups)]
+    tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups)]
     return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
 
 
-def fitting(headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> list[list[int]]:
+def split_columns(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()
+) -> list[list[int]]:
     """The columns, from 1, of each part into which `grid` breaks such a table."""
     ends = [0, *accumulate(groups or (len(headings) - 1,))]
     parts: list[list[int]] = [[]]
     for begin, end in pairwise(ends):
         block = list(range(1 + begin, 1 + end))
-        if parts[-1] and _width(_drawn(headings, rows, parts[-1] + block)) > WIDTH:
+        if parts[-1] and _text_width(_draw_table(headings, rows, parts[-1] + block)) > WIDTH:
             parts.append([])
         parts[-1] += block
     return parts
 
 
-def _width(text: str) -> int:
+def _text_width(text: str) -> int:
     return max(map(len, text.splitlines()))
 
 
-def _drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
+def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
     from tabulate import SEPARATING_LINE, tabulate  # 20 ms that only a rank that prints should pay
 
     chosen = [0, *columns]

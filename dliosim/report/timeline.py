@@ -21,7 +21,7 @@ _OVER = "the time that the step's data took to be read, on its readers' threads;
 _COMPRESSED = 1 << 16
 
 
-def timeline_of(phases: Sequence[tuple[PhaseSummary, Timeline | None]]) -> memoryview:
+def encode_timeline(phases: Sequence[tuple[PhaseSummary, Timeline | None]]) -> memoryview:
     """What timeline.h5 holds, as its bytes: a group for each loop, as ranks.h5 has them, and in it one for each epoch.
 
     Loops without a timeline have no epochs.
@@ -42,18 +42,18 @@ def timeline_of(phases: Sequence[tuple[PhaseSummary, Timeline | None]]) -> memor
 
 def _add_epoch(group: Any, ranks: NDArray[np.int64], epoch: EpochTimeline, summary: EpochSummary) -> None:
     group.attrs["bin_ns"], group.attrs["steps"] = epoch.bin_ns, epoch.steps
-    _add(group, "ranks", ranks, "1", "rank")
+    _add_array(group, "ranks", ranks, "1", "rank")
     for name, values in epoch.bins.items():
-        _add(group, name, values, _unit(name), "rank, bin")
+        _add_array(group, name, values, _unit(name), "rank, bin")
     group["bytes"].attrs["spread_over"] = _OVER
-    _add(group, "window_ns", epoch.window, "ns", "rank, step, mark")
-    _add(group, "reads_ns", epoch.reads, "ns", "read, (rank, reader, begin, end)")
-    _add(group, "offsets", epoch.offsets, "bytes", "call, (rank, step, file, offset)")
-    _add(group, "batch_latency", summary.batch_latency.filled(), "ns", "bucket, (upper edge, count)")
-    _add(group, "call_latency", summary.call_latency.filled(), "ns", "bucket, (upper edge, count)")
+    _add_array(group, "window_ns", epoch.window, "ns", "rank, step, mark")
+    _add_array(group, "reads_ns", epoch.reads, "ns", "read, (rank, reader, begin, end)")
+    _add_array(group, "offsets", epoch.offsets, "bytes", "call, (rank, step, file, offset)")
+    _add_array(group, "batch_latency", summary.batch_latency.nonempty_buckets(), "ns", "bucket, (upper edge, count)")
+    _add_array(group, "call_latency", summary.call_latency.nonempty_buckets(), "ns", "bucket, (upper edge, count)")
 
 
-def _add(group: Any, name: str, values: NDArray[np.int64], unit: str, axes: str) -> None:
+def _add_array(group: Any, name: str, values: NDArray[np.int64], unit: str, axes: str) -> None:
     how: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
     data = group.create_dataset(name, data=values, **(how if values.nbytes >= _COMPRESSED else {}))
     data.attrs["unit"], data.attrs["axes"] = unit, axes

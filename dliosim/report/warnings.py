@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
 from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
-from dliosim.measure.phase import Partial, PhaseSummary
-from dliosim.measure.validity import core_waits, oversleep, read_before
+from dliosim.measure.phase import PartialProgress, PhaseSummary
+from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
-from dliosim.report.phase_titles import alike, title_of
+from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import WIDTH
 
 #: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
@@ -30,7 +30,7 @@ _TOO_QUICK = 0.95
 _DOUBTFUL = "utilization (marked ?) is not to be trusted"
 
 
-def warnings(run: RunSummary) -> str:
+def format_warnings(run: RunSummary) -> str:
     """All warnings, a paragraph each; empty if there are none."""
     lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of(run)]
     return "\n".join(lines)
@@ -38,44 +38,44 @@ def warnings(run: RunSummary) -> str:
 
 def warnings_of(run: RunSummary) -> list[str]:
     """All warnings, the text alone of each."""
-    groups = alike(run.phases)
-    found = [*_of_the_end(run), *_of_the_machine(run), *_of_options(run)]
+    groups = group_phases(run.phases)
+    found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
     for group in groups:
-        found += [f"{title_of(group[0])}: {text}" for text in _of_loop(run.environment, group)]
+        found += [f"{title_of(group[0])}: {text}" for text in _loop_warnings(run.environment, group)]
         if not run.null:
-            found += _of_each(group, lambda phase: _of_reading(run, phase))
-            found += _of_each(group, lambda phase: _of_checkpoint(run, phase))
-        found += _of_each(group, _of_hints)
+            found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
+            found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
+        found += _warn_each_run(group, _hint_warnings)
     return found
 
 
-def _of_the_end(run: RunSummary) -> Iterator[str]:
+def _partial_warnings(run: RunSummary) -> Iterator[str]:
     if run.partial is not None:
-        yield f"these are partial results: {how_far(run.partial)}; what was done later is not in them"
+        yield f"these are partial results: {describe_partial(run.partial)}; what was done later is not in them"
 
 
-def how_far(partial: Partial) -> str:
+def describe_partial(partial: PartialProgress) -> str:
     """How much of a run there is, and which signal asked for it."""
-    loops = (f"{_of_all(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
-    done = [_of_all(partial.verbs_done, partial.verbs, "verb"), *loops]
+    loops = (f"{_format_done(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
+    done = [_format_done(partial.verbs_done, partial.verbs, "verb"), *loops]
     return f"{', '.join(done)} were done when {partial.signal} came"
 
 
-def _of_all(done: int, planned: int | None, what: str) -> str:
+def _format_done(done: int, planned: int | None, what: str) -> str:
     return count(done, what) if planned is None else f"{done} of {count(planned, what)}"
 
 
-def _of_the_machine(run: RunSummary) -> Iterator[str]:
+def _machine_warnings(run: RunSummary) -> Iterator[str]:
     environment = run.environment
-    if environment.oversubscribed:
-        yield from _of_turns(run, _ranks_on_cores(environment))
+    if environment.is_oversubscribed:
+        yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
         lie = "lies" if len(memories) == 1 else "lie"
         yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
 
 
-def _of_turns(run: RunSummary, crowd: str) -> Iterator[str]:
+def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
     """What more ranks than cores (`crowd`) may have done to times of which nobody has counted it."""
     loops = [phase for phase in run.phases if phase.epochs]
     if any(aggregate.core_wait_share(loop.epochs) is None for loop in loops):
@@ -89,9 +89,9 @@ def _ranks_on_cores(environment: Environment) -> str:
     return f"{count(environment.ranks_per_node, 'rank')} on {count(environment.cores_per_node, 'core')}"
 
 
-def _of_cores(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
+def _core_wait_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
     """That ranks of a loop waited for cores, as a kernel has counted it, and what to do about it."""
-    waited = core_waits(environment, runs)
+    waited = doubt_of_core_waits(environment, runs)
     if not waited or any(epoch.core_wait_seconds is None for phase in runs for epoch in phase.epochs):
         return
     busy = any(epoch.utilization is not None for phase in runs for epoch in phase.epochs)
@@ -107,7 +107,7 @@ def _of_cores(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterato
     )
 
 
-def _of_options(run: RunSummary) -> Iterator[str]:
+def _option_warnings(run: RunSummary) -> Iterator[str]:
     if run.null:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
     if run.verify:
@@ -117,17 +117,17 @@ def _of_options(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _of_loop(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
+def _loop_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
     """Of all runs of a loop taken together."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
-    yield from _of_cores(environment, runs)
-    slept = oversleep(runs)
+    yield from _core_wait_warnings(environment, runs)
+    slept = doubt_of_oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs)
         yield f"{slept}: {_DOUBTFUL if known else 'rates and latencies hold that'}"
-    early = read_before(runs)
+    early = doubt_of_prefetch(runs)
     if early:
         yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
     later = epochs[1:] or epochs
@@ -146,11 +146,11 @@ def _of_loop(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator
         )
     worst = max(epochs, key=lambda epoch: epoch.amplification or 0.0)
     if (worst.amplification or 0.0) > _AMPLIFIED:
-        why = _why_amplified(runs[0], worst)
+        why = _amplification_cause(runs[0], worst)
         yield f"{number(worst.amplification, 3)} bytes went through read calls for each byte asked: {why}"
 
 
-def _why_amplified(phase: PhaseSummary, epoch: EpochSummary) -> str:
+def _amplification_cause(phase: PhaseSummary, epoch: EpochSummary) -> str:
     if phase.through == "library":
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
@@ -166,44 +166,44 @@ def _why_amplified(phase: PhaseSummary, epoch: EpochSummary) -> str:
     return "posix reads what is asked and no more, so that something else in these processes has read the rest"
 
 
-def _of_reading(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
+def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """Where the page cache gave what looks as if storage had."""
-    if run.lies_on(phase, MEMORY_KINDS):
+    if run.is_stored_on(phase, MEMORY_KINDS):
         return
-    cached = _epochs_named([epoch for epoch in phase.epochs if _from_cache(epoch)])
-    if cached and run.lies_on(phase, DISK_KINDS):
+    cached = _format_epochs([epoch for epoch in phase.epochs if _is_from_cache(epoch)])
+    if cached and run.is_stored_on(phase, DISK_KINDS):
         yield (
             f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
-    shared = _epochs_named([epoch for epoch in phase.epochs if _asked_again(epoch.bytes_from_storage, epoch)])
+    shared = _format_epochs([epoch for epoch in phase.epochs if _has_repeated_reads(epoch.bytes_from_storage, epoch)])
     if shared:
         epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
-        yield f"in {shared} {_shared(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
+        yield f"in {shared} {_describe_repeats(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
     share, verb = phase.resident_share, phase.verb
     if phase.kind == "restore" and share is not None and share > 0.5:
         yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
-    if phase.kind == "restore" and verb is not None and _asked_again(verb.bytes, verb):
-        yield f"{_shared(verb.bytes, verb)}; rates count each byte once a node"
+    if phase.kind == "restore" and verb is not None and _has_repeated_reads(verb.bytes, verb):
+        yield f"{_describe_repeats(verb.bytes, verb)}; rates count each byte once a node"
 
 
-def _from_cache(epoch: EpochSummary) -> bool:
+def _is_from_cache(epoch: EpochSummary) -> bool:
     """Whether less than half of the different bytes that calls asked for came from a device, as the kernel counts."""
-    return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * epoch.different_bytes
+    return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * epoch.unique_bytes
 
 
-def _asked_again(asked: int, one: EpochSummary | VerbSummary) -> bool:
+def _has_repeated_reads(asked: int, one: EpochSummary | VerbSummary) -> bool:
     """Whether storage gave fewer bytes than were asked, as the ranks of a node asked for some of them several times."""
     return one.distinct_bytes is not None and max(one.distinct_bytes, one.bytes_once) < _REPEATED * asked
 
 
-def _shared(asked: int, one: EpochSummary | VerbSummary) -> str:
+def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
     different = size(one.distinct_bytes)
     whence = "the page cache or another rank gave the rest"
     return f"ranks asked for {size(asked)}, of which {different} are different bytes: {whence}"
 
 
-def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
+def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """What flatters the times of a save or a restore."""
     if phase.fsync is False:
         yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
@@ -212,7 +212,7 @@ def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     verb = phase.verb
     if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
         return
-    in_memory = run.lies_on(phase, MEMORY_KINDS)  # which works on at nothing
+    in_memory = run.is_stored_on(phase, MEMORY_KINDS)  # which works on at nothing
     if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
         doing = "making" if phase.kind == "save" else "checking"
         yield (
@@ -221,7 +221,7 @@ def _of_checkpoint(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
         )
 
 
-def _epochs_named(epochs: Sequence[EpochSummary]) -> str:
+def _format_epochs(epochs: Sequence[EpochSummary]) -> str:
     """Epochs by their numbers, from 1; empty if there are none."""
     some = [epoch.epoch + 1 for epoch in epochs]
     if len(some) < 2:
@@ -231,7 +231,7 @@ def _epochs_named(epochs: Sequence[EpochSummary]) -> str:
     return f"epochs {', '.join(map(str, some[:-1]))} and {some[-1]}"
 
 
-def _of_hints(phase: PhaseSummary) -> Iterator[str]:
+def _hint_warnings(phase: PhaseSummary) -> Iterator[str]:
     for key, asked, granted in phase.hints_refused:
         outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
         if phase.api not in MPI_APIS:
@@ -239,7 +239,7 @@ def _of_hints(phase: PhaseSummary) -> Iterator[str]:
         yield f'HINT NOT GRANTED: "{key}" = "{asked}" {outcome}'
 
 
-def _of_each(runs: Sequence[PhaseSummary], check: Callable[[PhaseSummary], Iterator[str]]) -> Iterator[str]:
+def _warn_each_run(runs: Sequence[PhaseSummary], check: Callable[[PhaseSummary], Iterator[str]]) -> Iterator[str]:
     """What is to be said of each run of a verb or loop, once, with how many of them it is true of."""
     found = Counter(text for phase in runs for text in check(phase))
     for text, times in found.items():

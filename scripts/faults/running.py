@@ -15,7 +15,7 @@ from faults.drawing import Fault, Phase, Seen, Workload
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import saved_in
+from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
 from tests.mpi.launch import running, start_ranks
 
 SOURCE = Path(__file__).with_name("inject.c")
@@ -122,14 +122,17 @@ class Place:
         """Of each checkpoint that has its name: whether it counts by its manifest, and which sums are wrong."""
         found = {}
         for base in sorted(self.tree.glob("*/c/*")):
-            for number in checkpoint_store.numbers(base) if base.is_dir() else []:
+            for number in checkpoint_store.checkpoint_numbers(base) if base.is_dir() else []:
                 directory = base / f"{number:06d}"
                 try:
-                    saved = saved_in(directory)
+                    saved = load_manifest(directory)
                 except (OSError, ValueError):
                     continue
-                counts = saved.fault(directory) is None
-                found[str(directory.relative_to(self.tree))] = (counts, saved.wrong_sums(directory) if counts else [])
+                counts = saved.find_size_fault(directory) is None
+                found[str(directory.relative_to(self.tree))] = (
+                    counts,
+                    saved.find_checksum_faults(directory) if counts else [],
+                )
         return found
 
     def litter(self) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dliosim.compare.experiment import NotRun, Varied, running_order
-from dliosim.compare.loop_pass import Pass
-from dliosim.compare.result import Measured, Outcome
+from dliosim.compare.experiment import ExcludedVariant, VariedSetting, draw_pass_order
+from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.measure.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run
@@ -15,9 +15,9 @@ from tests.report.sample import run
 ORDER = 0x0123_4567_89AB_CDEF
 
 
-def one_pass(block: int, position: int, variant: int, seconds: float, **changed: object) -> Pass:
+def one_pass(block: int, position: int, variant: int, seconds: float, **changed: object) -> LoopPass:
     """A pass of 1000 samples of 10 kB, of whose time three quarters were waiting for data."""
-    made = Pass(
+    made = LoopPass(
         block=block,
         position=position,
         variant=variant,
@@ -53,10 +53,10 @@ def one_pass(block: int, position: int, variant: int, seconds: float, **changed:
     return replace(made, **changed)  # type: ignore[arg-type]
 
 
-def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[Measured[Pass], ...]:
+def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[VariantResult[LoopPass], ...]:
     """Variants that take so many times as long as a second a pass; `changed` is changed in the passes of the last."""
     times = passes(1, tuple(slower), blocks=blocks + 1, noise=0.02, outliers=0.0)
-    order = running_order(len(slower), blocks + 1, 1)
+    order = draw_pass_order(len(slower), blocks + 1, 1)
     found = []
     for variant in range(len(slower)):
         last = variant == len(slower) - 1
@@ -66,7 +66,7 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
         ]
         label = f"api={'abcdefgh'[variant]}"
         found.append(
-            Measured(
+            VariantResult(
                 label=label,
                 values=(("api", label[4:]),),
                 digest=f"{variant:016x}",
@@ -83,7 +83,9 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
     return tuple(found)
 
 
-def outcome(variants: tuple[Measured[Pass], ...], repetitions: int = 8, **changed: object) -> Outcome[Pass]:
+def outcome(
+    variants: tuple[VariantResult[LoopPass], ...], repetitions: int = 8, **changed: object
+) -> Outcome[LoopPass]:
     """A comparison of these variants."""
     environment = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
     made = Outcome(
@@ -93,7 +95,7 @@ def outcome(variants: tuple[Measured[Pass], ...], repetitions: int = 8, **change
         overrides=(("epochs", "1"),),
         arguments=("compare", "cosmoflow.dlio"),
         what="train",
-        varied=(Varied("api", tuple(one.label[4:] for one in variants)),),
+        varied=(VariedSetting("api", tuple(one.label[4:] for one in variants)),),
         ranks=4,
         nodes=1,
         environment=environment,
@@ -103,7 +105,7 @@ def outcome(variants: tuple[Measured[Pass], ...], repetitions: int = 8, **change
         seed=0,
         caches="warm",
         measured=variants,
-        not_run=(NotRun("api=z", "collective access needs one file shared by every rank"),),
+        not_run=(ExcludedVariant("api=z", "collective access needs one file shared by every rank"),),
         passes=tuple((one.label, one.passes) for one in variants),
         prepared=(),
     )

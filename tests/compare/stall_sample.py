@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dliosim.compare.checkpoint_pass import StallPass
-from dliosim.compare.experiment import Varied
-from dliosim.compare.result import Measured, Outcome
+from dliosim.compare.experiment import VariedSetting
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.measure.histogram import Histogram
 from tests.compare.sample import measured, outcome
 
@@ -50,7 +50,7 @@ def one_pass(block: int, position: int, variant: int, stall: float, **changed: o
     return replace(made, **changed)  # type: ignore[arg-type]
 
 
-def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tuple[Measured[StallPass], ...]:
+def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tuple[VariantResult[StallPass], ...]:
     """Variants that stall so many seconds; `changed` is changed in the passes of the last."""
     found = []
     for number, one in enumerate(measured(longer, blocks)):
@@ -61,7 +61,7 @@ def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tupl
         )
         writers = WRITERS[number]
         found.append(
-            Measured(
+            VariantResult(
                 label=f"writers={writers}",
                 values=(("writers", writers),),
                 digest=one.digest,
@@ -78,7 +78,9 @@ def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tupl
     return tuple(found)
 
 
-def saves(variants: tuple[Measured[StallPass], ...], repetitions: int = 8, **changed: object) -> Outcome[StallPass]:
+def saves(
+    variants: tuple[VariantResult[StallPass], ...], repetitions: int = 8, **changed: object
+) -> Outcome[StallPass]:
     """A comparison of these variants."""
     loops = outcome(measured((1.0, 2.0)))
     made = Outcome(
@@ -88,7 +90,7 @@ def saves(variants: tuple[Measured[StallPass], ...], repetitions: int = 8, **cha
         overrides=(),
         arguments=(),
         what="save state",
-        varied=(Varied("writers", tuple(one.values[0][1] for one in variants)),),
+        varied=(VariedSetting("writers", tuple(one.values[0][1] for one in variants)),),
         ranks=loops.ranks,
         nodes=loops.nodes,
         environment=loops.environment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.compare.experiment import running_order
+from dliosim.compare.experiment import draw_pass_order
 
 
 def passes(
@@ -25,7 +25,7 @@ def passes(
     random = np.random.default_rng(seed)
     variants = len(slower)
     position = np.empty((blocks, variants))
-    for block, order in enumerate(running_order(variants, blocks, seed)):
+    for block, order in enumerate(draw_pass_order(variants, blocks, seed)):
         position[block, order] = block * variants + np.arange(variants)
     logs = np.log(np.asarray(slower)) + np.log1p(drift * position / (blocks * variants))
     logs = logs + np.asarray(noise) * random.standard_normal((blocks, variants))

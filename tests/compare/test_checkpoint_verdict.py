@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.compare.checkpoint_pass import stall_of
+from dliosim.compare.checkpoint_pass import make_stall_pass
 from dliosim.compare.checkpoint_verdict import stall_verdict
 from dliosim.measure.phase import PhaseSummary
 from tests.compare.stall_sample import one_pass, saves, stalled
@@ -77,16 +77,16 @@ def test_caches_that_were_not_alike_are_told() -> None:
 
 def test_no_stall_is_still_a_time() -> None:
     nothing = one_pass(1, 1, 0, 0.0)
-    assert nothing.compared > 0 and nothing.bytes_per_second is None
+    assert nothing.comparison_time > 0 and nothing.bytes_per_second is None
     assert one_pass(1, 1, 0, 1.0, flush=3.0).bytes_per_second == pytest.approx(0.25e9)
 
 
 def test_other_ranks_have_no_figures() -> None:
-    assert stall_of(PhaseSummary("c", "save", 1.0), {}, 0, 0, 0) is None
+    assert make_stall_pass(PhaseSummary("c", "save", 1.0), {}, 0, 0, 0) is None
 
 
 def test_what_one_rank_reads_for_others_is_passed_to_them() -> None:
     verb = replace(saved(1.0), send_seconds=spread(0.0), broadcast_seconds=spread(0.25))
-    found = stall_of(PhaseSummary("c", "restore", 1.0, verb=verb), {}, 0, 0, 0)
+    found = make_stall_pass(PhaseSummary("c", "restore", 1.0, verb=verb), {}, 0, 0, 0)
     assert found is not None
     assert found.send == pytest.approx(0.275)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.compare.experiment import combinations, parse_varied, running_order, split_values
+from dliosim.compare.experiment import combine_values, draw_pass_order, parse_varied, split_values
 from dliosim.errors import UsageError
 
 
@@ -24,7 +24,7 @@ def test_a_name_is_varied_once() -> None:
 
 
 def test_two_names_make_all_combinations_the_last_one_fastest() -> None:
-    pairs = combinations(parse_varied(["a=1,2", "b=x,y"]))
+    pairs = combine_values(parse_varied(["a=1,2", "b=x,y"]))
     assert pairs == [
         (("a", "1"), ("b", "x")),
         (("a", "1"), ("b", "y")),
@@ -36,11 +36,11 @@ def test_two_names_make_all_combinations_the_last_one_fastest() -> None:
 def test_more_combinations_than_anyone_could_read_are_refused() -> None:
     numbers = ",".join(map(str, range(9)))
     with pytest.raises(UsageError, match="81 combinations"):
-        combinations(parse_varied([f"a={numbers}", f"b={numbers}"]))
+        combine_values(parse_varied([f"a={numbers}", f"b={numbers}"]))
 
 
 def test_every_block_has_every_variant_once_in_an_order_of_its_own() -> None:
-    order = running_order(5, 8, seed=1)
+    order = draw_pass_order(5, 8, seed=1)
     assert all(sorted(block) == [0, 1, 2, 3, 4] for block in order)
     assert len({tuple(block) for block in order}) > 4
-    assert order == running_order(5, 8, seed=1) != running_order(5, 8, seed=2)
+    assert order == draw_pass_order(5, 8, seed=1) != draw_pass_order(5, 8, seed=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.compare.loop_pass import pass_of, two_phase
+from dliosim.compare.loop_pass import find_two_phase_state, make_loop_pass
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from tests.report.sample import epoch, spread
@@ -45,28 +45,28 @@ def rows(read: list[int]) -> NDArray[np.int64]:
 def test_who_read_for_whom_tells_whether_two_phase_engaged(
     hints: dict[str, str], read: list[int], expected: str
 ) -> None:
-    assert two_phase(phase(**hints), rows(read), len(read)) == expected
+    assert find_two_phase_state(phase(**hints), rows(read), len(read)) == expected
 
 
 def test_all_ranks_of_a_smaller_communicator_may_be_aggregators() -> None:
     automatic = phase(romio_cb_read="automatic", cb_nodes="2")
-    assert two_phase(automatic, rows([1000] * 4), together=2) == "unknown"
-    assert two_phase(automatic, rows([1000] * 4), together=4) == "not engaged"
-    assert two_phase(phase(romio_cb_read="enable"), rows([1000] * 4), together=1) == "not engaged"
+    assert find_two_phase_state(automatic, rows([1000] * 4), together=2) == "unknown"
+    assert find_two_phase_state(automatic, rows([1000] * 4), together=4) == "not engaged"
+    assert find_two_phase_state(phase(romio_cb_read="enable"), rows([1000] * 4), together=1) == "not engaged"
 
 
 def test_only_collective_reads_have_two_phases() -> None:
-    assert two_phase(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0]), together=2) == ""
+    assert find_two_phase_state(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0]), together=2) == ""
 
 
 def test_a_pass_adds_up_its_epochs() -> None:
     summary = phase("posix")
     decoded = replace(summary, epochs=tuple(replace(one, decode_seconds=spread(0.25)) for one in summary.epochs))
-    assert pass_of(decoded, None, 4, block=3, position=17, variant=1).decode == 0.5
-    made = pass_of(summary, None, 4, block=3, position=17, variant=1)
+    assert make_loop_pass(decoded, None, 4, block=3, position=17, variant=1).decode == 0.5
+    made = make_loop_pass(summary, None, 4, block=3, position=17, variant=1)
     assert made.seconds == pytest.approx(sum(one.seconds for one in summary.epochs))
     assert (made.samples, made.bytes, made.latency.count) == (128, 128 * 2_828_486, 128)
-    assert made.compared * made.samples_per_second == pytest.approx(1.0)
+    assert made.comparison_time * made.samples_per_second == pytest.approx(1.0)
     assert made.order_hash == sum(one.order_hash for one in summary.epochs) % 2**64
     calls = sum(one.call_latency.sum_ns for one in summary.epochs) * 1e-9
     assert made.depth == pytest.approx(calls / sum(4 * one.io_busy_seconds.mean for one in summary.epochs))
@@ -78,7 +78,7 @@ def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -
         first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
         later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
         whole = PhaseSummary("train", "train", 1.0, epochs=(first, later))
-        return pass_of(whole, None, 2, 1, 0, 0).device_share
+        return make_loop_pass(whole, None, 2, 1, 0, 0).device_share
 
     assert share() == pytest.approx(0.5), "half of the epochs came from the page cache"
     assert share(storage_amplification=0.5) == pytest.approx(1.0), "two ranks asked for each byte of the device"

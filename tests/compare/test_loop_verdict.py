@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.compare.loop_verdict import verdict
-from dliosim.compare.statistics import compare, shown_different
+from dliosim.compare.loop_verdict import loop_verdict
+from dliosim.compare.statistics import compare_variants, find_differences
 from dliosim.measure.histogram import Histogram
 from tests.compare.sample import ORDER, measured, outcome
 from tests.compare.synthetic import passes
@@ -18,7 +18,7 @@ from tests.compare.synthetic import passes
 def said(text: str, *variants: float, repetitions: int = 8, **changed: object) -> str:
     """The sentence with a text, of a comparison of variants so much slower than the first; empty if there is none."""
     found = outcome(measured(variants, repetitions, **changed), repetitions)
-    return next((sentence for sentence in verdict(found) if text in sentence), "")
+    return next((sentence for sentence in loop_verdict(found) if text in sentence), "")
 
 
 def test_the_fastest_is_named_with_its_ratio_and_interval() -> None:
@@ -68,27 +68,27 @@ def test_unequal_depth_and_unlike_caches_are_told() -> None:
     assert said("CACHES WERE NOT ALIKE", 1.0, 2.0, resident_share=0.5)
     assert not said("CACHES WERE NOT ALIKE", 1.0, 2.0)
     cold = outcome(measured((1.0, 2.0)), caches="cold")
-    assert any("dropping them had no effect" in sentence for sentence in verdict(cold))
+    assert any("dropping them had no effect" in sentence for sentence in loop_verdict(cold))
 
 
 def test_hints_that_were_not_granted_are_told() -> None:
     first, second = measured((1.0, 2.0))
     asked = replace(second, hints_asked=(("cb_nodes", "4"),), hints_granted=(("cb_nodes", "1"),))
-    assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in verdict(outcome((first, asked)))
+    assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in loop_verdict(outcome((first, asked)))
 
 
 def test_the_striping_that_was_read_back_is_told() -> None:
     first, second = (replace(one, striping="no striping to read back") for one in measured((1.0, 2.0)))
-    assert "Striping of api=a; api=b: no striping to read back." in verdict(outcome((first, second)))
+    assert "Striping of api=a; api=b: no striping to read back." in loop_verdict(outcome((first, second)))
     other = replace(second, striping="1 target of 1 MiB")
-    assert "Striping of api=b: 1 target of 1 MiB." in verdict(outcome((first, other)))
+    assert "Striping of api=b: 1 target of 1 MiB." in loop_verdict(outcome((first, other)))
     assert not said("Striping", 1.0, 2.0)
 
 
 def test_more_ranks_than_cores_are_no_finding() -> None:
     found = outcome(measured((1.0, 2.0)))
     crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
-    assert any(sentence.startswith("No finding about storage: 32 ranks") for sentence in verdict(crowded))
+    assert any(sentence.startswith("No finding about storage: 32 ranks") for sentence in loop_verdict(crowded))
 
 
 @pytest.mark.parametrize(("share", "is_finding"), [(0.049, True), (0.051, False)])
@@ -100,7 +100,7 @@ def test_passes_that_waited_for_cores_are_no_finding_and_more_ranks_that_did_not
     found = outcome((quiet, last))
     crowded = replace(found, environment=replace(found.environment, ranks_per_node=32))
     for one in (found, crowded):
-        said = [sentence for sentence in verdict(one) if sentence.startswith("No finding about storage")]
+        said = [sentence for sentence in loop_verdict(one) if sentence.startswith("No finding about storage")]
         assert (not said) == is_finding
         assert all("5.1 % of the time of a variant was waiting for a core" in sentence for sentence in said)
 
@@ -113,7 +113,7 @@ def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others()
 
 def test_the_fastest_stands_alone_where_it_is_much_faster() -> None:
     times = passes(0, (1.0, 1.5, 0.5, 1.5))
-    assert shown_different(times, compare(times))[0] == 2 and beaten_by_fastest(times) == {0, 1, 3}
+    assert find_differences(times, compare_variants(times))[0] == 2 and beaten_by_fastest(times) == {0, 1, 3}
 
 
 def test_a_difference_between_two_that_are_not_the_fastest_is_not_denied() -> None:
@@ -125,7 +125,7 @@ def test_a_difference_between_two_that_are_not_the_fastest_is_not_denied() -> No
     )
     found = outcome(noisy)
     assert [one.verdict for one in found.comparisons] == ["slower", "no difference shown"]
-    first = verdict(found)[0]
+    first = loop_verdict(found)[0]
     assert first.startswith("Highest rate: api=c") and first.endswith("Not shown to be slower than it: api=a; api=b.")
 
 
@@ -133,14 +133,16 @@ def test_what_the_table_calls_faster_than_the_first_is_so_in_the_sentences() -> 
     """All pairs have a stricter correction, but those with the first were chosen before."""
     for seed in range(60):
         times = passes(seed, (1.0, 0.96, 0.97, 0.98), outliers=0.0)
-        _, shown = shown_different(times, compare(times))
-        against = {number for number, one in enumerate(compare(times), 1) if one.verdict != "no difference shown"}
+        _, shown = find_differences(times, compare_variants(times))
+        against = {
+            number for number, one in enumerate(compare_variants(times), 1) if one.verdict != "no difference shown"
+        }
         assert against == {number for first, number in shown if first == 0}
 
 
 def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
     """The variants that are shown to be slower than the fastest."""
-    fastest, shown = shown_different(times, compare(times))
+    fastest, shown = find_differences(times, compare_variants(times))
     return {number for pair in shown if fastest in pair for number in pair if number != fastest}
 
 
@@ -150,7 +152,7 @@ def cold_only_at_the_start(root: str, share: float | None) -> bool:
     (disk,) = found.environment.file_systems
     places = tuple(replace(disk, root=kind, kind=kind) for kind in ("ext4", "tmpfs", "lustre"))
     first = replace(found.measured[0], passes=tuple(replace(one, device_share=1.0) for one in found.measured[0].passes))
-    sentences = verdict(
+    sentences = loop_verdict(
         replace(
             found,
             measured=(first, *found.measured[1:]),
@@ -171,5 +173,5 @@ def test_what_began_cold_and_was_read_from_the_cache_is_told() -> None:
 def test_a_machine_that_was_busy_before_is_told() -> None:
     found = outcome(measured((1.0, 2.0)))
     busy = replace(found, environment=replace(found.environment, load_average=6.0))
-    assert any(sentence.startswith("The machine was busy before (load average 6.00") for sentence in verdict(busy))
+    assert any(sentence.startswith("The machine was busy before (load average 6.00") for sentence in loop_verdict(busy))
     assert not said("The machine was busy", 1.0, 2.0)

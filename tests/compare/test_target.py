@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.experiment import Comparables, parse_varied, title
-from dliosim.compare.variants import comparables
+from dliosim.compare.experiment import ComparisonPlan, parse_varied, verb_title
+from dliosim.compare.variants import compile_variants
 from dliosim.errors import UsageError
 from dliosim.model import Job, Restore, Save
 
@@ -42,10 +42,10 @@ def path(tmp_path: Path) -> Path:
 
 def made(
     path: Path, text: str, *vary: str, loop: str | None = None, what: str | None = None, ranks: int = 4
-) -> Comparables:
+) -> ComparisonPlan:
     """The variants of a pattern."""
     path.write_text(HEAD + CHECKPOINT + text)
-    return comparables(path, (), Job(ranks), parse_varied(vary), loop, what)[0]
+    return compile_variants(path, (), Job(ranks), parse_varied(vary), loop, what)[0]
 
 
 WRITERS = "writers=into file per rank,rank 0"
@@ -67,7 +67,7 @@ def test_a_loop_is_compared_if_there_is_one_else_a_save_else_a_restore(
     path: Path, text: str, what: str | None, expected: str
 ) -> None:
     found = made(path, text, WRITERS, what=what)
-    assert found.what == expected and {title(one.verb) for one in found.variants} == {expected}
+    assert found.what == expected and {verb_title(one.verb) for one in found.variants} == {expected}
     kept = [one.workload.checkpoint("c").writers.kind for one in found.variants]
     assert kept == ["file per rank", "rank"]
 
@@ -136,6 +136,6 @@ def test_the_library_s_own_hints_are_always_among_those_of_a_checkpoint(path: Pa
     found = made(path, "save c\n", "api=mpi-collective", "hints=no-aggregation", "writers=all ranks into shared file")
     assert [one.access.hint_set for one in found.variants] == ["no-aggregation", "library"]
     path.write_text(path.read_text().replace('path  "c"', 'path  "c"\n    api mpi-independent\n    hint "a" = "b"'))
-    found = comparables(path, (), Job(4), parse_varied([WRITERS]), None)[0]
+    found = compile_variants(path, (), Job(4), parse_varied([WRITERS]), None)[0]
     assert [one.added != "" for one in found.variants] == [False, False, True, True]
     assert [one.access.hints for one in found.variants] == [(("a", "b"),), (("a", "b"),), (), ()]

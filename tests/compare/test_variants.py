@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.experiment import Comparables, parse_varied
-from dliosim.compare.variants import comparables
+from dliosim.compare.experiment import ComparisonPlan, parse_varied
+from dliosim.compare.variants import compile_variants
 from dliosim.errors import UsageError
 from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job
@@ -36,12 +36,12 @@ def path(tmp_path: Path) -> Path:
     return pattern
 
 
-def made(path: Path, *vary: str, ranks: int = 4, given: tuple[tuple[str, str], ...] = ()) -> Comparables:
+def made(path: Path, *vary: str, ranks: int = 4, given: tuple[tuple[str, str], ...] = ()) -> ComparisonPlan:
     """The variants of a pattern."""
-    return comparables(path, given, Job(ranks), parse_varied(vary), None)[0]
+    return compile_variants(path, given, Job(ranks), parse_varied(vary), None)[0]
 
 
-def labels(found: Comparables) -> list[str]:
+def labels(found: ComparisonPlan) -> list[str]:
     """What they are called."""
     return [one.label for one in found.variants]
 
@@ -157,5 +157,5 @@ def test_of_several_loops_one_must_be_named(path: Path) -> None:
     path.write_text(PATTERN + "train again {\n    read d\n}\n")
     with pytest.raises(UsageError, match=r"--loop NAME; loops here: train, again"):
         made(path, "api=posix,mpi-independent")
-    found = comparables(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")[0]
+    found = compile_variants(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")[0]
     assert found.what == "again" and found.variants[1].verb.access.api == "mpi-independent"

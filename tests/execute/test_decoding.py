@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.backends.library_reader import who_counts
+from dliosim.execute.backends.library_reader import library_read_note
 from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.prepare import size_note
 from dliosim.execute.run.workload_runner import run_workload
@@ -15,7 +15,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Access, Job
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1
@@ -38,7 +38,7 @@ def run_alone(directory: Path, form: str, loop: str, size: str = "64 kB") -> lis
     pattern.write_text(DATASET % (size, form) + LOOP % loop)
     workload, _ = compile_pattern(pattern, [], Job(1))
     world = world_of_one()
-    return run_workload(Session(workload, world, {"data": directory}, Options(), Progress(None)))
+    return run_workload(Session(workload, world, {"data": directory}, Options(), ProgressLine(None)))
 
 
 def epochs_of(phases: list[Phase]) -> tuple[EpochSummary, ...]:
@@ -113,6 +113,6 @@ def test_sizes_are_worth_a_word_from_one_per_cent_on(contents: int, files: int, 
 
 def test_what_a_library_reads_is_said_to_be_what_the_kernel_counted() -> None:
     library = Access(through="library")
-    assert "moved is all that these processes read by read calls" in who_counts(library, counted=True)
-    assert "moved is contents of samples" in who_counts(library, counted=False)
-    assert who_counts(Access(), counted=True) == ""
+    assert "moved is all that these processes read by read calls" in library_read_note(library, counted=True)
+    assert "moved is contents of samples" in library_read_note(library, counted=False)
+    assert library_read_note(Access(), counted=True) == ""

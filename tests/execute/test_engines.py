@@ -22,18 +22,18 @@ from dliosim.execute.backends import io_uring
 from dliosim.execute.backends.async_reader import QueuedReader
 from dliosim.execute.backends.buffers import address_of, allocate
 from dliosim.execute.backends.contract import OverlappingReader, Reader
-from dliosim.execute.backends.io_uring import Aio, Queue, Ring, make_queue
+from dliosim.execute.backends.io_uring import IoUring, LinuxAio, ReadQueue, make_queue
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader
 from dliosim.execute.backends.registry import backend_of
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches, slot_count
 from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated
-from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, expected
+from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, call_contents
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import Meters
+from dliosim.measure.meter import MeterGroup
 from dliosim.model import PAGE, Access
-from dliosim.plan.samples.io_requests import Calls, Extents, calls
+from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 from tests.execute.calls import make_calls
 from tests.execute.failing import shrinking
 
@@ -61,7 +61,7 @@ def data(tmp_path: Path) -> list[bytes]:
 @pytest.fixture(params=["io_uring", "libaio"])
 def queue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both of the kernel's queues, each in turn."""
-    make = {"io_uring": Ring, "libaio": Aio}[request.param]
+    make = {"io_uring": IoUring, "libaio": LinuxAio}[request.param]
     try:
         make(1, 2).close()
     except OSError as error:
@@ -155,7 +155,7 @@ def test_a_sample_of_several_calls_is_opened_once(tmp_path: Path, data: list[byt
     rows = [(0, 100 * k, 100) for k in range(90)] + [(1, 0, 100), (1, 500, 100)]
     one, into = reader(tmp_path, engine, open="each sample", transfer=100), allocate(9200)
     one.read(make_calls([rows]), into)
-    assert into == expected(data, rows)
+    assert into == call_contents(data, rows)
     assert (one.meter.opens, one.meter.calls) == (3, 92)
     before = open_files()
     one.read(make_calls([rows]), into)
@@ -235,10 +235,10 @@ def test_a_batch_of_more_calls_than_the_queue_holds_is_whole(
     for _ in range(2):  # the second time the queue does not begin at its first place
         into[:] = bytes(99_000)
         assert one.read(make_calls([rows]), into) == 99_000
-        assert into == expected(data, rows)
+        assert into == call_contents(data, rows)
     assert (one.meter.calls, one.meter.how) == (18_000, f"queued by {queue}")
-    together, latencies = Meters([one.meter]), Histogram()
-    busy = together.take(latencies) + together.rest()
+    together, latencies = MeterGroup([one.meter]), Histogram()
+    busy = together.collect_busy(latencies) + together.collect_rest()
     assert latencies.count == 18_000
     assert 0 < busy <= latencies.sum_ns <= busy * depth
     assert depth > 1 or busy == latencies.sum_ns
@@ -248,7 +248,7 @@ def test_a_batch_of_more_calls_than_the_queue_holds_is_whole(
 def direct_calls(rows: list[tuple[int, int]]) -> Calls:
     offset, length = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     zero = np.zeros(len(rows), np.int64)
-    return calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
+    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
 
 
 def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, data: list[bytes], queue: str) -> None:
@@ -272,10 +272,10 @@ def test_the_calls_of_several_batches_are_in_flight_together(
 ) -> None:
     turns: list[tuple[int, int]] = []
 
-    class Watched(Aio):
-        def turn(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    class Watched(LinuxAio):
+        def submit_and_wait(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
             turns.append((submit, least))
-            return super().turn(submit, least)
+            return super().submit_and_wait(submit, least)
 
     monkeypatch.setattr(queued_module, "make_queue", Watched)
     one = reader(tmp_path, "queued", depth=50)
@@ -288,7 +288,7 @@ def test_the_calls_of_several_batches_are_in_flight_together(
         while not one.advance():
             pass
         assert one.complete() == len(into)
-        assert into == expected(data, rows)
+        assert into == call_contents(data, rows)
     # All of two batches and half of the third at once, and a look at them when a quarter is back.
     assert turns[0] == (50, 12)
     spans = one.meter.spans
@@ -316,7 +316,7 @@ def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: l
                 batches.wait(step)
         else:
             slot, got = batches.wait(step)
-            assert slot[:got] == expected(data, rows)
+            assert slot[:got] == call_contents(data, rows)
     batches.end()
     batches.close()
 
@@ -350,12 +350,12 @@ def test_a_batch_that_cannot_be_begun_fails_and_nobody_waits_for_it(tmp_path: Pa
 def test_a_queue_that_breaks_fails_all_that_it_holds(
     tmp_path: Path, data: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Ring):
-        def turn(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    class Broken(IoUring):
+        def submit_and_wait(self, submit: int, least: int) -> tuple[int, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
             if not broken:
                 broken.append(True)
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return super().turn(submit, least)
+            return super().submit_and_wait(submit, least)
 
     broken: list[bool] = []
     monkeypatch.setattr(queued_module, "make_queue", Broken)
@@ -383,14 +383,14 @@ def test_a_bad_read_names_file_offset_and_queue(tmp_path: Path, data: list[bytes
 
 
 def test_without_io_uring_libaio_is_used_and_without_both_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> Queue:
+    def refuse(*_: object) -> ReadQueue:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(Ring, "_open", refuse)
+    monkeypatch.setattr(IoUring, "_open", refuse)
     second = make_queue(4, 16)
     assert second.name == "libaio"
     second.close()
-    monkeypatch.setattr(Aio, "__init__", refuse)
+    monkeypatch.setattr(LinuxAio, "__init__", refuse)
     with pytest.raises(ExecutionError, match=r"io_uring \(Operation not permitted\) and libaio") as found:
         make_queue(4, 16)
     assert found.value.code == "R403"
@@ -398,7 +398,7 @@ def test_without_io_uring_libaio_is_used_and_without_both_the_run_ends(monkeypat
 
 @pytest.mark.parametrize("kernel", ["before 5.6", "io_uring_enter forbidden"])
 def test_an_io_uring_that_cannot_read_is_passed_over(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = io_uring._call
+    call = io_uring._syscall
 
     def old(number: int, *arguments: int) -> int:
         if number == io_uring._ENTER and kernel != "before 5.6":
@@ -409,17 +409,17 @@ def test_an_io_uring_that_cannot_read_is_passed_over(kernel: str, monkeypatch: p
         return result
 
     try:
-        Ring(4, 16).close()
+        IoUring(4, 16).close()
     except OSError as error:
         pytest.skip(f"no io_uring here: {error}")
-    monkeypatch.setattr(io_uring, "_call", old)
+    monkeypatch.setattr(io_uring, "_syscall", old)
     found = make_queue(4, 16)
     assert found.name == "libaio"
     found.close()
 
 
 def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    call, refused = io_uring._call, []
+    call, refused = io_uring._syscall, []
 
     def scarce(number: int, *arguments: int) -> int:
         if number == io_uring._ENTER and arguments[1] and not refused:
@@ -428,25 +428,25 @@ def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytes
         return call(number, *arguments)
 
     try:
-        ring = Ring(2, 4)
+        ring = IoUring(2, 4)
     except OSError as error:
         pytest.skip(f"no io_uring here: {error}")
     told, teller = os.pipe()
     into, once = allocate(4096), np.ones(1, np.int64)
     for number in range(2):
         ring.put(told, 0 * once, address_of(into) + number * once, once, number)
-    assert ring.turn(1, 0)[0] == 1
-    monkeypatch.setattr(io_uring, "_call", scarce)
+    assert ring.submit_and_wait(1, 0)[0] == 1
+    monkeypatch.setattr(io_uring, "_syscall", scarce)
     os.write(teller, b"a")
-    submitted, numbers, results = ring.turn(1, 1)  # refused, while the first one is still in flight
+    submitted, numbers, results = ring.submit_and_wait(1, 1)  # refused, while the first one is still in flight
     assert (submitted, numbers.tolist(), results.tolist(), len(refused)) == (0, [0], [1], 1)
     os.write(teller, b"b")
-    submitted, numbers, results = ring.turn(1, 1)
+    submitted, numbers, results = ring.submit_and_wait(1, 1)
     assert (submitted, numbers.tolist(), results.tolist()) == (1, [1], [1])
     assert into[:2] == b"ab"
     refused.clear()
     with pytest.raises(OSError, match="temporarily unavailable"):  # and nothing that could give memory back
-        ring.turn(1, 1)
+        ring.submit_and_wait(1, 1)
     ring.close()
     os.close(told)
     os.close(teller)
@@ -467,5 +467,5 @@ def test_readers_have_queues_of_their_own(tmp_path: Path, data: list[bytes], que
     for thread in threads:
         thread.join()
     for one, into in zip(readers, buffers, strict=True):
-        assert into == expected(data, rows)
+        assert into == call_contents(data, rows)
         one.close()

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dliosim.execute.context import Options, Session
-from dliosim.execute.payload.sample_bytes import fill, sample_keys
+from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.hdf5.format import HDF5
 from dliosim.model import (
@@ -32,7 +32,7 @@ from dliosim.model import (
     Workload,
     constant,
 )
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 WAYS = (Access(), Access(open="each sample", transfer=7), Access(through="library"))
@@ -61,9 +61,9 @@ def by_application(path: Path, dataset: Dataset) -> list[bytes]:
 
 
 def expected(dataset: Dataset) -> list[bytes]:
-    made = [bytearray(dataset.fixed_size or 0) for _ in range(dataset.samples)]
+    made = [bytearray(dataset.constant_size or 0) for _ in range(dataset.samples)]
     for key, data in zip(sample_keys(dataset, np.arange(dataset.samples)).tolist(), made, strict=True):
-        fill(key, 0, memoryview(data))
+        fill_range(key, 0, memoryview(data))
     return [bytes(data) for data in made]
 
 
@@ -74,7 +74,7 @@ def check(dataset: Dataset, transfer: int | None) -> None:
     workload = Workload("w", "", 5, Job(1), (dataset,), (), (prepare, *loops))
     world = world_of_one()
     with TemporaryDirectory() as root:
-        session = Session(workload, world, {"data": Path(root)}, Options(verify=True), Progress(None))
+        session = Session(workload, world, {"data": Path(root)}, Options(verify=True), ProgressLine(None))
         phases = run_workload(session)
         files = sorted(Path(root).glob("d/*/*.h*5"))
         assert len(files) == dataset.layout.files

@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.checkpoints.restore import restore
-from dliosim.execute.checkpoints.selection import Newest
+from dliosim.execute.checkpoints.selection import CheckpointSearch
 from dliosim.execute.context import Options, Session
-from dliosim.execute.datasets.dataset_residency import resident_bytes
+from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.page_cache_residency import drop_caches
@@ -43,7 +43,7 @@ from dliosim.model import (
     Workload,
     Writers,
 )
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 from tests.execute.failing import failing
 
@@ -108,7 +108,7 @@ def session(root: Path) -> Session:
     workload = Workload("w", "", 1, Job(1), (DATASET,), (CHECKPOINT,), (PREPARE, Restore("c")))
     (root / "data").mkdir(exist_ok=True)
     world = world_of_one()
-    own = Session(workload, world, {"data": root / "data"}, Options(), Progress(None))
+    own = Session(workload, world, {"data": root / "data"}, Options(), ProgressLine(None))
     own.places["d"] = None
     return own
 
@@ -158,10 +158,10 @@ def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: boo
 def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -> None:
     with outside() as (root, out), soon():
         own = session(root)
-        with own.locks, Saves(own, [CHECKPOINT]) as saves:
+        with own.locks, CheckpointManager(own, [CHECKPOINT]) as saves:
             saves.save(CHECKPOINT)
             saves.save(CHECKPOINT)
-        put(kind, own.saved_at(CHECKPOINT) / place, out)
+        put(kind, own.save_directory(CHECKPOINT) / place, out)
         own = session(root)
         try:
             with own.locks:
@@ -170,7 +170,7 @@ def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -
             assert str(root) in error.message
         again = session(root)
         try:
-            with again.locks, Saves(again, [CHECKPOINT]) as saves:
+            with again.locks, CheckpointManager(again, [CHECKPOINT]) as saves:
                 saves.save(CHECKPOINT)
                 assert restore(again, CHECKPOINT, Restore("c"))[0].bytes == 5000
         except DliosimError as error:
@@ -179,10 +179,10 @@ def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -
 
 def test_a_manifest_without_files_is_of_no_checkpoint(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with Saves(own, [CHECKPOINT]) as saves:
+    with CheckpointManager(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
         saves.save(CHECKPOINT)
-    path = own.saved_at(CHECKPOINT) / "000002" / NAME
+    path = own.save_directory(CHECKPOINT) / "000002" / NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), "files": {}}))
     notes = ("passed over 000002: has a manifest without files", "read 000001")
     assert restore(own, CHECKPOINT, Restore("c"))[1] == notes
@@ -190,10 +190,10 @@ def test_a_manifest_without_files_is_of_no_checkpoint(tmp_path: Path) -> None:
 
 def test_a_file_that_a_manifest_does_not_name_was_not_saved(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with Saves(own, [CHECKPOINT]) as saves:
+    with CheckpointManager(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
         saves.save(CHECKPOINT)
-    directory = own.saved_at(CHECKPOINT) / "000002"
+    directory = own.save_directory(CHECKPOINT) / "000002"
     (directory / "other").touch()
     path = directory / NAME
     path.write_text(path.read_text().replace("000000.ckpt", "other").replace("5000", "0"))
@@ -260,10 +260,10 @@ def test_data_whose_manifest_cannot_be_read_stay_as_they_are(tmp_path: Path, cal
 def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp_path: Path) -> None:
     own = session(tmp_path)
     prepare(own, PREPARE, DATASET)
-    with Saves(own, [CHECKPOINT]) as saves:
+    with CheckpointManager(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
     with failing("fstat", errno.EIO, r"\.raw|ckpt$"):
-        found = resident_bytes(own, DATASET)
+        found = measure_dataset_residency(own, DATASET)
         record, (note,) = restore(own, CHECKPOINT, Restore("c"))
     assert found[:2] == (record.resident_bytes, record.examined_bytes) == (0, 0)
     for said, name in ((found.notes[0], "000000.raw"), (note, "000000.ckpt")):
@@ -271,16 +271,16 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
         assert said.endswith(f"{name}: Input/output error")
     (own.directory("data", "d", DATASET.digest()) / DATASET.file_name(0)).unlink()
     with pytest.raises(ExecutionError, match="is damaged"):
-        resident_bytes(own, DATASET)
+        measure_dataset_residency(own, DATASET)
 
 
 def test_nobody_looks_for_a_checkpoint_below_a_link(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with Saves(own, [CHECKPOINT]) as saves:
+    with CheckpointManager(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
-    base = own.saved_at(CHECKPOINT)
+    base = own.save_directory(CHECKPOINT)
     (base / "000001").rename(tmp_path / "out")
     (base / "000001").symlink_to(tmp_path / "out")
     with pytest.raises(DliosimError, match="000001 is a symbolic link") as caught:
-        Newest(own, CHECKPOINT, CHECKPOINT.split(1)).find()
+        CheckpointSearch(own, CHECKPOINT, CHECKPOINT.split(1)).find()
     assert (caught.value.code, caught.value.exit_code) == ("E208", 2)

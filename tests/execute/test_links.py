@@ -14,13 +14,13 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.datasets.file_list import share_source
+from dliosim.execute.datasets.file_list import share_existing_files
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.testing.contract_fixtures import make_calls
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Job, Workload
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 HUB = "models--x"
@@ -66,10 +66,10 @@ def compiled(place: Path, text: str, finder: FileFinder) -> Workload:
 
 def read(root: Path, access: Access, files: int, between: Callable[[Path], object]) -> bytes:
     """The contents of the last file, after `between` has changed its link: between finding it and opening it."""
-    finder = FileFinder({"data": root}, Progress(None))
+    finder = FileFinder({"data": root}, ProgressLine(None))
     block = f'from files "{HUB}/snapshots/*/*.npy"\nshape 800 of uint8'
     (dataset,) = compiled(root.parent, f"dataset d {{\n{block}\n}}\ntrain {{\nread d\n}}\n", finder).datasets
-    names, index = share_source(world(), root, finder.sources[dataset.found])
+    names, index = share_existing_files(world(), root, finder.sources[dataset.found])
     between(root / HUB / f"snapshots/abc/{files - 1}.npy")
     described = Files(root, names, lambda file: int(index.size[file]), files == 1, MPI.COMM_SELF, dataset)
     (reader,) = open_readers(access, described)
@@ -147,20 +147,20 @@ def test_a_run_reads_a_hub_and_names_it_by_its_links(tmp_path: Path) -> None:
     hub(tmp_path / "root", 5)
     for link in (tmp_path / "root").glob("*/snapshots/*/*"):
         link.rename(link.with_suffix(".safetensors"))
-    finder = FileFinder({"data": tmp_path / "root"}, Progress(None))
+    finder = FileFinder({"data": tmp_path / "root"}, ProgressLine(None))
     block = f'from files "{HUB}/snapshots/*/*.safetensors"'
     lines = f"dataset d {{\n{block}\n}}\ndrop caches\ntrain {{\nread d\nbatch 2 per rank\n}}\n"
     workload = compiled(tmp_path, lines, finder)
     assert workload.datasets[0].format == "raw"
     roots = {"data": tmp_path / "root"}
-    run = Session(workload, world(), roots, Options(), Progress(None), sources=finder.sources)
+    run = Session(workload, world(), roots, Options(), ProgressLine(None), sources=finder.sources)
     loop = run_workload(run)[-1].summary
     assert loop.epochs[0].samples == 4
 
 
 def test_links_that_lead_to_other_files_are_other_data(tmp_path: Path) -> None:
     hub(tmp_path / "root", 2)
-    finder = FileFinder({"data": tmp_path / "root", "plain": tmp_path / "plain"}, Progress(None))
+    finder = FileFinder({"data": tmp_path / "root", "plain": tmp_path / "plain"}, ProgressLine(None))
     for link in (tmp_path / "root").glob("*/snapshots/*/*"):
         copy = tmp_path / "plain" / link.relative_to(tmp_path / "root")
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -169,4 +169,4 @@ def test_links_that_lead_to_other_files_are_other_data(tmp_path: Path) -> None:
         f'dataset {root} {{\nfrom files "{HUB}/snapshots/*/*"\nformat raw\nroot {root}\n}}\n' for root in finder.roots
     )
     workload = compiled(tmp_path, f"{blocks}train {{\nread data\n}}\ntrain more {{\nread plain\n}}\n", finder)
-    run_workload(Session(workload, world(), finder.roots, Options(), Progress(None), sources=finder.sources))
+    run_workload(Session(workload, world(), finder.roots, Options(), ProgressLine(None), sources=finder.sources))

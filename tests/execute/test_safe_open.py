@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.posix import PosixWriter
-from dliosim.execute.safe_open import refuse_link, require_file, writing
+from dliosim.execute.safe_open import open_for_write, refuse_link, require_file
 from dliosim.model import Access
 from tests.execute.failing import failing
 
@@ -43,7 +43,7 @@ def test_what_is_no_file_is_refused_by_what_it_is(kind: str, called: str, tmp_pa
 def test_a_close_that_a_signal_interrupts_has_closed(tmp_path: Path) -> None:
     writer = PosixWriter(Access(), tmp_path / "f", create=True)
     with failing("close", errno.EINTR, "/f$") as closed:
-        with writing(tmp_path / "f") as descriptor:
+        with open_for_write(tmp_path / "f") as descriptor:
             os.write(descriptor, b"x")
         writer.close()
     assert len(closed) == 2

@@ -14,42 +14,42 @@ import sys
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
-from dliosim.execute.stalls.watcher import Limits, Reactions, Watcher, kill_stopped
-from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, rows_of
-from dliosim.measure.stalled_ranks import Stall
-from dliosim.report.stalled_ranks import moving_text, stall_text
+from dliosim.execute.stalls.watcher import StallActions, StallLimits, Watcher, kill_stopped
+from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, map_rows
+from dliosim.measure.stalled_ranks import JobStall
+from dliosim.report.stalled_ranks import recovery_text, stall_text
 
 
-def main(folder: Path, rank: int, nodes: list[list[int]], limits: Limits, rests: bool) -> None:
+def main(folder: Path, rank: int, nodes: list[list[int]], limits: StallLimits, rests: bool) -> None:
     number = next(number for number, ranks in enumerate(nodes) if rank in ranks)
     with (folder / f"node-{number}").open("r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), ROW_BYTES * len(nodes[number])))
     hosts = tuple(f"host{number}" for number in range(len(nodes)))
-    board = Board(rows_of(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
-    board.own.introduce(rank)
-    board.own.begin("train", 2)
+    board = Board(map_rows(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
+    board.own_row.introduce(rank)
+    board.own_row.begin("train", 2)
 
-    def end(stall: Stall) -> None:
+    def end(stall: JobStall) -> None:
         kill_stopped(board)
         print(f"{stall_text(stall)}\nended", flush=True)
         sleep(60)
 
-    reactions = Reactions(
-        lambda stall: print(stall_text(stall), flush=True), lambda quiet: print(moving_text(quiet), flush=True), end
+    reactions = StallActions(
+        lambda stall: print(stall_text(stall), flush=True), lambda quiet: print(recovery_text(quiet), flush=True), end
     )
     Watcher(board, limits, reactions, folder / "stall").start()
     print("begun", flush=True)
     if rests:
-        board.own.rest(perf_counter_ns() + 30_000_000_000)
+        board.own_row.mark_pause(perf_counter_ns() + 30_000_000_000)
     while not rests and not (folder / "wait").exists():
-        board.own.words[STEP] += 1
+        board.own_row.words[STEP] += 1
         sleep(0.02)
     if not rests:
-        board.own.arrive(BARRIER)
+        board.own_row.arrive(BARRIER)
     sleep(60)
 
 
 if __name__ == "__main__":
     given = [float(word) if word != "off" else None for word in sys.argv[4:6]]
     parts = [[int(rank) for rank in node.split(",")] for node in sys.argv[3].split("/")]
-    main(Path(sys.argv[1]), int(sys.argv[2]), parts, Limits(given[0], given[1]), "rest" in sys.argv)
+    main(Path(sys.argv[1]), int(sys.argv[2]), parts, StallLimits(given[0], given[1]), "rest" in sys.argv)

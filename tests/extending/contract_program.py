@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.registry import backend_of, known_backends
+from dliosim.execute.backends.registry import backend_names, backend_of
 from dliosim.execute.testing.backend_contract import check_backend
 from dliosim.formats.contract_tests import check_damage, check_framed
 from dliosim.formats.protocols import Dressed, Framed
-from dliosim.formats.registry import format_for, known_formats
+from dliosim.formats.registry import format_for, format_names
 from dliosim.model import Dataset, Distribution, Layout, Shape, constant
 
 
@@ -31,8 +31,8 @@ def check_format(directory: Path) -> None:
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:
-    assert "blocks" in known_formats()
-    assert "mirror" in known_backends()
+    assert "blocks" in format_names()
+    assert "mirror" in backend_names()
     if comm.rank == 0:
         check_format(directory)
     check_backend(backend_of("mirror"), directory, comm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dliosim.formats.contract_tests import ranges
+from dliosim.formats.contract_tests import sample_ranges
 from dliosim.formats.numpy_files.npz import NPZ
 from dliosim.model import Compression, Dataset, Distribution, Layout, Shape, constant
 
@@ -38,7 +38,7 @@ def archived_rows(path: Path, dataset: Dataset) -> list[bytes]:
     rows = []
     for row in range(index.samples):
         found = b""
-        for column, (at, length) in zip(index.columns, ranges(index, row), strict=True):
+        for column, (at, length) in zip(index.columns, sample_ranges(index, row), strict=True):
             part = NPZ.decode(dataset, column, whole[at : at + length])
             assert part is not None
             each = column.unit_bytes // column.samples

@@ -8,7 +8,7 @@ from typing import Any
 
 import h5py
 
-from dliosim.formats.contract_tests import ranges
+from dliosim.formats.contract_tests import sample_ranges
 from dliosim.formats.hdf5.format import HDF5
 from dliosim.formats.hdf5.library import open_library
 from dliosim.formats.protocols import FileIndex
@@ -74,7 +74,7 @@ def _sample(index: FileIndex, whole: bytes, row: int, dataset: Dataset, row_byte
         units = [row // column.samples] if column.pieces == 1 else range(row * column.pieces, (row + 1) * column.pieces)
         if not all(column.length[unit] for unit in units):
             return None
-        stored = [whole[at : at + length] for at, length in ranges(FileIndex(1, 0, (column,)), row)]
+        stored = [whole[at : at + length] for at, length in sample_ranges(FileIndex(1, 0, (column,)), row)]
         if column.row_bytes:
             assert column.row_bytes == each
             found += b"".join(stored)

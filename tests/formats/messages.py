@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dliosim.formats.protobuf import write_varints
+from dliosim.formats.protobuf import encode_varints
 from tests.formats.datasets import ints
 
 
 def field(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + write_varints(ints(len(data)))[0].tobytes() + data
+    return bytes([number << 3 | 2]) + encode_varints(ints(len(data)))[0].tobytes() + data
 
 
 def example_of(**features: bytes) -> bytes:

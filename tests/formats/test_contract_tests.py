@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dliosim.formats.contract_tests import ranges
+from dliosim.formats.contract_tests import sample_ranges
 from dliosim.formats.protocols import ENCODED, Column, FileIndex
 
 
@@ -10,7 +10,7 @@ def test_units_with_different_numbers_of_samples_are_found_by_their_first_sample
     offset, length = np.array([10, 40, 90]), np.array([30, 50, 10])
     whole = Column(5, 1, ENCODED, 50, offset, length, first=np.array([0, 3, 8]))
     index = FileIndex(9, 100, (whole,))
-    assert [ranges(index, sample) for sample in (0, 2, 3, 7, 8)] == [
+    assert [sample_ranges(index, sample) for sample in (0, 2, 3, 7, 8)] == [
         [(10, 30)],
         [(10, 30)],
         [(40, 50)],
@@ -18,4 +18,4 @@ def test_units_with_different_numbers_of_samples_are_found_by_their_first_sample
         [(90, 10)],
     ]
     rows = Column(5, 1, 10, 50, offset, length, first=np.array([0, 3, 8]))
-    assert ranges(FileIndex(9, 100, (rows,)), 7) == [(80, 10)]
+    assert sample_ranges(FileIndex(9, 100, (rows,)), 7) == [(80, 10)]

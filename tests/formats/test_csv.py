@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats import csv as module
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
+from dliosim.formats.contract_tests import (
+    build_framed,
+    check_damage,
+    check_framed,
+    random_contents,
+    sample_ranges,
+    write_framed,
+)
 from dliosim.formats.csv import CSV
 from dliosim.formats.protocols import Dressed, Framed
 from dliosim.formats.registry import format_for
@@ -23,7 +30,9 @@ from tests.formats.described import VARYING, described, shaped
 def lines_found(path: Path, dataset: Dataset) -> list[bytes]:
     """Each sample by the file's index, from the file's bytes."""
     index, whole = CSV.index(path, dataset), path.read_bytes()
-    return [b"".join(whole[at : at + length] for at, length in ranges(index, row)) for row in range(index.samples)]
+    return [
+        b"".join(whole[at : at + length] for at, length in sample_ranges(index, row)) for row in range(index.samples)
+    ]
 
 
 def test_csv_is_framed_and_dressed_and_serves_its_data_sets_itself() -> None:
@@ -34,7 +43,7 @@ def test_csv_is_framed_and_dressed_and_serves_its_data_sets_itself() -> None:
 
 @pytest.mark.parametrize("size", range(2, 61))
 def test_every_field_of_a_line_of_any_length_is_a_number(size: int) -> None:
-    line = framed_file(CSV, described("csv", size), np.array([size])).decode("ascii")
+    line = build_framed(CSV, described("csv", size), np.array([size])).decode("ascii")
     assert len(line) == size
     assert line.endswith("\n")
     fields = line.removesuffix("\n").split(",")
@@ -90,7 +99,7 @@ def test_digits_are_made_of_the_random_bytes_and_are_evenly_spread() -> None:
 @given(st.integers(1, 200), st.data())
 def test_any_part_of_a_line_can_be_made_by_itself(size: int, data: st.DataObject) -> None:
     dataset = described("csv", size + 1)
-    random = contents(dataset, 3, size)
+    random = random_contents(dataset, 3, size)
     whole = dressed(dataset, random, 0)
     begin = data.draw(st.integers(0, size - 1))
     end = data.draw(st.integers(begin, size))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, write_framed
+from dliosim.formats.contract_tests import build_framed, check_damage, check_framed, random_contents, write_framed
 from dliosim.formats.images import CONTENT, JPEG, MOST_PIXELS, PNG, SMALLEST, Jpeg, Png
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
@@ -28,7 +28,7 @@ def dataset(size: Distribution | None = None, **changed: object) -> Dataset:
 
 
 def made(form: Framed, size: int, sample: int = 0) -> bytes:
-    return framed_file(form, dataset(), np.array([size]), sample)
+    return build_framed(form, dataset(), np.array([size]), sample)
 
 
 @BOTH
@@ -73,7 +73,7 @@ def test_most_of_a_file_is_image_and_it_has_as_many_bytes_a_pixel_as_photographs
 def test_contents_lie_where_the_file_formats_say(form: Framed) -> None:
     whole = made(form, 5000, sample=7)
     begin = 6 if form is JPEG else 41
-    assert whole[begin : begin + CONTENT] == contents(dataset(), 7, CONTENT).tobytes()
+    assert whole[begin : begin + CONTENT] == random_contents(dataset(), 7, CONTENT).tobytes()
     if form is JPEG:
         with Image.open(io.BytesIO(whole)) as image:
             assert image.applist[0][0] == "COM"
@@ -89,7 +89,7 @@ def test_a_file_depends_on_its_contents_and_size_alone(form: Framed) -> None:
     at = form.content(dataset(), sizes)[0]
     for row, sample in enumerate((4, 5, 6)):
         begin = int(starts[row] + at[row])
-        out[begin : begin + CONTENT] = contents(dataset(), sample, CONTENT).tobytes()
+        out[begin : begin + CONTENT] = random_contents(dataset(), sample, CONTENT).tobytes()
     form.frame(dataset(), np.array([4, 5, 6]), sizes, starts, memoryview(out))
     assert bytes(out[4010:13_010]) == before
     assert not any(out[:3]) and not any(out[4003:4010]) and not any(out[13_010:20_000]) and not any(out[22_000:])

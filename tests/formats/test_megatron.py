@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
+from dliosim.formats.contract_tests import (
+    build_framed,
+    check_damage,
+    check_framed,
+    random_contents,
+    sample_ranges,
+    write_framed,
+)
 from dliosim.formats.megatron import CODES, INDEXED
 from dliosim.formats.protocols import ENCODED, Framed
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Shape
@@ -65,8 +72,8 @@ def test_is_a_framed_format() -> None:
 @pytest.mark.parametrize("sample", [2, 3, 129])
 def test_samples_lie_where_they_were_planned(count: int, element: str, sample: int, tmp_path: Path) -> None:
     form = tokens(sample, element)
-    assert form.fixed_size is not None
-    check_framed(INDEXED, form, np.full(count, form.fixed_size), tmp_path / "0.bin")
+    assert form.constant_size is not None
+    check_framed(INDEXED, form, np.full(count, form.constant_size), tmp_path / "0.bin")
 
 
 @settings(max_examples=50)
@@ -97,8 +104,8 @@ def test_megatron_finds_every_sample_across_sequences(
     for row in range(count):
         begin = row * sequence
         own = stream[begin : begin + sequence]
-        assert own.tobytes() == contents(form, first + row, 2 * sequence).tobytes()
-        following = contents(form, first + row + 1, 2 * sequence)[:2].tobytes() if row + 1 < count else b"\0\0"
+        assert own.tobytes() == random_contents(form, first + row, 2 * sequence).tobytes()
+        following = random_contents(form, first + row + 1, 2 * sequence)[:2].tobytes() if row + 1 < count else b"\0\0"
         assert stream[begin + sequence].tobytes() == following
 
 
@@ -138,7 +145,7 @@ def test_where_sizes_vary_a_sequence_is_a_sample(tmp_path: Path) -> None:
     assert index.columns[0].row_bytes == ENCODED
     whole = path.read_bytes()
     for row in range(index.samples):
-        [(offset, length)] = ranges(index, row)
+        [(offset, length)] = sample_ranges(index, row)
         found = INDEXED.decode(form, index.columns[0], memoryview(whole)[offset : offset + length])
         assert found is not None
         assert found.tobytes() == read.sequence(row).tobytes()
@@ -275,5 +282,5 @@ def test_settings_that_cannot_be_held_are_named(setting: str, form: Dataset) -> 
 def test_what_can_be_held_is_not_refused() -> None:
     for form in (tokens(2), tokens(2, "uint8"), dataset("indexed", 3), dataset("indexed", 4)):
         assert INDEXED.refuse(form) is None
-        assert form.fixed_size is not None
-        assert len(framed_file(INDEXED, form, ints(form.fixed_size))) == form.fixed_size
+        assert form.constant_size is not None
+        assert len(build_framed(INDEXED, form, ints(form.constant_size))) == form.constant_size

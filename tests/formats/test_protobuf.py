@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protobuf import first_bytes, varint_size, write_varints
+from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
 from tests.formats.datasets import ints
 from tests.formats.messages import example_of, field, of_bytes
 
@@ -18,13 +18,13 @@ def test_varints_are_protobufs(value: int) -> None:
         expected.append(rest & 127 | 128)
         rest >>= 7
     expected.append(rest)
-    assert write_varints(ints(value))[0].tobytes() == bytes(expected)
+    assert encode_varints(ints(value))[0].tobytes() == bytes(expected)
     assert varint_size(ints(value))[0] == len(expected)
 
 
 def test_fields_that_nobody_knows_are_passed_over() -> None:
     unknown = b"\x48\x05" + b"\x51" + bytes(8) + b"\x5d" + bytes(4) + field(12, b"what")
-    found = first_bytes(memoryview(unknown + example_of(x=unknown + of_bytes(b"here")) + unknown), ())
+    found = feature_bytes(memoryview(unknown + example_of(x=unknown + of_bytes(b"here")) + unknown), ())
     assert found == [b"here"]
 
 
@@ -32,7 +32,7 @@ def test_fields_that_nobody_knows_are_passed_over() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
     try:
-        found = first_bytes(memoryview(data), ())
+        found = feature_bytes(memoryview(data), ())
     except ExecutionError:
         return
     assert found is None or len(found[0]) <= len(data)

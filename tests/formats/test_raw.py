@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, framed_file, ranges, write_framed
+from dliosim.formats.contract_tests import build_framed, check_damage, check_framed, sample_ranges, write_framed
 from dliosim.formats.protocols import Framed
 from dliosim.formats.raw import RAW
 from dliosim.formats.registry import format_for
@@ -35,12 +35,14 @@ def test_samples_lie_where_header_and_alignment_put_them(
     path = tmp_path_factory.mktemp("raw") / "f.raw"
     dataset = described("raw", size, header=header, align=align)
     begin, stride = -(-header // align) * align, -(-size // align) * align
-    whole = framed_file(RAW, dataset, np.full(count, size))
+    whole = build_framed(RAW, dataset, np.full(count, size))
     # Whether a file ends with its last sample, or where the next one would begin, is one.
     path.write_bytes(whole[: begin + (count - 1) * stride + (stride if filled else size)])
     index = RAW.index(path, dataset)
     assert index.samples == count
-    assert [ranges(index, row) for row in range(count)] == [[(begin + row * stride, size)] for row in range(count)]
+    assert [sample_ranges(index, row) for row in range(count)] == [
+        [(begin + row * stride, size)] for row in range(count)
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])

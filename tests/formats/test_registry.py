@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from dliosim.formats.registry import format_of, known_formats
+from dliosim.formats.registry import format_names, load_format
 
 
-@pytest.mark.parametrize("name", known_formats())
+@pytest.mark.parametrize("name", format_names())
 def test_every_known_format_can_be_had_by_its_name(name: str) -> None:
-    assert format_of(name).name == name
+    assert load_format(name).name == name
 
 
 @pytest.mark.parametrize(("name", "module"), [("jpeg", "PIL.JpegImagePlugin"), ("parquet", "pyarrow.parquet")])

@@ -14,7 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
+from dliosim.formats.contract_tests import (
+    build_framed,
+    check_damage,
+    check_framed,
+    random_contents,
+    sample_ranges,
+    write_framed,
+)
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.formats.tar import CLASSES, TAR, UNIT, write_headers
 from dliosim.model import Chunk, Compression
@@ -48,7 +55,7 @@ def decoded(path: Path) -> list[bytes]:
 
     def samples() -> Iterator[bytes]:
         for row in range(index.samples):
-            [(offset, length)] = ranges(index, row)
+            [(offset, length)] = sample_ranges(index, row)
             found = TAR.decode(dataset("tar"), index.columns[0], memoryview(whole)[offset : offset + length])
             assert found is not None
             yield found.tobytes()
@@ -82,7 +89,7 @@ def test_samples_of_any_sizes_lie_where_they_were_planned(
 @given(st.lists(SIZES, min_size=1, max_size=9), st.sampled_from([0, 95, 995, 999_999_998]))
 def test_tarfile_reads_every_member_with_its_attributes(sizes: list[int], first: int) -> None:
     form = dataset("tar", VARYING)
-    whole = framed_file(TAR, form, ints(*sizes), first)
+    whole = build_framed(TAR, form, ints(*sizes), first)
     with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
         entries = found.getmembers()
         read = [found.extractfile(entry).read() for entry in entries]  # type: ignore[union-attr]
@@ -90,7 +97,7 @@ def test_tarfile_reads_every_member_with_its_attributes(sizes: list[int], first:
     assert [entry.name for entry in entries] == expected
     assert all((entry.mode, entry.mtime, entry.uid, entry.gid) == (0o644, 0, 0, 0) for entry in entries)
     for row, size in enumerate(sizes):
-        assert read[2 * row] == contents(form, first + row, size).tobytes()
+        assert read[2 * row] == random_contents(form, first + row, size).tobytes()
         assert read[2 * row + 1] == str((first + row) % CLASSES).encode()
 
 
@@ -98,9 +105,9 @@ def test_tarfile_writes_the_same_bytes(tmp_path: Path) -> None:
     form = dataset("tar", VARYING)
     parts: list[tuple[str, bytes]] = []
     for row, size in enumerate([5, 512, 3000]):
-        parts += [(f"{row:09d}.bin", contents(form, row, size).tobytes()), (f"{row:09d}.cls", str(row).encode())]
+        parts += [(f"{row:09d}.bin", random_contents(form, row, size).tobytes()), (f"{row:09d}.cls", str(row).encode())]
     archive(tmp_path / "0.tar", tarfile.USTAR_FORMAT, *parts)
-    assert framed_file(TAR, form, ints(5, 512, 3000)) == (tmp_path / "0.tar").read_bytes()
+    assert build_framed(TAR, form, ints(5, 512, 3000)) == (tmp_path / "0.tar").read_bytes()
 
 
 def test_framing_writes_all_but_contents_whatever_was_there() -> None:
@@ -139,7 +146,7 @@ def test_a_cut_file_is_refused(size: int, count: int, tmp_path: Path) -> None:
 @given(st.data())
 def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
     size = data.draw(SIZES)
-    whole = framed_file(TAR, dataset("tar"), ints(size))
+    whole = build_framed(TAR, dataset("tar"), ints(size))
     sample = bytearray(whole[: int(TAR.stride(dataset("tar"), ints(size))[0])])
     header = data.draw(st.sampled_from([0, len(sample) - 2 * UNIT]))
     place = header + data.draw(st.integers(0, UNIT - 1))
@@ -154,7 +161,7 @@ def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
 # Behind 1536 bytes its first member ends: what is left is a whole sample, of that one.
 @given(st.integers(0, 2559).filter(lambda kept: kept != 1536))
 def test_a_cut_sample_is_refused(kept: int) -> None:
-    whole = framed_file(TAR, dataset("tar"), ints(1000))
+    whole = build_framed(TAR, dataset("tar"), ints(1000))
     with pytest.raises(ExecutionError, match="R401"):
         TAR.decode(dataset("tar"), None, memoryview(whole)[:kept])
 
@@ -162,7 +169,7 @@ def test_a_cut_sample_is_refused(kept: int) -> None:
 @settings(max_examples=200)
 @given(st.binary(max_size=1200), st.integers(0, 2047))
 def test_any_bytes_are_members_or_refused(data: bytes, at: int) -> None:
-    whole = bytearray(framed_file(TAR, dataset("tar"), ints(10))[:2048])
+    whole = bytearray(build_framed(TAR, dataset("tar"), ints(10))[:2048])
     whole[at : at + len(data)] = data
     with contextlib.suppress(ExecutionError):
         TAR.decode(dataset("tar"), None, memoryview(whole))
@@ -269,7 +276,7 @@ def test_webdataset_reads_every_sample(tmp_path: Path) -> None:
     found = list(webdataset.WebDataset(str(path), shardshuffle=False))
     assert [sample["__key__"] for sample in found] == [f"{997 + row:09d}" for row in range(5)]
     for row, sample in enumerate(found):
-        assert sample["bin"] == contents(form, 997 + row, sizes[row]).tobytes()
+        assert sample["bin"] == random_contents(form, 997 + row, sizes[row]).tobytes()
         assert int(sample["cls"]) == (997 + row) % CLASSES
 
 
@@ -284,5 +291,5 @@ def test_webdataset_groups_what_others_wrote_alike(tmp_path: Path) -> None:
     assert index.samples == len(found) == 5
     whole = path.read_bytes()
     for row, data in enumerate(found):
-        [(offset, length)] = ranges(index, row)
+        [(offset, length)] = sample_ranges(index, row)
         assert data in whole[offset : offset + length]

@@ -7,8 +7,8 @@ import tarfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.formats.contract_tests import framed_file
-from dliosim.formats.tar import TAR, members, write_headers
+from dliosim.formats.contract_tests import build_framed
+from dliosim.formats.tar import TAR, parse_members, write_headers
 from tests.formats.datasets import dataset, ints
 
 
@@ -20,8 +20,10 @@ def test_headers_hold_any_size(sizes: list[int]) -> None:
 
 
 def test_a_piece_of_an_archive_needs_no_end() -> None:
-    whole = framed_file(TAR, dataset("tar"), ints(10))[:2048]
-    found = list(members(lambda offset, count: memoryview(whole)[offset : offset + count], 2048, "it", whole=False))
+    whole = build_framed(TAR, dataset("tar"), ints(10))[:2048]
+    found = list(
+        parse_members(lambda offset, count: memoryview(whole)[offset : offset + count], 2048, "it", whole=False)
+    )
     assert [(member.name, member.begin, member.end) for member in found] == [
         ("000000000.bin", 0, 1024),
         ("000000000.cls", 1024, 2048),
@@ -32,5 +34,5 @@ def test_checksums_of_signed_bytes_are_taken() -> None:
     head = bytearray(write_headers(["é.bin".encode("latin-1")], ints(0))[0].tobytes())
     head[148:156] = b" " * 8
     head[148:156] = b"%06o\0 " % sum(byte - 256 if byte > 127 else byte for byte in head)
-    [found] = members(lambda offset, count: memoryview(head)[offset : offset + count], 512, "it", whole=False)
+    [found] = parse_members(lambda offset, count: memoryview(head)[offset : offset + count], 512, "it", whole=False)
     assert found.name.endswith(".bin")

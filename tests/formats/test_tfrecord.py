@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, write_framed
-from dliosim.formats.protobuf import write_varints
+from dliosim.formats.contract_tests import build_framed, check_damage, check_framed, random_contents, write_framed
+from dliosim.formats.protobuf import encode_varints
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.formats.tfrecord import CLASSES, TFRECORD
 from dliosim.model import Chunk, Compression
@@ -74,17 +74,17 @@ def test_closed_forms_of_sizes_are_those_of_an_encoder(sizes: list[int]) -> None
         # Lengths of nested messages, by adding up what an encoder puts before each.
         inside = size
         for tags in (1, 1, 1 + len("image/encoded") + 2, 1):
-            inside += tags + len(write_varints(ints(inside))[0])
+            inside += tags + len(encode_varints(ints(inside))[0])
         inside += 29
-        inside += 1 + len(write_varints(ints(inside))[0])
+        inside += 1 + len(encode_varints(ints(inside))[0])
         assert stride[row] == inside + 16
         assert (at[row], length[row]) == (12 + inside - size, size)
 
 
 def test_records_are_framed_as_tensorflow_frames_them() -> None:
-    whole = framed_file(TFRECORD, dataset("tfrecord"), ints(5), first=1234)
+    whole = build_framed(TFRECORD, dataset("tfrecord"), ints(5), first=1234)
     label = field(3, field(1, bytes([234 % 128 | 128, 234 >> 7])))
-    data = contents(dataset("tfrecord"), 1234, 5).tobytes()
+    data = random_contents(dataset("tfrecord"), 1234, 5).tobytes()
     features = {"image/class/label": label, "image/encoded": of_bytes(data)}
     assert whole == record(example_of(**features))
 
@@ -118,7 +118,7 @@ def test_a_cut_file_is_refused_or_read_as_far_as_it_goes(size: int, count: int, 
 @settings(max_examples=200)
 @given(st.data())
 def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
-    whole = bytearray(framed_file(TFRECORD, dataset("tfrecord"), ints(data.draw(SIZES))))
+    whole = bytearray(build_framed(TFRECORD, dataset("tfrecord"), ints(data.draw(SIZES))))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(ExecutionError, match="R401"):
@@ -127,7 +127,7 @@ def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
 
 @given(st.integers(0, 200))
 def test_a_cut_record_is_refused(kept: int) -> None:
-    whole = framed_file(TFRECORD, dataset("tfrecord"), ints(130))
+    whole = build_framed(TFRECORD, dataset("tfrecord"), ints(130))
     with pytest.raises(ExecutionError, match="R401"):
         TFRECORD.decode(dataset("tfrecord"), None, memoryview(whole)[:kept])
 
@@ -266,7 +266,7 @@ def test_the_package_tfrecord_reads_every_sample(tmp_path: Path) -> None:
     found = list(reader.tfrecord_loader(str(path), None, {"image/encoded": "byte", "image/class/label": "int"}))
     assert len(found) == len(MIXED)
     for row, sample in enumerate(found):
-        assert bytes(sample["image/encoded"]) == contents(form, 995 + row, int(MIXED[row])).tobytes()
+        assert bytes(sample["image/encoded"]) == random_contents(form, 995 + row, int(MIXED[row])).tobytes()
         assert int(sample["image/class/label"][0]) == (995 + row) % CLASSES
     tools.create_index(str(path), str(tmp_path / "theirs"))
     assert (tmp_path / "theirs").read_bytes() == path.with_suffix(".index").read_bytes()
@@ -298,7 +298,7 @@ def test_tensorflow_reads_every_sample(tmp_path: Path) -> None:
     # A process of its own: tensorflow and the package tfrecord both claim the name tensorflow.Example.
     subprocess.run([sys.executable, "-c", READ_BY_TENSORFLOW, str(path), str(out)], check=True, capture_output=True)
     expected = {
-        f"{row}.{(995 + row) % CLASSES}": contents(form, 995 + row, size).tobytes()
+        f"{row}.{(995 + row) % CLASSES}": random_contents(form, 995 + row, size).tobytes()
         for row, size in enumerate(MIXED.tolist())
     }
     assert {found.name: found.read_bytes() for found in out.iterdir()} == expected

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.language.blocks.external_datasets import nobody_looks
+from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.model import Dataset, Finder, Job, Loop, Workload
@@ -26,7 +26,7 @@ class Patterns:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.finder: Finder = nobody_looks
+        self.finder: Finder = missing_finder
 
     def file(self, name: str, text: str) -> Path:
         path = self.folder / name

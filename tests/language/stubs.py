@@ -11,8 +11,8 @@ import numpy as np
 
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Format, LibraryFile
 from dliosim.formats.raw import RAW
-from dliosim.model import Dataset, Found
-from dliosim.model.dataset import unless_even
+from dliosim.model import Dataset, FileSurvey
+from dliosim.model.dataset import pack_counts
 
 FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 
@@ -27,7 +27,7 @@ class Stub:
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        if self.name == "csv" and dataset.fixed_size is None:
+        if self.name == "csv" and dataset.constant_size is None:
             return "size", "a line has one length"
         return None
 
@@ -60,21 +60,21 @@ def pretended(parallel: bool = False) -> Iterator[None]:
     """All formats and no more, one backend of another package, `gds`, and an HDF5 that is parallel or not."""
     with ExitStack() as stack:
         for name, value in {
-            "blocks.storage_settings.known_formats": lambda: FORMATS,
+            "blocks.storage_settings.format_names": lambda: FORMATS,
             "blocks.storage_settings.format_for": serving,
             "checks.external_readers.format_for": serving,
-            "settings.access.other_apis": lambda: ("gds",),
-            "checks.external_readers.parallel_hdf5": lambda: parallel,
+            "settings.access.plugin_apis": lambda: ("gds",),
+            "checks.external_readers.is_hdf5_parallel": lambda: parallel,
         }.items():
             stack.enter_context(mock.patch(f"dliosim.language.{name}", value))
         yield
 
 
-def finder(dataset: Dataset) -> Found:
+def finder(dataset: Dataset) -> FileSurvey:
     """1000 samples in 10 files, wherever they are looked for."""
-    return Found(1000, 10, "d1ge57")
+    return FileSurvey(1000, 10, "d1ge57")
 
 
-def uneven(dataset: Dataset) -> Found:
+def uneven(dataset: Dataset) -> FileSurvey:
     """1000 samples in 10 files of which the first has nearly all."""
-    return Found(1000, 10, "unev3n", counts=unless_even(np.array([982, *[2] * 9])))
+    return FileSurvey(1000, 10, "unev3n", counts=pack_counts(np.array([982, *[2] * 9])))

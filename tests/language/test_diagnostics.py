@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dliosim.language.diagnostics import Diagnostic, Label, PatternError, did_you_mean, render
-from dliosim.language.source import Source
+from dliosim.language.diagnostics import Diagnostic, Label, PatternError, render, suggest_word
+from dliosim.language.source import SourceText
 
-SOURCE = Source("a.dlio", "dlio 1\nseed\tx\n")
+SOURCE = SourceText("a.dlio", "dlio 1\nseed\tx\n")
 FOUND = Diagnostic("E003", "wrong", (Label(SOURCE.span(12, 13), "here"),), ("write it right",))
 
 
@@ -31,5 +31,5 @@ def test_warnings_are_called_warnings_and_do_not_name_the_error() -> None:
 
 
 def test_only_near_words_are_suggested() -> None:
-    assert did_you_mean("bacth", ["batch", "path"]) == "did you mean `batch`?"
-    assert did_you_mean("universe", ["batch", "path"]) == ""
+    assert suggest_word("bacth", ["batch", "path"]) == "did you mean `batch`?"
+    assert suggest_word("universe", ["batch", "path"]) == ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.language.blocks.external_datasets import nobody_looks
+from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.language.error_catalogue import catalogue
@@ -28,7 +28,7 @@ def messages(name: str) -> str:
     text = (FOLDER / f"{name}.dlio").read_text(encoding="utf-8")
     ranks = re.search(r"^# ranks (\d+)$", text, re.MULTILINE)
     overrides = [(found[1], found[2]) for found in re.finditer(r"^# -D ([^=]+)=(.*)$", text, re.MULTILINE)]
-    looks = nobody_looks if re.search(r"^# nobody looks$", text, re.MULTILINE) else finder
+    looks = missing_finder if re.search(r"^# nobody looks$", text, re.MULTILINE) else finder
     looks = uneven if re.search(r"^# uneven files$", text, re.MULTILINE) else looks
     try:
         with pretended():

@@ -10,14 +10,14 @@ from typing import Any
 
 from lark import Lark
 
-from dliosim.language.syntax.build import GRAMMAR, TABLES, identity, options, start_rules, tables
-from dliosim.language.syntax.parser import _with_int_keys
+from dliosim.language.syntax.build import GRAMMAR, TABLES, build_tables, parser_options, start_rules, table_identity
+from dliosim.language.syntax.parser import _restore_int_keys
 
 TEXT = GRAMMAR.read_text(encoding="utf-8")
 
 
 def load(text: str) -> Any:
-    return json.loads(text, object_hook=_with_int_keys)
+    return json.loads(text, object_hook=_restore_int_keys)
 
 
 def shape(table: dict[str, Any], memo: dict[int, Any]) -> list[Any]:
@@ -52,11 +52,11 @@ def shape(table: dict[str, Any], memo: dict[int, Any]) -> list[Any]:
 
 def test_the_packaged_tables_belong_to_the_grammar() -> None:
     packaged = load(TABLES.read_text(encoding="utf-8"))
-    assert packaged["grammar"] == identity(TEXT)["grammar"], "run `python -m dliosim.language.syntax.build`"
+    assert packaged["grammar"] == table_identity(TEXT)["grammar"], "run `python -m dliosim.language.syntax.build`"
 
 
 def test_the_packaged_tables_are_those_that_the_grammar_gives() -> None:
-    packaged, built = load(TABLES.read_text(encoding="utf-8")), load(tables(TEXT))
+    packaged, built = load(TABLES.read_text(encoding="utf-8")), load(build_tables(TEXT))
     shapes = [shape(each["data"]["parser"]["parser"], each["memo"]) for each in (packaged, built)]
     assert shapes[0] == shapes[1], "run `python -m dliosim.language.syntax.build`"
     terminals = [sorted(map(plain, found["memo"].values())) for found in (packaged, built)]
@@ -70,7 +70,7 @@ def plain(entry: dict[str, Any]) -> str:
 
 
 def test_no_two_terminals_collide_where_both_may_stand() -> None:
-    Lark(TEXT, **options(TEXT), strict=True)
+    Lark(TEXT, **parser_options(TEXT), strict=True)
 
 
 def test_every_keyword_is_a_whole_word() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dliosim.language.blocks.parallelism import measured
+from dliosim.language.blocks.parallelism import measure_model
 from dliosim.language.compile import compile_pattern
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import (
@@ -115,7 +115,7 @@ def test_a_file_that_extends_another_changes_settings_of_its_model(patterns: Pat
 )
 def test_the_parts_of_a_model_are_counted_without_making_them(model: Transformer, stages: int) -> None:
     parts = parts_of(model, Split(2, min(stages, model.layers), 3))
-    assert measured(model) == (len(parts), sum(part.size for part in parts))
+    assert measure_model(model) == (len(parts), sum(part.size for part in parts))
 
 
 # ---- checkpoints --------------------------------------------------------------------------------------------------

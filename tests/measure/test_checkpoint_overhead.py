@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.measure.checkpoint_overhead import Beside, beside_flushes, loop_overheads, whole_overhead
+from dliosim.measure.checkpoint_overhead import StepTimes, flush_step_times, loop_overheads, total_overhead
 from dliosim.measure.phase import PhaseSummary
 from tests.report.sample import epoch, run, saved, spread
 
@@ -30,11 +30,11 @@ def test_the_wall_time_of_saves_and_what_contents_took_are_no_part_of_it() -> No
 
 def test_all_saves_count_beside_all_loops_and_pauses() -> None:
     pause = PhaseSummary("", "pause", 5.0)
-    whole = whole_overhead(run(phases=(STEPS, save(0.25), pause, save(0.75, None))))
+    whole = total_overhead(run(phases=(STEPS, save(0.25), pause, save(0.75, None))))
     assert whole is not None
     assert (whole.saves, whole.held_seconds, whole.steps_seconds, whole.share) == (2, 1.0, 9.0, 0.1)
-    assert whole_overhead(run(phases=(STEPS, pause))) is None
-    alone = whole_overhead(run(phases=(save(0.0, None),)))
+    assert total_overhead(run(phases=(STEPS, pause))) is None
+    alone = total_overhead(run(phases=(save(0.0, None),)))
     assert alone is not None and alone.share is None
 
 
@@ -42,10 +42,10 @@ def test_steps_beside_a_flush_are_set_against_the_others_of_all_epochs() -> None
     some = {"flush_steps": 10, "flush_step_seconds": 0.3, "flush_data_wait_seconds": 0.2}
     more = {"flush_steps": 30, "flush_step_seconds": 0.1, "flush_data_wait_seconds": 0.0}
     others = {"clear_steps": 4, "clear_step_seconds": 0.05, "clear_data_wait_seconds": 0.01}
-    both = beside_flushes([epoch(0, **some), epoch(1, **more), epoch(2, **others), epoch(3)])
+    both = flush_step_times([epoch(0, **some), epoch(1, **more), epoch(2, **others), epoch(3)])
     assert both is not None
     assert both[0].steps == 40
     assert (both[0].step_seconds, both[0].data_wait_seconds) == pytest.approx((0.15, 0.05))
-    assert both[1] == Beside(4, 0.05, 0.01)
-    assert beside_flushes([epoch(0, **some)]) is None
-    assert beside_flushes([epoch(2, **others)]) is None
+    assert both[1] == StepTimes(4, 0.05, 0.01)
+    assert flush_step_times([epoch(0, **some)]) is None
+    assert flush_step_times([epoch(2, **others)]) is None

@@ -75,7 +75,7 @@ def reason(figure, phase, **changed):
         [expecting(figure, bound, 0.99 if unit == "ratio" else 1e-9, unit)], run(phases=phase, **changed)
     )
     assert not result.held
-    assert result.missed == (result.reported_only is None)
+    assert result.is_missed == (result.reported_only is None)
     return result.reported_only
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.histogram import LIMIT_NS, RELATIVE_ERROR, Histogram, merged
+from dliosim.measure.histogram import LIMIT_NS, RELATIVE_ERROR, Histogram, merge_histograms
 from tests.measure.ranks import on_ranks
 
 latencies = st.lists(st.integers(0, LIMIT_NS - 1) | st.integers(0, 300), min_size=1, max_size=200)
@@ -35,7 +35,7 @@ def test_quantiles_rise_up_to_the_exact_maximum(values):
 
 @given(any_latencies, any_latencies)
 def test_merging_is_counting_both(first, second):
-    assert facts(merged([Histogram(first), Histogram(second)])) == facts(Histogram(first + second))
+    assert facts(merge_histograms([Histogram(first), Histogram(second)])) == facts(Histogram(first + second))
 
 
 @given(any_latencies, any_latencies)

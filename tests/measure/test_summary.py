@@ -3,16 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.epoch_summaries import BoundBy, bytes_given
+from dliosim.measure.epoch_summaries import BoundShares, storage_byte_bound
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import (
     CAUSES,
-    Block,
     EpochRecord,
+    StepBlock,
     VerbRecord,
-    packed_arrival,
-    unpacked_arrivals,
-    unpacked_waits,
+    pack_arrival,
+    unpack_arrivals,
+    unpack_waits,
 )
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
 from tests.measure.ranks import on_ranks
@@ -89,7 +89,7 @@ def test_utilization_is_the_mean_of_the_ranks_own_quotients():
 
 
 def test_where_requests_arrive_by_themselves_there_is_no_utilization_and_no_au_of_dlio():
-    blocks = [Block(5, 1200 * MS, 200 * MS, 800 * MS)]
+    blocks = [StepBlock(5, 1200 * MS, 200 * MS, 800 * MS)]
     closed = record(nominal_ns=90 * MS, steady_ns=100 * MS, blocks=blocks, batch=1)
     opened = record(nominal_ns=90 * MS, steady_ns=100 * MS, blocks=blocks, batch=1, request_latency=Histogram([5 * MS]))
     assert summary_of(closed).utilization == pytest.approx(0.9)
@@ -119,14 +119,14 @@ def test_compute_bound_throughput_is_ranks_times_batch_by_compute_times_utilizat
 
 def test_the_rank_that_waited_least_was_last_and_says_why():
     first, second = (
-        record(last_arrival=np.array([packed_arrival(*word) for word in words], np.int64))
+        record(last_arrival=np.array([pack_arrival(*word) for word in words], np.int64))
         for words in (
             [(5, 0, COMPUTE), (9, 0, TOOL), (1, 0, TOOL), (7, 0, DECODE)],
             [(9, 1, TOOL), (2, 1, STORAGE), (8, 1, STORAGE), (3, 1, DECODE)],
         )
     )
     summary = summary_of(first, second)
-    assert summary.bound_by == BoundBy(storage=0.25, compute=0.25, tool=0.25, arrivals=0.0, decode=0.25)
+    assert summary.bound_by == BoundShares(storage=0.25, compute=0.25, tool=0.25, arrivals=0.0, decode=0.25)
     assert (summary.slowest_rank, summary.slowest_rank_share) in [(0, 0.5), (1, 0.5)]
     assert summary.least_sync_wait_seconds == pytest.approx((5 + 2 + 1 + 3) * 1e-9)
 
@@ -143,7 +143,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
     ranks = range(len(steps[0]))
     summary = summary_of(
         *(
-            record(last_arrival=np.array([packed_arrival(step[rank][0], rank, step[rank][1]) for step in steps]))
+            record(last_arrival=np.array([pack_arrival(step[rank][0], rank, step[rank][1]) for step in steps]))
             for rank in ranks
         )
     )
@@ -160,19 +160,19 @@ def test_without_a_sync_nobody_was_last():
 
 @given(st.integers(0, 2**62), st.integers(0, 2**22 - 1), st.integers(0, len(CAUSES) - 1))
 def test_an_arrival_packs_into_a_positive_word_and_back(wait, rank, cause):
-    word = packed_arrival(wait, rank, cause)
+    word = pack_arrival(wait, rank, cause)
     assert 0 <= word < 2**63
-    ranks, causes = unpacked_arrivals(np.array([word], np.int64))
+    ranks, causes = unpack_arrivals(np.array([word], np.int64))
     assert (ranks[0], causes[0]) == (rank, cause)
 
 
 @given(st.lists(st.integers(0, 270 * 10**9), min_size=2, max_size=2), st.lists(st.integers(0, 4), min_size=2))
 def test_of_waits_below_four_and_a_half_minutes_the_shorter_one_is_the_smaller_word(waits, causes):
     words = [
-        packed_arrival(wait, 2**22 - 1 - i, cause) for i, (wait, cause) in enumerate(zip(waits, causes, strict=False))
+        pack_arrival(wait, 2**22 - 1 - i, cause) for i, (wait, cause) in enumerate(zip(waits, causes, strict=False))
     ]
     assert (words[0] > words[1]) == (waits[0] >= waits[1])
-    assert unpacked_waits(np.array(words, np.int64)).tolist() == waits
+    assert unpack_waits(np.array(words, np.int64)).tolist() == waits
 
 
 def test_times_of_decoding_are_spread_over_ranks_and_no_part_of_the_tools_time():
@@ -226,7 +226,7 @@ def test_what_one_rank_does_not_know_nobody_knows():
     ],
 )
 def test_a_rate_has_no_byte_that_storage_did_not_give(called, distinct, device, given):
-    assert bytes_given(200, called, distinct, device) == given
+    assert storage_byte_bound(200, called, distinct, device) == given
 
 
 def test_the_depth_is_that_of_the_calls_of_all_ranks_while_they_made_any():
@@ -252,7 +252,7 @@ def test_waits_for_cores_are_known_only_if_every_rank_knows_its_own():
 def test_dlio_s_figures_follow_its_formulas():
     # Two blocks of a rank with batch 4. Of 5 steps in 1.2 s the first took 0.2 s: 4 x 0.2 s of compute in 1.0 s; of 3
     # steps in 0.7 s the first took 0.2 s: 2 x 0.2 s in 0.5 s. Weighted by steps: 80 %. Samples: 3 and 1 steps of 4.
-    blocks = [Block(5, 1200 * MS, 200 * MS, 800 * MS), Block(3, 700 * MS, 200 * MS, 400 * MS)]
+    blocks = [StepBlock(5, 1200 * MS, 200 * MS, 800 * MS), StepBlock(3, 700 * MS, 200 * MS, 400 * MS)]
     one = record(batch=4, blocks=blocks)
     summary = summary_of(one, one)
     assert summary.dlio_au == pytest.approx(0.8)

@@ -16,8 +16,8 @@ from dliosim.measure.time_series import (
     READS,
     WINDOW_STEPS,
     EpochSeries,
-    thinned,
-    widened,
+    select_calls,
+    widen_bins,
 )
 
 ORIGIN = 10**15
@@ -87,7 +87,7 @@ def test_more_than_half_of_the_bins_are_used_and_no_time_lies_outside(steps: lis
 @given(st.integers(0, 9), st.data())
 def test_merging_bins_keeps_sums_and_maxima(powers: int, data: st.DataObject) -> None:
     drawn = [data.draw(st.lists(st.integers(0, 99), min_size=BINS, max_size=BINS)) for _ in QUANTITIES]
-    wide = widened(np.array(drawn), powers)
+    wide = widen_bins(np.array(drawn), powers)
     group = 1 << powers
     for before, after in zip(drawn[:-1], wide[:-1].tolist(), strict=True):
         assert after[: -(-BINS // group)] == [sum(before[at : at + group]) for at in range(0, BINS, group)]
@@ -159,7 +159,7 @@ def test_reads_after_the_window_are_left_out() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, OFFSETS, OFFSETS + 1, 10**9])
 def test_offsets_are_few_begin_whole_and_reach_to_the_end(count: int) -> None:
-    rows = thinned(count)
+    rows = select_calls(count)
     assert len(rows) == min(count, OFFSETS)
     assert (np.diff(rows) > 0).all()
     assert rows[: OFFSETS // 4].tolist() == [*range(min(count, OFFSETS // 4))]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dliosim.measure.time_series import BINS, OFFSETS, READS, EpochSeries
-from dliosim.measure.timeline import MOST_RANKS, Timeline, chosen_ranks, gather_timeline, keep, keeps_offsets
+from dliosim.measure.timeline import MOST_RANKS, Timeline, gather_timeline, has_offsets, keep_epoch, select_ranks
 from tests.measure.ranks import Together, on_ranks
 
 ORIGIN = 10**12
@@ -57,7 +57,7 @@ def test_single_reads_and_offsets_are_those_of_the_first_ranks() -> None:
     assert (epoch.reads[:, 0] == epoch.reads[:, 1]).all()
     assert (epoch.reads[:, 3] - epoch.reads[:, 2] == 5).all()
     assert np.unique(epoch.offsets[:, 0], return_counts=True)[1].tolist() == [OFFSETS] * 4
-    assert [keeps_offsets(rank, 5) for rank in range(5)] == [True] * 4 + [False]
+    assert [has_offsets(rank, 5) for rank in range(5)] == [True] * 4 + [False]
 
 
 def test_ranks_that_did_fewer_steps_have_none_in_their_place() -> None:
@@ -77,14 +77,14 @@ def test_an_epoch_without_steps_has_a_bin_and_nothing_in_it() -> None:
 def test_the_first_epochs_and_the_last_are_kept(epochs: int) -> None:
     kept: dict[int, EpochSeries] = {}
     for epoch in range(epochs):
-        keep(kept, epoch, made(0, epoch + 1))
+        keep_epoch(kept, epoch, made(0, epoch + 1))
     assert [*kept] == sorted({*range(min(epochs, 3)), epochs - 1})
     assert {epoch: one.steps for epoch, one in gathered([kept]).epochs.items()} == {epoch: epoch + 1 for epoch in kept}
 
 
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 5000])
 def test_ranks_are_all_or_evenly_chosen(size: int) -> None:
-    ranks = chosen_ranks(size)
+    ranks = select_ranks(size)
     assert len(ranks) == min(size, MOST_RANKS)
     assert ranks[0] == 0 and ranks[-1] < size
     assert np.ptp(np.diff(ranks, append=size)) <= 1

@@ -28,7 +28,7 @@ from dliosim.model.counter_rng import draw, key
 def test_the_mean_from_zero_is_that_of_draws_cut_off_at_0(kind: str, parameters: tuple[float, ...]) -> None:
     distribution = Distribution(kind, parameters)  # type: ignore[arg-type]
     drawn = np.maximum(draw(distribution, key(0, "size", "d"), np.arange(200_000)), 0).mean()
-    assert distribution.mean_from_zero() == pytest.approx(drawn, rel=0.02)
+    assert distribution.nonnegative_mean() == pytest.approx(drawn, rel=0.02)
 
 
 SPREADS = st.floats(0.05, 6)
@@ -67,4 +67,4 @@ def test_a_share_is_found_of_the_strangest_parameters(kind: str, first: float, s
 
 
 def test_a_spread_next_to_nothing_changes_no_mean() -> None:
-    assert Distribution("normal", (1e18, 1e-300)).mean_from_zero() == 1e18
+    assert Distribution("normal", (1e18, 1e-300)).nonnegative_mean() == 1e18

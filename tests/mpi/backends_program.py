@@ -28,10 +28,10 @@ from dliosim.execute.testing.contract_fixtures import (
     FILES,
     SIZE,
     STEPS,
-    begin,
+    begin_batches,
+    fixture_name,
     make_calls,
-    name,
-    opened,
+    open_batches,
     random_steps,
     write_files,
 )
@@ -68,7 +68,7 @@ def check_truncated(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
 
 def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
     """A file that is cut while a buffer holds the same bytes from before: all ranks hear of it when the epoch ends."""
-    path = directory / "cut" / name(0)
+    path = directory / "cut" / fixture_name(0)
     content = np.random.default_rng(5).bytes(SIZE)
     if comm.rank == 0:
         path.parent.mkdir(exist_ok=True)
@@ -76,9 +76,9 @@ def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
     comm.Barrier()
     offset = SIZE - 100 * (comm.rank + 1)
     calls = make_calls([[(0, offset, 100)]])
-    with opened(backend_of(access.api), access, path.parent, calls, comm) as batches:
+    with open_batches(backend_of(access.api), access, path.parent, calls, comm) as batches:
         for cut in (False, True):
-            begin(batches, access, calls, comm)
+            begin_batches(batches, access, calls, comm)
             comm.Barrier()
             if cut and comm.rank == 0:
                 os.truncate(path, SIZE // 2)
@@ -95,7 +95,7 @@ def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
             else:
                 assert not cut, "nobody noticed"
         # What was cut before an epoch begins is found by the read that reaches beyond the end.
-        begin(batches, access, calls, comm)
+        begin_batches(batches, access, calls, comm)
         try:
             batches.wait(0)
         except ExecutionError as error:
@@ -110,13 +110,13 @@ def check_missing(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
     link = directory / "linked"
     link.mkdir(exist_ok=True)
     if comm.rank == 0:
-        (link / name(0)).symlink_to(directory / name(0))
+        (link / fixture_name(0)).symlink_to(directory / fixture_name(0))
     comm.Barrier()
     calls = make_calls([[(0, 0, 10)]])
     for where, reason in [(directory / "absent", ("No such file", "does not exist")), (link, ("symbolic link",))]:
         try:
-            with opened(backend_of(access.api), access, where, calls, comm) as batches:
-                begin(batches, access, calls, comm)
+            with open_batches(backend_of(access.api), access, where, calls, comm) as batches:
+                begin_batches(batches, access, calls, comm)
                 batches.wait(0)
         except ExecutionError as error:
             assert error.code == "R401", error
@@ -127,13 +127,13 @@ def check_missing(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
             raise AssertionError(f"{access.api} read {where}")
     comm.Barrier()
     if comm.rank == 0:
-        (link / name(0)).unlink()
+        (link / fixture_name(0)).unlink()
 
 
 def check_null(comm: MPI.Intracomm, directory: Path) -> None:
     """It opens nothing, counts what is asked, and records no latencies."""
     calls = make_calls(random_steps(comm.rank, 1))
-    absent = Files(directory / "nothing here", name, lambda file: SIZE, True, comm)
+    absent = Files(directory / "nothing here", fixture_name, lambda file: SIZE, True, comm)
     batches = make_batches(Access(), open_readers(Access(), absent, null=True), [allocate(calls.buffer_size)])
     batches.begin(EpochCalls(calls))
     batches.start()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dliosim import cli
 from dliosim.errors import DliosimError
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import check_sums, saved_in
+from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums, load_manifest
 from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
@@ -30,12 +30,12 @@ from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.order_hash import order_hash
-from dliosim.plan.samples.sample_index import joined
+from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, is_framed, needs_totals, prefix, sample_sizes
-from dliosim.report.progress import Progress
+from dliosim.plan.samples.sizes import block_count, block_totals, is_framed, needs_totals, prefix_sum, sample_sizes
+from dliosim.report.progress import ProgressLine
 from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.results import run_of
+from dliosim.report.reader.results import parse_run
 from tests.mpi.forecast_program import Compared, compare
 from tests.report.test_real_runs import SCHEMA, faults
 
@@ -51,11 +51,11 @@ class Examined:
     """One run that ended well: its workload, its results, and what is wrong with them, as lines of text."""
 
     def __init__(self, pattern: Path, ranks: int, roots: dict[str, Path], output: Path) -> None:
-        finder = FileFinder(roots, Progress(None))
+        finder = FileFinder(roots, ProgressLine(None))
         self.ranks, self.roots, self.output = ranks, roots, output
         self.workload: Workload = compile_pattern(pattern, [], Job(ranks), finder)[0]
-        self.indexes = {name: joined(source.indexes) for name, source in finder.sources.items()}
-        self.run: RunSummary = run_of(read_json(output / "results.json"))[0]
+        self.indexes = {name: concat_indexes(source.indexes) for name, source in finder.sources.items()}
+        self.run: RunSummary = parse_run(read_json(output / "results.json"))[0]
 
     def problems(self, kept: bool) -> Iterator[str]:
         """All that is wrong; `kept` is whether its data were there before."""
@@ -165,7 +165,7 @@ class Examined:
     def _plans(self, loop: Loop, dataset: Dataset, epoch: int) -> list[Extents]:
         places = self.indexes.get(dataset.found)
         if places is None and needs_totals(dataset):
-            places = prefix(block_totals(dataset, 0, block_count(dataset)))
+            places = prefix_sum(block_totals(dataset, 0, block_count(dataset)))
         return [plan_epoch(loop, dataset, places, Job(self.ranks), rank, epoch) for rank in range(self.ranks)]
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
@@ -179,15 +179,15 @@ class Examined:
 
 
 def _saved(base: Path) -> Iterator[str]:
-    numbers = checkpoint_store.numbers(base)
+    numbers = checkpoint_store.checkpoint_numbers(base)
     names = sorted(entry.name for entry in base.iterdir())
     if names != sorted(f"{number:06d}" for number in numbers):
         yield f"{base}: {names}, and not complete checkpoints alone"
     for number in numbers:
         directory = base / f"{number:06d}"
         try:
-            wrong = saved_in(directory).fault(directory)
-            wrong = wrong or "".join(check_sums(directory))
+            wrong = load_manifest(directory).find_size_fault(directory)
+            wrong = wrong or "".join(check_checksums(directory))
         except ValueError as error:
             wrong = f"{error}"
         if wrong:
@@ -278,7 +278,7 @@ def looked_at(pattern: Path, ranks: int, roots: dict[str, Path], output: Path) -
     again.write_text(said)
     try:
         first, second = (
-            compile_pattern(path, [], Job(ranks), FileFinder(roots, Progress(None)))[0] for path in (pattern, again)
+            compile_pattern(path, [], Job(ranks), FileFinder(roots, ProgressLine(None)))[0] for path in (pattern, again)
         )
     except DliosimError as error:
         yield f"what explain writes is refused: {error}"

@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Checkpoint, Writers
 from tests.mpi.saving_program import STAGED, session
@@ -47,7 +47,7 @@ def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
     """What is said of two saves of it, the second of which fails; empty where it does not."""
     saving = session(world, place, checkpoint)
     try:
-        with Saves(saving, [checkpoint]) as saves:
+        with CheckpointManager(saving, [checkpoint]) as saves:
             saves.save(checkpoint)
             saves.finish()
             world.barrier()

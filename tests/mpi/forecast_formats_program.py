@@ -16,11 +16,11 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.protocols import ReadByLibrary
+from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import format_for
 from dliosim.model import Access, Dataset, Job, Loop, Prepare, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.mpi.forecast_program import Compared, compare
 from tests.mpi.formats_program import CASES, LIBRARY, TOGETHER
 
@@ -40,7 +40,7 @@ WAYS = {
 
 def loops(described: Dataset) -> list[Loop]:
     ways = WAYS | (TOGETHER if described.layout.files == 1 else {})
-    if isinstance(format_for(described), ReadByLibrary):
+    if isinstance(format_for(described), LibraryReadable):
         ways = ways | LIBRARY
     made = []
     for name, access in ways.items():
@@ -62,7 +62,7 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
         written = Access(api=APIS[number % 2], transfer=TRANSFERS[number % 3])
         verbs = (Prepare("d", written), *loops(described))
         workload = Workload("formats", "", 5, Job(comm.size), (described,), (), verbs)
-        phases = run_workload(Session(workload, world, {"data": place}, Options(), Progress(None)))
+        phases = run_workload(Session(workload, world, {"data": place}, Options(), ProgressLine(None)))
         if comm.rank == 0:
             planned = forecast(workload).phases
             for phase in phases:

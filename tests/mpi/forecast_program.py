@@ -40,8 +40,8 @@ from dliosim.model import (
     constant,
 )
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.plan.forecast.forecast_types import PhaseForecast, Spread, same
-from dliosim.report.progress import Progress
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, uniform_spread
+from dliosim.report.progress import ProgressLine
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
 ENGINES = ("preadv", "mmap", "queued")
@@ -153,7 +153,7 @@ class Compared:
     same: int = 0
     differ: list[str] = field(default_factory=list)
 
-    def add(self, what: str, planned: Spread, found: list[int]) -> None:
+    def add(self, what: str, planned: RankSpread, found: list[int]) -> None:
         """Compare a figure of all ranks, or its sum alone."""
         if planned.estimated:
             self.marked += 1
@@ -191,7 +191,9 @@ def compare(planned: list[PhaseForecast], phase: Phase, compared: Compared, wher
     assert len(plans) == len(phase.summary.epochs), where
     for epoch, plan in enumerate(plans):
         here = f"{where}, epoch {epoch + 1}"
-        compared.add(f"{here}: steps", same(plan.steps, len(phase.rank_rows)), of_ranks(phase, epoch, "steps"))
+        compared.add(
+            f"{here}: steps", uniform_spread(plan.steps, len(phase.rank_rows)), of_ranks(phase, epoch, "steps")
+        )
         for name in ("samples", "bytes", "calls", "opens"):
             compared.add(f"{here}: {name}", getattr(plan, name), of_ranks(phase, epoch, COLUMNS.get(name, name)))
 
@@ -201,7 +203,7 @@ def compare_sums(planned: list[PhaseForecast], phase: Phase, compared: Compared,
     for name in ("samples", "bytes", "calls", "opens"):
         spreads = [getattr(plan, name) for plan in planned]
         total = sum(plan.times * spread.total for plan, spread in zip(planned, spreads, strict=True))
-        whole = Spread(0, 0, 0, total, any(spread.estimated for spread in spreads))
+        whole = RankSpread(0, 0, 0, total, any(spread.estimated for spread in spreads))
         compared.add(f"{where}: {name}", whole, [sum(of_ranks(phase, 0, COLUMNS.get(name, name)))])
 
 
@@ -212,7 +214,7 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
     compared = Compared()
     for number in range(WORKLOADS) if comm.size < 3 else FEW:
         workload = random_workload(number, comm.size)
-        phases = run_workload(Session(workload, world, {"data": directory}, Options(), Progress(None)))
+        phases = run_workload(Session(workload, world, {"data": directory}, Options(), ProgressLine(None)))
         if comm.rank == 0:
             planned = forecast(workload).phases
             for phase in phases:

@@ -19,7 +19,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.protocols import ReadByLibrary
+from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import format_for
 from dliosim.model import (
     Access,
@@ -36,7 +36,7 @@ from dliosim.model import (
     Workload,
     constant,
 )
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 
 SAMPLES = 25  # of two ranks one has nothing in the last step
 SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)
@@ -96,7 +96,7 @@ class Ranks:
 def run(ranks: Ranks, described: Dataset, verb: Prepare | Loop) -> list[str]:
     """Perform one verb; the order hashes of its epochs on rank 0."""
     workload = Workload("formats", "", 5, Job(ranks.world.size), (described,), (), (verb,))
-    session = Session(workload, ranks.world, {"data": ranks.directory}, Options(verify=True), Progress(None))
+    session = Session(workload, ranks.world, {"data": ranks.directory}, Options(verify=True), ProgressLine(None))
     phases = run_workload(session)
     return [epoch.order_hash for phase in phases for epoch in phase.summary.epochs]
 
@@ -109,7 +109,7 @@ def ways(described: Dataset) -> dict[str, Loop]:
     found = dict(DIRECT)
     if described.layout.files == 1:
         found |= TOGETHER
-    if isinstance(format_for(described), ReadByLibrary):
+    if isinstance(format_for(described), LibraryReadable):
         found |= LIBRARY
     loops = {name: train(access) for name, access in found.items()}
     return loops | {"decoded": train(Access(), True), "decoded ahead": train(Access(readers=2, prefetch=2), True)}

@@ -21,20 +21,20 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.registry import Files, open_readers
-from dliosim.execute.batches.decode_preprocess import Columns
+from dliosim.execute.batches.decode_preprocess import DecoderColumns
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.file_list import LinkedNames
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.protocols import ReadByLibrary
+from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import format_for
 from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.plan.samples.sample_index import DataIndex, ranges_of
+from dliosim.plan.samples.sample_index import DataIndex, locate_ranges
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.mpi.found_files import CASES, FILL, write
 
 #: Access, and shards and shuffles with it.
@@ -72,17 +72,17 @@ def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[
     """What the bytes at the planned ranges of samples are, decoded; None where only the library could tell."""
     index = session.places[dataset.name]
     assert isinstance(index, DataIndex)
-    form, columns = format_for(dataset), Columns(index)
+    form, columns = format_for(dataset), DecoderColumns(index)
     directory, name = session.files(dataset)
     result: list[bytes | None] = []
     for sample in samples:
-        found = ranges_of(index, np.array([sample]))
+        found = locate_ranges(index, np.array([sample]))
         file = int(index.files_of(np.array([sample]))[0])
         within = sample - int(index.first_sample[file])
         data, known = b"", True
         whole = (directory / name(file)).read_bytes()
         for number in range(len(index.columns)):
-            column, part = columns.of(number, file), b""
+            column, part = columns.find_column(number, file), b""
             assert column is not None
             for row in np.flatnonzero(found.column == number).tolist():
                 offset = int(found.offset[row])
@@ -108,7 +108,7 @@ def digest(content: bytes | None) -> str | None:
 
 def read_by_library(session: Session, dataset: Dataset) -> list[str] | None:
     form, index = format_for(dataset), session.places[dataset.name]
-    if not isinstance(form, ReadByLibrary) or not isinstance(index, DataIndex):
+    if not isinstance(form, LibraryReadable) or not isinstance(index, DataIndex):
         return None
     directory, name = session.files(dataset)
     result = []
@@ -130,7 +130,9 @@ def read_one_way(found: Found, name: str) -> dict[str, object]:
     decode = name in ("posix", "ahead")
     loop = replace(loop, access=access, shard=cast(Any, shard), shuffle=shuffle, decode=decode)
     workload = replace(found.workload, verbs=(loop,))
-    session = Session(workload, world, {"data": found.root}, Options(), Progress(None), sources=found.finder.sources)
+    session = Session(
+        workload, world, {"data": found.root}, Options(), ProgressLine(None), sources=found.finder.sources
+    )
     (phase,) = run_workload(session)
     (dataset,) = workload.datasets
     index = session.places["d"]
@@ -184,8 +186,8 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
     for place, name in enumerate(CASES):
         if comm.size > 2 and place % 3:
             continue
-        source, settings, contents = world.on_rank_0("write", lambda name=name: write(name, directory / "data"))
-        finder, said = FileFinder({"data": directory / "data"}, Progress(None)), directory / "pattern.dlio"
+        source, settings, contents = world.run_on_rank_0("write", lambda name=name: write(name, directory / "data"))
+        finder, said = FileFinder({"data": directory / "data"}, ProgressLine(None)), directory / "pattern.dlio"
 
         def compiled() -> Workload:
             from dliosim.language.compile import compile_pattern
@@ -193,12 +195,12 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
             said.write_text(pattern(source, settings), encoding="utf-8")  # noqa: B023
             return compile_pattern(said, [], Job(world.size), finder)[0]  # noqa: B023
 
-        found = Found(world, directory / "data", finder, world.on_rank_0("compile", compiled))
+        found = Found(world, directory / "data", finder, world.run_on_rank_0("compile", compiled))
         result: dict[str, object] = {"written": [digest(one) for one in contents]}
         others = [each for each in WAYS if each not in ("posix", "library")]
         if comm.size > 1:  # another way for each case
             others = [others[place % len(others)]]
-        if isinstance(format_for(found.workload.datasets[0]), ReadByLibrary):
+        if isinstance(format_for(found.workload.datasets[0]), LibraryReadable):
             others.append("library")
         for each in ("posix", *others):
             result[each] = read_one_way(found, each)

@@ -23,7 +23,7 @@ from dliosim.cli import main
 from dliosim.execute.backends.mpiio_writer import IndependentWriter
 from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.selection import Found, Newest
+from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.payload import sample_bytes
 
 CALLS = {
@@ -89,7 +89,7 @@ def everywhere(function: Callable[..., Any], replaced: Callable[..., Any]) -> No
 def watch(kind: str, killer: Killer) -> None:
     """Have the killer see all calls of a kind."""
     if kind == "stage":
-        everywhere(sample_bytes.fill, killer.before(sample_bytes.fill))
+        everywhere(sample_bytes.fill_range, killer.before(sample_bytes.fill_range))
     elif kind == "write" and killer.victims:
         for owner in (PosixWriter, IndependentWriter):
             owner.write = killer.half_of(owner.write)  # type: ignore[method-assign]
@@ -100,27 +100,27 @@ def watch(kind: str, killer: Killer) -> None:
 
 def arm_when_saving(killer: Killer) -> None:
     """Rank 0 also makes, renames and removes what is no checkpoint, before and after it saves."""
-    begin = checkpoint_store.begin
+    begin = checkpoint_store.begin_checkpoint
     killer.armed = False
 
     def armed(*given: Any) -> Any:
         killer.armed = True
         return begin(*given)
 
-    checkpoint_store.begin = armed
+    checkpoint_store.begin_checkpoint = armed
 
 
 def say_what_is_read(told: Path) -> None:
     """Write down the number of each checkpoint that is about to be read."""
-    find = Newest.find
+    find = CheckpointSearch.find
 
-    def telling(newest: Newest) -> Found:
+    def telling(newest: CheckpointSearch) -> FoundCheckpoint:
         found = find(newest)
         with told.open("a") as stream:
             stream.write(f"{found.number}\n")
         return found
 
-    Newest.find = telling  # type: ignore[method-assign]
+    CheckpointSearch.find = telling  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import Literal
 
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import check_sums, saved_in
+from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums, load_manifest
 from dliosim.execute.store.locking import NAME as LOCK
 from tests.mpi.launch import ROOT, Job, running, start_ranks
 
@@ -144,7 +144,9 @@ class Place:
         assert self.has_ended()
         for base in self.bases():
             names = sorted(entry.name for entry in base.iterdir())
-            assert names == sorted(f"{number:06d}" for number in checkpoint_store.numbers(base)), f"{base}: {names}"
+            assert names == sorted(f"{number:06d}" for number in checkpoint_store.checkpoint_numbers(base)), (
+                f"{base}: {names}"
+            )
             assert 1 <= len(names) <= KEPT, f"{base}: {names}"
 
     @property
@@ -164,14 +166,14 @@ class Place:
         """Check every checkpoint that counts, byte by byte."""
         newest = 0
         for base in self.bases():
-            for number in checkpoint_store.numbers(base):
+            for number in checkpoint_store.checkpoint_numbers(base):
                 directory = base / f"{number:06d}"
                 try:
-                    counts = saved_in(directory).fault(directory) is None
+                    counts = load_manifest(directory).find_size_fault(directory) is None
                 except ValueError:
                     continue
                 if counts:
-                    assert check_sums(directory) == [], f"{after}: {directory}"
+                    assert check_checksums(directory) == [], f"{after}: {directory}"
                     newest = max(newest, number)
         assert newest >= self.newest, f"{after}: {self.newest} was complete, and now the newest is {newest}"
         self.newest = newest

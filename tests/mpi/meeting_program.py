@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.mpi.job_abort import job_name
-from dliosim.execute.mpi.world import World, make_world, ranks_of_colour, sleeping_copy
+from dliosim.execute.mpi.world import World, duplicate_world, make_world, split_ranks
 
 #: Elements of int64: none, one, few, what one rank reduces for all and one more, a piece of 512 KiB and more.
 SIZES = (0, 1, 7, 512, 513, 1 << 16, (1 << 16) + 3)
@@ -90,7 +90,7 @@ def scatter(world: World, random: Random) -> None:
 def share(world: World, random: Random) -> None:
     source, size = random.randrange(world.size), random.choice(SIZES)
     value = {"from": source, "what": numbers(random, size).tolist()}
-    assert world.share(value if world.rank == source else None, source) == value
+    assert world.broadcast_object(value if world.rank == source else None, source) == value
 
 
 def broadcast(world: World, random: Random) -> None:
@@ -110,7 +110,7 @@ def exchange(world: World, random: Random) -> None:
     own = np.maximum(counts[world.rank], 0)
     target = np.repeat(np.arange(world.size), own)
     rows = np.column_stack([np.full(len(target), world.rank), target, np.concatenate([np.arange(n) for n in own])])
-    found = world.ranks.exchange(rows.astype(np.int64), counts[world.rank])
+    found = world.ranks.alltoall_rows(rows.astype(np.int64), counts[world.rank])
     if unknown:
         assert found is None
         return
@@ -142,7 +142,7 @@ def agree(world: World, random: Random) -> None:
     failing = {rank for rank in range(world.size) if random.random() < 0.3}
     caught: ExecutionError | None = None
     try:
-        world.agree(ExecutionError(f"no {world.rank}", "R401") if world.rank in failing else None)
+        world.agree_on_error(ExecutionError(f"no {world.rank}", "R401") if world.rank in failing else None)
     except ExecutionError as error:
         caught = error
     assert (caught is not None) == bool(failing)
@@ -161,7 +161,7 @@ def on_rank_0(world: World, random: Random) -> None:
         return value
 
     try:
-        assert world.on_rank_0("try", action) == value
+        assert world.run_on_rank_0("try", action) == value
         assert not fails
     except ExecutionError as error:
         assert fails
@@ -173,12 +173,12 @@ def in_parts(world: World, random: Random) -> None:
     colours = [random.randrange(2) for _ in range(world.size)]
     keys = random.sample(range(100), world.size)
     mine = sorted((r for r in range(world.size) if colours[r] == colours[world.rank]), key=lambda r: keys[r])
-    with ranks_of_colour(world, colours[world.rank], keys[world.rank]) as part:
+    with split_ranks(world, colours[world.rank], keys[world.rank]) as part:
         assert (part.rank, part.size) == (mine.index(world.rank), len(mine))
         values = np.array([world.rank])
         part.allreduce(values, "sum")
         assert values[0] == sum(mine)
-        assert part.share(world.rank if part.rank == 0 else None) == mine[0]
+        assert part.broadcast_object(world.rank if part.rank == 0 else None) == mine[0]
 
 
 def nodes(world: World, random: Random) -> None:
@@ -224,7 +224,7 @@ def main(comm: MPI.Intracomm, sequences: int, first: int) -> None:
                     print(f"rank {world.rank}: sequence {number}, {operation.__name__}", file=sys.stderr, flush=True)
                     raise
         in_parts(world, Random(first))
-        copy = sleeping_copy(world)
+        copy = duplicate_world(world)
         allreduce(copy, Random(first))
         copy.close()
         copy.comm.Free()

@@ -16,14 +16,14 @@ from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints import blocking_save, partner_replication, state_writer, tier_copy
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
-from dliosim.execute.checkpoints.checkpoint_manifest import check_sums
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 
 PARTS = (Part("w", 90_001, "total"), Part("s", 20_003, "per rank"))
 STAGED = Checkpoint(
@@ -52,20 +52,20 @@ def session(world: World, directory: Path, *checkpoints: Checkpoint) -> Session:
     roots = {"data": directory / "data", "local": directory / "local"}
     for root in roots.values():
         root.mkdir(exist_ok=True, parents=True)
-    return Session(workload, world, roots, Options(verify=True), Progress(None))
+    return Session(workload, world, roots, Options(verify=True), ProgressLine(None))
 
 
 def whole(base: Path) -> list[int]:
     """Numbers of the checkpoints there, of which every byte is as its manifest says; nothing else may be there."""
     found = sorted(path for path in base.iterdir() if path.is_dir())
-    assert all(check_sums(path) == [] for path in found), found
+    assert all(check_checksums(path) == [] for path in found), found
     return [int(path.name) for path in found]
 
 
 def check_every_way(world: World, directory: Path) -> None:
     checkpoints = [replace(one, path=one.name) for one in ways(world.size)]
     own = session(world, directory, *checkpoints)
-    with Saves(own, checkpoints) as saves:
+    with CheckpointManager(own, checkpoints) as saves:
         # All of them at once in the background, some of them twice.
         for checkpoint in checkpoints * 3:
             saves.save(checkpoint)
@@ -78,7 +78,7 @@ def check_every_way(world: World, directory: Path) -> None:
 
 
 def check_places(own: Session, checkpoint: Checkpoint) -> None:
-    base, copies = own.saved_at(checkpoint), own.drained_to(checkpoint)
+    base, copies = own.save_directory(checkpoint), own.drain_directory(checkpoint)
     assert whole(base) == [2, 3], checkpoint.name
     if copies is not None:
         assert whole(copies) == [2, 3], checkpoint.name
@@ -124,7 +124,7 @@ def check_failures(world: World, directory: Path) -> None:
             error: DliosimError | None = None
             with failing(module, name, world.rank == last):
                 try:
-                    with Saves(own, [checkpoint]) as saves:
+                    with CheckpointManager(own, [checkpoint]) as saves:
                         for _ in range(again):
                             saves.save(checkpoint)
                 except DliosimError as failure:
@@ -132,12 +132,12 @@ def check_failures(world: World, directory: Path) -> None:
             assert error is not None and error.shared, (name, again)
             assert error.message == f"rank {last}: the disk is gone" and error.code == "R402"
         # What failed is gone, and the next one is none the worse.
-        with Saves(own, [checkpoint]) as saves:
+        with CheckpointManager(own, [checkpoint]) as saves:
             saves.save(checkpoint)
         restore(own, checkpoint, Restore("c"))
         if world.rank == 0:
-            whole(own.saved_at(checkpoint))
-            copies = own.drained_to(checkpoint)
+            whole(own.save_directory(checkpoint))
+            copies = own.drain_directory(checkpoint)
             assert copies is None or len(whole(copies)) == 1
         world.barrier()
 

@@ -11,12 +11,12 @@ from mpi4py import MPI
 from dliosim.execute.backends.registry import Files
 from dliosim.execute.batches import node_reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.mpi.communicators import free_group, group_of
+from dliosim.execute.mpi.communicators import file_communicator, free_communicator
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.testing.contract_fixtures import SIZE, make_calls, name, random_steps
+from dliosim.execute.testing.contract_fixtures import SIZE, fixture_name, make_calls, random_steps
 from dliosim.model import PAGE, Access
-from dliosim.plan.samples.io_requests import Extents, calls
+from dliosim.plan.samples.io_requests import Extents, plan_calls
 
 ACCESSES = [
     Access(scatter=True),
@@ -32,8 +32,8 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
     planned = make_calls(steps)
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
-    files = Files(directory, name, lambda file: SIZE, len(contents) == 1, group_of(world, access))
-    batches = node_reader.make_scattered(world, access, files, int(largest[0]))
+    files = Files(directory, fixture_name, lambda file: SIZE, len(contents) == 1, file_communicator(world, access))
+    batches = node_reader.make_scattered_batches(world, access, files, int(largest[0]))
     for _ in range(2):
         batches.begin(EpochCalls(planned))
         batches.start()
@@ -51,7 +51,7 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
     assert counted == (made.tolist() if world.rank == 0 else [0, 0])
     batches.close()
     batches.close()
-    free_group(world, files.comm)
+    free_communicator(world, files.comm)
 
 
 def check_direct(world: World, directory: Path, content: bytes) -> None:
@@ -59,11 +59,11 @@ def check_direct(world: World, directory: Path, content: bytes) -> None:
     offset = np.array([0, SIZE // PAGE * PAGE]) if world.rank % 2 else np.array([PAGE * (world.rank + 1)])
     length = np.minimum(3000, SIZE - offset)
     zeros = np.zeros_like(offset)
-    planned = calls(Extents(zeros, zeros, offset, length, np.array([0, len(offset)])), None, PAGE)
+    planned = plan_calls(Extents(zeros, zeros, offset, length, np.array([0, len(offset)])), None, PAGE)
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
-    files = Files(directory, name, lambda file: SIZE, True, world.comm)
-    batches = node_reader.make_scattered(world, Access(cache="off", scatter=True), files, int(largest[0]))
+    files = Files(directory, fixture_name, lambda file: SIZE, True, world.comm)
+    batches = node_reader.make_scattered_batches(world, Access(cache="off", scatter=True), files, int(largest[0]))
     batches.begin(EpochCalls(planned))
     slot, got = batches.wait(0)
     assert got >= length.sum()
@@ -78,7 +78,7 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
     contents = [random.bytes(SIZE) for _ in range(4)]
     if comm.rank == 0:
         for file, content in enumerate(contents):
-            (directory / name(file)).write_bytes(content)
+            (directory / fixture_name(file)).write_bytes(content)
     comm.Barrier()
     for cores in (0, comm.size) if comm.size <= 2 else (0,):  # polite waits, and those that spin
         world = make_world(comm, lambda node, cores=cores: cores, job_name(comm))

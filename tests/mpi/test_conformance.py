@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from dliosim.execute.payload.payload_format import dressing, fill_part
+from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Job
@@ -107,7 +107,7 @@ def expected(dataset: Dataset, sample: int, length: int | None = None) -> bytes:
     """The sample's own bytes, by (seed, sample) alone; all of them, or the first so many."""
     number = np.array([sample])
     content = bytearray(int(sample_sizes(dataset, number)[0]) if length is None else length)
-    fill_part(dressing(dataset), int(sample_keys(dataset, number)[0]), 0, memoryview(content))
+    fill_part(dress_function(dataset), int(sample_keys(dataset, number)[0]), 0, memoryview(content))
     return bytes(content)
 
 

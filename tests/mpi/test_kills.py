@@ -36,7 +36,7 @@ def test_a_disk_that_is_full_ends_the_job_and_leaves_what_was_complete(tmp_path:
     place = Place(tmp_path)
     assert "No space left on device" in only_error(place.run(kill))
     (base,) = place.bases()
-    assert checkpoint_store.numbers(base) == [1]
+    assert checkpoint_store.checkpoint_numbers(base) == [1]
     assert place.newest == 1
     place.run(saves=1)
     place.expect_no_litter()

@@ -28,5 +28,5 @@ def test_a_second_job_is_locked_out_until_the_first_is_gone(tmp_path: Path) -> N
         first.finish()
     other.write(CHECKPOINT, "restore c\nsave c\n")
     assert place.run(2).returncode == 0
-    assert checkpoint_store.numbers(base) == [2, 1]
+    assert checkpoint_store.checkpoint_numbers(base) == [2, 1]
     assert not (base / NAME).exists()

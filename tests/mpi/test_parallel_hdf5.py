@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.formats.contract_tests import contents, write_resolved
+from dliosim.formats.contract_tests import random_contents, write_resolved
 from dliosim.formats.hdf5.format import HDF5
-from dliosim.formats.hdf5.library import parallel_available
+from dliosim.formats.hdf5.library import has_parallel_hdf5
 from dliosim.model import Dataset
 from tests.formats.hdf5_sample import described
 from tests.mpi.launch import run_program
@@ -22,14 +22,14 @@ FILES: dict[str, Dataset] = {
 }
 
 
-@pytest.mark.skipif(not parallel_available(), reason="this h5py is not parallel: see docs/parallel-hdf5.md")
+@pytest.mark.skipif(not has_parallel_hdf5(), reason="this h5py is not parallel: see docs/parallel-hdf5.md")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_read_alone_and_together_what_is_in_the_file(ranks: int, tmp_path: Path) -> None:
     for name, dataset in FILES.items():
-        size = dataset.fixed_size
+        size = dataset.constant_size
         assert size is not None
         write_resolved(HDF5, dataset, tmp_path / f"{name}.hdf5", 7)
-        whole = b"".join(contents(dataset, row, size).tobytes() for row in range(7))
+        whole = b"".join(random_contents(dataset, row, size).tobytes() for row in range(7))
         (tmp_path / f"{name}.bin").write_bytes(whole)
     said = run_program(ranks, "tests.mpi.hdf5_program", str(tmp_path)).splitlines()
     shares = "7" if ranks == 1 else "3 4"

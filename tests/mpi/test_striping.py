@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.node.striping import hints_dropped, with_striping
+from dliosim.execute.node.striping import add_striping_hints, striping_hint_note
 from dliosim.model import Access, Stripe
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
@@ -103,10 +103,10 @@ def test_a_tool_that_cannot_run_is_a_note(place: Place, monkeypatch: pytest.Monk
 def test_mpi_asks_by_the_reserved_hints_unless_the_pattern_names_them() -> None:
     stripe = Stripe(1 << 20, 8)
     independent = Access("mpi-independent", hints=(("striping_factor", "2"), ("cb_nodes", "1")))
-    asked = dict(with_striping(independent, stripe).hints)
+    asked = dict(add_striping_hints(independent, stripe).hints)
     assert asked == {"striping_factor": "2", "striping_unit": "1048576", "cb_nodes": "1"}
-    assert with_striping(independent, None) == independent
-    assert with_striping(Access(), stripe) == Access()
+    assert add_striping_hints(independent, None) == independent
+    assert add_striping_hints(Access(), stripe) == Access()
 
 
 @pytest.mark.parametrize("api", ["mpi-independent", "mpi-collective"])
@@ -123,8 +123,8 @@ def test_the_hints_asked_stay_those_of_the_pattern(tmp_path: Path, monkeypatch: 
 
 def test_dropped_hints_are_named() -> None:
     access, stripe = Access("mpi-independent"), Stripe(1 << 20, 8)
-    assert hints_dropped(access, stripe, {"striping_unit": "1048576", "striping_factor": "8"}) == ""
-    assert hints_dropped(access, stripe, {}).endswith('"striping_factor" and "striping_unit"')
-    assert hints_dropped(access, stripe, None) == ""
-    assert hints_dropped(Access(), stripe, {}) == ""
-    assert hints_dropped(access, None, {}) == ""
+    assert striping_hint_note(access, stripe, {"striping_unit": "1048576", "striping_factor": "8"}) == ""
+    assert striping_hint_note(access, stripe, {}).endswith('"striping_factor" and "striping_unit"')
+    assert striping_hint_note(access, stripe, None) == ""
+    assert striping_hint_note(Access(), stripe, {}) == ""
+    assert striping_hint_note(access, None, {}) == ""

@@ -35,7 +35,7 @@ _MAY_STAY = ("MainThread", "signals")
 
 def perform(group: MPI.Intracomm, arguments: list[str]) -> tuple[int, str]:
     """One command line on the ranks of a communicator: its status, and what this rank printed."""
-    cli._world = lambda: group  # type: ignore[assignment]
+    cli._load_comm_world = lambda: group  # type: ignore[assignment]
     printed = io.StringIO()
     with redirect_stdout(printed):
         status = cli.main(arguments)

@@ -12,13 +12,13 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.execute.mpi.communicators import free_group, group_of
+from dliosim.execute.mpi.communicators import file_communicator, free_communicator
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
-from dliosim.plan.samples.distinct_ranges import BLOCK, union
+from dliosim.plan.samples.distinct_ranges import BLOCK, union_ranges
 
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02
@@ -92,18 +92,18 @@ def check_exchanging(world: World) -> None:
     for size in (1, LARGE // 8):
         counts = size * (world.rank + np.arange(world.size))
         rows = np.repeat(np.arange(world.size), counts)
-        found = world.ranks.exchange(np.column_stack([np.full(len(rows), world.rank), rows]), counts)
+        found = world.ranks.alltoall_rows(np.column_stack([np.full(len(rows), world.rank), rows]), counts)
         assert found is not None
         assert (found[:, 1] == world.rank).all()
         assert (found[:, 0] == np.repeat(np.arange(world.size), size * (world.rank + np.arange(world.size)))).all()
     unknown = np.full(world.size, -1 if world.rank == world.size - 1 else 0)
-    assert world.ranks.exchange(np.empty((0, 2), np.int64), unknown) is None
+    assert world.ranks.alltoall_rows(np.empty((0, 2), np.int64), unknown) is None
 
 
 def check_distinct_bytes(world: World) -> None:
     """All ranks ask for the same 10 bytes, and each for 5 of its own in another block, and in another file."""
     own = BLOCK * (1 + world.rank)
-    asked = union(np.array([0, 0, 7]), np.array([0, own, own]), np.array([10, own + 5, own + 5]))
+    asked = union_ranges(np.array([0, 0, 7]), np.array([0, own, own]), np.array([10, own + 5, own + 5]))
     whole = np.array([distinct_bytes(world, asked)])
     world.node.allreduce(whole, "sum")
     assert whole[0] == 10 * (world.node.size + 1)
@@ -113,7 +113,7 @@ def check_distinct_bytes(world: World) -> None:
 def check_sharing(world: World) -> None:
     for source in range(world.size):
         for value in (None, ("text", source), b"x" * (LARGE + 1)):
-            assert world.share(value if world.rank == source else None, source) == value
+            assert world.broadcast_object(value if world.rank == source else None, source) == value
 
 
 def check_sending(world: World, place: Path) -> None:
@@ -135,10 +135,10 @@ def check_sending(world: World, place: Path) -> None:
 def check_agreeing(world: World) -> None:
     """The lowest of the ranks that fail is the one that all raise, and its error says which it is."""
     last = world.size - 1
-    world.agree(None)
+    world.agree_on_error(None)
     for failing in ({0}, {last}, {last, last // 2}, set(range(world.size))):
         error = ExecutionError(f"no {world.rank}", "R401") if world.rank in failing else None
-        found = raised(world, lambda error=error: world.agree(error))
+        found = raised(world, lambda error=error: world.agree_on_error(error))
         assert (type(found), found.code, found.shared) == (ExecutionError, "R401", True)
         assert found.message == f"rank {min(failing)}: no {min(failing)}"
     assert world.failure_flag(None) == 0
@@ -149,8 +149,8 @@ def check_agreeing(world: World) -> None:
             raise UsageError("not so", "E208")
         return world.rank
 
-    assert world.together(lambda: world.rank) == world.rank
-    found = raised(world, lambda: world.together(fails))
+    assert world.run_on_all(lambda: world.rank) == world.rank
+    found = raised(world, lambda: world.run_on_all(fails))
     assert (type(found), str(found), found.shared) == (UsageError, "error[E208]: not so", True)
 
 
@@ -165,10 +165,10 @@ def check_rank_0(world: World) -> None:
     def meets_the_system() -> None:
         Path("/dev/null/nothing").read_bytes()
 
-    assert world.on_rank_0("count", only_here) == 42
-    found = raised(world, lambda: world.on_rank_0("count", fails))
+    assert world.run_on_rank_0("count", only_here) == 42
+    found = raised(world, lambda: world.run_on_rank_0("count", fails))
     assert (type(found), str(found), found.shared) == (UsageError, "error: not so", True)
-    found = raised(world, lambda: world.on_rank_0("count", meets_the_system))
+    found = raised(world, lambda: world.run_on_rank_0("count", meets_the_system))
     assert (type(found), found.shared) == (ExecutionError, True)
     assert found.message == "rank 0 could not count: /dev/null/nothing: Not a directory"
 
@@ -202,14 +202,14 @@ def check_groups(world: World) -> None:
     sizes: list[tuple[Communicator, int]] = [("world", world.size), ("node", world.node.size), (1, 1)]
     sizes.append((2, 2 if world.rank // 2 < world.size // 2 else 1))
     for together, members in [*sizes, (world.size + 1, world.size)]:
-        group = group_of(world, Access("mpi-independent", communicator=together))
+        group = file_communicator(world, Access("mpi-independent", communicator=together))
         first = np.array([world.rank])
         group.Bcast(first)
         assert (group.size, int(first[0])) == (members, world.rank - group.rank)
-        free_group(world, group)
+        free_communicator(world, group)
     assert world.comm.size == world.size
     assert world.node.size == world.size
-    assert group_of(world, Access("posix", communicator=1)) is world.comm
+    assert file_communicator(world, Access("posix", communicator=1)) is world.comm
 
 
 def main(comm: MPI.Intracomm, place: Path | None) -> None:

@@ -12,13 +12,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.epoch_summaries import Spread
+from dliosim.measure.epoch_summaries import TimeSpread
 from dliosim.measure.machine import FileSystem
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
-from dliosim.pictures.catalogue import of_comparison, of_loop, of_runs
-from dliosim.pictures.style import PARTS, READS, drawing, rendered
-from dliosim.report.reader.comparison import Comparison
-from dliosim.report.reader.load import Loop, SavedComparison, SavedRun, load
+from dliosim.pictures.catalogue import comparison_gallery, loop_gallery, runs_gallery
+from dliosim.pictures.style import PARTS, READS, apply_style, render_figure
+from dliosim.report.reader.comparison import ComparisonResult
+from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, load_results
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
 
 
@@ -26,20 +26,20 @@ from tests.pictures.sample import SAMPLE, write_comparison, write_run
 def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
     directory = tmp_path_factory.mktemp("run")
     write_run(directory, ranks=3, steps=20, epochs=4)
-    (found,) = load([str(directory)], with_arrays=True)
+    (found,) = load_results([str(directory)], with_arrays=True)
     assert isinstance(found, SavedRun)
     return found
 
 
 @pytest.fixture
-def loop(saved: SavedRun) -> Loop:
+def loop(saved: SavedRun) -> LoopResult:
     return saved.loops[0]
 
 
 @pytest.fixture
-def compared(tmp_path: Path) -> Comparison:
+def compared(tmp_path: Path) -> ComparisonResult:
     write_comparison(tmp_path)
-    (found,) = load([str(tmp_path)], with_arrays=True)
+    (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     return found.comparison
 
@@ -55,9 +55,9 @@ def boxes(figure: Figure, colour: str) -> list[tuple[float, float, float, float]
     return [(one[:, 0].min(), one[:, 0].max(), one[:, 1].min(), one[:, 1].max()) for one in found]
 
 
-def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: Loop) -> None:
+def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
-    with drawing():
+    with apply_style():
         figure = gantt.rank_timeline(epoch)
     computes = boxes(figure, PARTS["compute"])
     assert len(computes) == 3 * 20
@@ -72,24 +72,24 @@ def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: Loop) ->
     assert max(high) < 1
 
 
-def test_what_lies_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: Loop) -> None:
-    def gap_of(loop: Loop) -> str:
-        picture = next(one for one in of_loop(saved, loop).pictures if one.name == "timeline-epoch-1")
-        with drawing():
+def test_what_lies_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: LoopResult) -> None:
+    def gap_of(loop: LoopResult) -> str:
+        picture = next(one for one in loop_gallery(saved, loop).pictures if one.name == "timeline-epoch-1")
+        with apply_style():
             figure = picture.draw()
         (found,) = (part for part in ("tool", "processing") if boxes(figure, PARTS[part]))
         return found
 
-    decoded = Spread(1.0, 1.0, 1.0)
+    decoded = TimeSpread(1.0, 1.0, 1.0)
     assert gap_of(loop) == "tool"
     epochs = tuple(replace(epoch, processing_seconds=decoded) for epoch in loop.epochs)
     assert gap_of(replace(loop, epochs=epochs)) == "processing"
 
 
-def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: Loop) -> None:
+def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: LoopResult) -> None:
     processing = loop.rank_times["tool_ns"] // 2
     times = loop.rank_times | {"processing_ns": processing, "tool_ns": loop.rank_times["tool_ns"] - processing}
-    with drawing():
+    with apply_style():
         figure = time_breakdown.time_by_rank(times)
     heights = [
         bar.get_height() for bar in figure.axes[0].patches if bar.get_facecolor() == to_rgba(PARTS["processing"])
@@ -98,37 +98,37 @@ def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: Loop
     assert heights == pytest.approx(processing[1:].sum(axis=0) * 1e-9 * unit)
 
 
-def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: Loop) -> None:
+def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
     window = epoch.window_ns.copy()
     window[1, 5:] = -1
-    with drawing():
+    with apply_style():
         figure = gantt.rank_timeline(replace(epoch, window_ns=window))
     assert sum(1 < one[2] < 2 for one in boxes(figure, PARTS["compute"])) == 5
     assert figure.axes[0].get_xlim()[0] == 0
 
 
-def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loop) -> None:
+def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
     own = np.arange(100)[::-1] * 1000  # the first are the slowest
     window = np.zeros((100, 1, 6), np.int64)
     window[:, :, 2:] = own[:, None, None]
     many = replace(epoch, ranks=np.arange(100), window_ns=window)
-    rows = gantt.chosen_rows(many).tolist()
+    rows = gantt.select_rows(many).tolist()
     assert len(rows) == 32
     assert rows == sorted(set(rows))
     assert set(range(8)) <= set(rows)
     assert set(range(92, 100)) <= set(rows)
     assert max(np.diff(rows)) <= 6
-    assert "Of 100 ranks 32 are shown" in gantt.steps_said(many)
-    with drawing():
+    assert "Of 100 ranks 32 are shown" in gantt.step_text(many)
+    with apply_style():
         names = [label.get_text() for label in gantt.rank_timeline(many).axes[0].get_yticklabels()]
     assert names[:2] == ["slow 0", "slow 1"]
     assert names[-1] == "fast 99"
 
 
-def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: Loop) -> None:
-    with drawing():
+def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: LoopResult) -> None:
+    with apply_style():
         figure = bandwidth.bandwidth_over_time(loop.timeline, 3)
     axes = figure.axes[0]
     stairs = [patch.get_data() for patch in axes.patches][::2]
@@ -137,38 +137,38 @@ def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: Loop) 
         # Edges are ms here or s there: of the axis's unit.
         unit = 1e-3 if "(ms)" in axes.get_xlabel() else 1.0
         assert (one.values * np.diff(one.edges) * unit).sum() == pytest.approx(3 * 20 * 4 * SAMPLE)
-        assert len(one.values) == epoch.used_bins
+        assert len(one.values) == epoch.bin_count
     means = [line.get_segments()[0][0, 1] for line in axes.collections]
     assert means == pytest.approx([epoch.bytes.sum() / epoch.seconds for epoch in loop.timeline])
     assert axes.get_ylim()[0] == 0
 
 
-def test_the_map_of_bandwidth_has_a_row_a_rank(loop: Loop) -> None:
-    with drawing():
+def test_the_map_of_bandwidth_has_a_row_a_rank(loop: LoopResult) -> None:
+    with apply_style():
         figure = bandwidth.bandwidth_map(loop.timeline)
     meshes = figure.axes[0].collections
     for mesh, epoch in zip(meshes, loop.timeline, strict=True):
         rates = np.asarray(mesh.get_array())
-        np.testing.assert_allclose(rates * epoch.bin_ns * 1e-9, epoch.bytes[:, : epoch.used_bins])
+        np.testing.assert_allclose(rates * epoch.bin_ns * 1e-9, epoch.bytes[:, : epoch.bin_count])
         assert mesh.get_clim() == meshes[0].get_clim()
 
 
 def test_a_curve_of_latencies_falls_by_the_share_of_each_bucket() -> None:
-    edges, above = latency.exceeding(np.array([[4_000_000, 1], [1_000_000, 6], [2_000_000, 3]]))
+    edges, above = latency.tail_shares(np.array([[4_000_000, 1], [1_000_000, 6], [2_000_000, 3]]))
     assert edges == pytest.approx([1e-3, 2e-3, 4e-3])
     assert above == pytest.approx([0.4, 0.1, 0.0])
 
 
-def test_dots_on_a_curve_of_latencies_are_its_quantiles(loop: Loop) -> None:
+def test_dots_on_a_curve_of_latencies_are_its_quantiles(loop: LoopResult) -> None:
     counts = np.array([[1_000_000, 600], [2_000_000, 385], [4_000_000, 10], [8_000_000, 5]])
-    with drawing():
+    with apply_style():
         figure = latency.latency_distribution([replace(loop.timeline[0], batch_latency=counts)])
     dots = [line.get_xydata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert [tuple(dot) for dot in dots] == [pytest.approx((1e-3, 0.5)), pytest.approx((4e-3, 0.01))]
 
 
-def test_latency_over_time_has_the_longest_of_each_stretch(loop: Loop) -> None:
-    with drawing():
+def test_latency_over_time_has_the_longest_of_each_stretch(loop: LoopResult) -> None:
+    with apply_style():
         figure = latency.latency_over_time(loop.timeline)
     axes = figure.axes[0]
     highest = max(line.get_ydata().max() for line in axes.lines if len(line.get_ydata()) > 2)
@@ -176,8 +176,8 @@ def test_latency_over_time_has_the_longest_of_each_stretch(loop: Loop) -> None:
     assert axes.get_yscale() == "log"
 
 
-def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: Loop) -> None:
-    with drawing():
+def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: LoopResult) -> None:
+    with apply_style():
         figure = offsets.offsets_over_steps(loop.timeline)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["epoch 1", "epoch 4"]
     for axes, epoch in zip(figure.axes, (loop.timeline[0], loop.timeline[-1]), strict=True):
@@ -186,17 +186,17 @@ def test_offsets_are_those_of_the_first_and_the_last_recorded_epoch(loop: Loop) 
         assert sorted(np.round(dots[:, 0])) == sorted(epoch.offsets[:, 1])
 
 
-def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: Loop) -> None:
+def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: LoopResult) -> None:
     rows = np.array([[0, 0, 0, 0], [0, 1, 2, 500], [0, 2, 2, 1000]])
-    with drawing():
+    with apply_style():
         figure = offsets.offsets_over_steps([replace(loop.timeline[0], offsets=rows)])
     heights = np.asarray(figure.axes[0].collections[0].get_offsets())[:, 1]
     assert np.floor(heights).tolist() == [0, 2, 2]
     assert heights[1] < heights[2]
 
 
-def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: Loop) -> None:
-    with drawing():
+def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: LoopResult) -> None:
+    with apply_style():
         axes = time_breakdown.time_by_rank(loop.rank_times).axes[0]
     tops: dict[int, float] = {}
     for bar in axes.patches:
@@ -208,8 +208,8 @@ def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: Loo
     assert {tuple(bar.get_facecolor()) for bar in axes.patches} <= {to_rgba(colour) for colour in PARTS.values()}
 
 
-def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: Loop) -> None:
-    with drawing():
+def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: LoopResult) -> None:
+    with apply_style():
         axes = time_breakdown.utilization_by_epoch(loop.epochs, doubtful=True).axes[0]
     assert axes.lines[0].get_ydata().tolist() == [epoch.utilization for epoch in loop.epochs]
     assert axes.get_ylim() == (0, 1.05)
@@ -226,17 +226,19 @@ def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("busy", [0.02, 0.5, 0.97, 1.0])
-def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(loop: Loop, busy: float) -> None:
+def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(
+    loop: LoopResult, busy: float
+) -> None:
     epochs = [replace(epoch, utilization=busy, utilization_min=busy, utilization_max=busy) for epoch in loop.epochs]
-    with drawing():
+    with apply_style():
         axes = time_breakdown.utilization_by_epoch(epochs, True).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts]
     assert len(spans) == len(epochs)
     assert all(low > 0 and high < 1 for low, high in spans)
 
 
-def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: Loop) -> None:
-    with drawing():
+def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: LoopResult) -> None:
+    with apply_style():
         axes = bandwidth.bandwidth_over_time(loop.timeline, 3).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().startswith("mean ")]
     greatest = max((epoch.bytes / (epoch.bin_ns * 1e-9)).sum(axis=0).max() for epoch in loop.timeline)
@@ -244,9 +246,9 @@ def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: Loop) -> None:
     assert all(low > greatest for low, _ in spans)
 
 
-def test_legends_of_latencies_stand_outside_of_the_axes(loop: Loop) -> None:
+def test_legends_of_latencies_stand_outside_of_the_axes(loop: LoopResult) -> None:
     for draw in (latency.latency_distribution, latency.latency_over_time):
-        with drawing():
+        with apply_style():
             figure = draw(loop.timeline)
             figure.canvas.draw()
         (legend,) = figure.legends
@@ -254,20 +256,20 @@ def test_legends_of_latencies_stand_outside_of_the_axes(loop: Loop) -> None:
         assert all(legend.get_window_extent().y0 > axes.get_window_extent().y1 for axes in figure.axes)
 
 
-def test_without_utilization_there_are_rates(saved: SavedRun, loop: Loop) -> None:
+def test_without_utilization_there_are_rates(saved: SavedRun, loop: LoopResult) -> None:
     epochs = tuple(replace(epoch, utilization=None) for epoch in loop.epochs)
-    names = [one.name for one in of_loop(saved, replace(loop, epochs=epochs)).pictures]
+    names = [one.name for one in loop_gallery(saved, replace(loop, epochs=epochs)).pictures]
     assert "rate-by-epoch" in names
     assert "utilization-by-epoch" not in names
-    with drawing():
+    with apply_style():
         axes = time_breakdown.rate_by_epoch(epochs).axes[0]
     assert axes.lines[0].get_ydata().tolist() == [epoch.bytes_per_second for epoch in epochs]
     assert axes.get_ylim()[0] == 0
 
 
-def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: Comparison) -> None:
-    with drawing():
-        axes = comparisons.forest(compared).axes[0]
+def test_ratios_have_their_intervals_on_an_axis_that_is_even_about_1(compared: ComparisonResult) -> None:
+    with apply_style():
+        axes = comparisons.forest_plot(compared).axes[0]
     spans = [line.get_xdata().tolist() for line in axes.lines[1:] if len(line.get_xdata()) == 2]
     assert spans == [[one.ratio_low, one.ratio_high] for one in compared.variants]
     low, high = axes.get_xlim()
@@ -283,18 +285,18 @@ def test_captions_say_what_is_drawn() -> None:
     assert "more than once in five times" in comparisons.FOREST_CAPTION
 
 
-def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: Comparison) -> None:
+def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: ComparisonResult) -> None:
     labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
     variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
-    with drawing():
-        axes = comparisons.forest(replace(compared, variants=variants, reference=labels[0])).axes[0]
+    with apply_style():
+        axes = comparisons.forest_plot(replace(compared, variants=variants, reference=labels[0])).axes[0]
     shown = [tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels()]
     assert shown == [f"({i + 1}) {label}" for i, label in enumerate(labels)]
 
 
-def test_pairs_have_their_ratios_and_what_was_not_run(compared: Comparison) -> None:
-    with drawing():
-        axes = comparisons.two_way(compared).axes[0]
+def test_pairs_have_their_ratios_and_what_was_not_run(compared: ComparisonResult) -> None:
+    with apply_style():
+        axes = comparisons.ratio_matrix(compared).axes[0]
     ratios = np.asarray(axes.images[0].get_array().filled(np.nan))
     np.testing.assert_allclose(ratios, [[1.0, 0.81], [1.02, 0.74], [1.62, np.nan]])
     said = {tuple(map(round, text.get_position())): text.get_text() for text in axes.texts}
@@ -303,21 +305,21 @@ def test_pairs_have_their_ratios_and_what_was_not_run(compared: Comparison) -> N
     assert said[(1, 2)] == "not run"
 
 
-def test_one_varied_name_has_no_map_of_pairs(compared: Comparison) -> None:
+def test_one_varied_name_has_no_map_of_pairs(compared: ComparisonResult) -> None:
     alone = replace(compared, varied=compared.varied[:1])
-    assert [one.name for one in of_comparison(alone).pictures] == ["ratios"]
+    assert [one.name for one in comparison_gallery(alone).pictures] == ["ratios"]
     nothing = replace(compared, variants=tuple(replace(one, ratio=None) for one in compared.variants))
-    assert of_comparison(nothing).pictures == ()
-    assert "No variant has a ratio" in of_comparison(nothing).left_out[0]
+    assert comparison_gallery(nothing).pictures == ()
+    assert "No variant has a ratio" in comparison_gallery(nothing).left_out[0]
 
 
-def rated(ranks: int, rate: float, doubtful: bool = False) -> scaling.Rated:
-    return scaling.Rated(f"on {ranks}", "series", ranks, rate, (rate * 0.9, rate * 1.1), {"compute": 1.0}, doubtful)
+def rated(ranks: int, rate: float, doubtful: bool = False) -> scaling.LoopRate:
+    return scaling.LoopRate(f"on {ranks}", "series", ranks, rate, (rate * 0.9, rate * 1.1), {"compute": 1.0}, doubtful)
 
 
 def test_scaling_says_the_share_of_ideal_and_hollows_what_is_doubtful() -> None:
-    with drawing():
-        axes = scaling.scaling([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
+    with apply_style():
+        axes = scaling.scaling_curve([rated(8, 480e6), rated(2, 200e6), rated(16, 500e6, doubtful=True)], True).axes[0]
     assert [text.get_text() for text in axes.texts] == ["60 %", "31 %?"]
     ideal, line = axes.lines[0], axes.lines[1]
     assert list(ideal.get_xdata()) == [2, 16]
@@ -344,7 +346,7 @@ def test_a_scaling_curve_joins_only_what_is_the_same_study(saved: SavedRun) -> N
         ({"environment": tmpfs}, {"environment": tmpfs}, True),
         ({"environment": tmpfs}, {"environment": lustre}, False),
     ):
-        found = of_runs([study(saved, 2, **one), study(saved, 4, **other)], "train")
+        found = runs_gallery([study(saved, 2, **one), study(saved, 4, **other)], "train")
         assert [picture.name for picture in found.pictures[1:]] == ["scaling"] * are_joined, (one, other)
         assert ["Rate over ranks is left out" in line for line in found.left_out] == [True] * (not are_joined)
 
@@ -355,9 +357,9 @@ KINDS = ("tmpfs", "lustre")
 def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left_out(saved: SavedRun) -> None:
     runs = [study(saved, ranks, overrides=(("files", files),)) for files in ("64", "100") for ranks in (2, 4)]
     alone = replace(study(saved, 8, verify=True), label="checked")
-    picture = of_runs([*runs, alone], "train").pictures[1]
+    picture = runs_gallery([*runs, alone], "train").pictures[1]
     assert "Left out, as nothing here can be joined with them: checked." in picture.caption
-    with drawing():
+    with apply_style():
         axes = picture.draw().axes[0]
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["cosmoflow: train, posix, -D files=64", "cosmoflow: train, posix, -D files=100", "ideal"]
@@ -365,36 +367,36 @@ def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left
 
 
 def test_a_share_of_an_ideal_that_is_doubtful_is_marked() -> None:
-    with drawing():
-        axes = scaling.scaling([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
+    with apply_style():
+        axes = scaling.scaling_curve([rated(2, 100e6, doubtful=True), rated(4, 200e6)], True).axes[0]
     assert [text.get_text() for text in axes.texts] == ["?", "100 %?"]
 
 
 def test_results_of_one_number_of_ranks_have_no_scaling_curve(saved: SavedRun) -> None:
-    names = [one.name for one in of_runs([saved, replace(saved, label="again")], "train").pictures]
+    names = [one.name for one in runs_gallery([saved, replace(saved, label="again")], "train").pictures]
     assert names == ["side-by-side"]
-    assert of_runs([saved], "train").pictures == ()
+    assert runs_gallery([saved], "train").pictures == ()
 
 
-def test_pictures_whose_file_is_missing_are_left_out_with_the_reason(saved: SavedRun, loop: Loop) -> None:
+def test_pictures_whose_file_is_missing_are_left_out_with_the_reason(saved: SavedRun, loop: LoopResult) -> None:
     without = replace(saved, missing=("ranks.h5", "timeline.h5"))
-    found = of_loop(without, replace(loop, timeline=(), rank_times={}))
+    found = loop_gallery(without, replace(loop, timeline=(), rank_times={}))
     assert [one.name for one in found.pictures] == ["utilization-by-epoch"]
     assert "there is no ranks.h5" in found.left_out[0]
     assert "there is no timeline.h5" in found.left_out[1]
 
 
-def test_a_run_without_io_has_no_bandwidth(saved: SavedRun, loop: Loop) -> None:
-    found = of_loop(replace(saved, run=replace(saved.run, null=True)), loop)
+def test_a_run_without_io_has_no_bandwidth(saved: SavedRun, loop: LoopResult) -> None:
+    found = loop_gallery(replace(saved, run=replace(saved.run, null=True)), loop)
     assert not any("bandwidth" in one.name for one in found.pictures)
     assert found.left_out == ("Bandwidth is left out: nothing was read (--null).",)
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
-def test_a_picture_drawn_twice_has_the_same_bytes(loop: Loop, kind: str) -> None:
+def test_a_picture_drawn_twice_has_the_same_bytes(loop: LoopResult, kind: str) -> None:
     def once() -> bytes:
-        with drawing():
-            return rendered(latency.latency_distribution(loop.timeline), kind)  # type: ignore[arg-type]
+        with apply_style():
+            return render_figure(latency.latency_distribution(loop.timeline), kind)  # type: ignore[arg-type]
 
     assert once() == once()
     assert b"Matplotlib v" not in once()
@@ -405,9 +407,9 @@ def test_few_steps_and_many_ranks_draw_without_a_warning(
     tmp_path: Path, ranks: int, count: int, epochs: int, recwarn: pytest.WarningsRecorder
 ) -> None:
     write_run(tmp_path, ranks=ranks, steps=count, epochs=epochs)
-    (found,) = load([str(tmp_path)], with_arrays=True)
+    (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun)
-    for one in of_loop(found, found.loops[0]).pictures:
-        with drawing():
-            rendered(one.draw(), "svg")
+    for one in loop_gallery(found, found.loops[0]).pictures:
+        with apply_style():
+            render_figure(one.draw(), "svg")
     assert [str(one.message) for one in recwarn] == []

@@ -17,7 +17,7 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.pictures.html_report import page
-from dliosim.report.reader.load import load
+from dliosim.report.reader.load import load_results
 from tests.pictures.sample import comparison, write_comparison, write_run
 
 # The first part would be an error, were it taken for mathematics.
@@ -66,7 +66,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     compared["overrides"] = [[HOSTILE, HOSTILE]]
     compared["not_run"][0] = {"label": HOSTILE, "reason": HOSTILE}
     write_comparison(place / "<img src=x>", **compared)
-    return page(load([str(place / name) for name in ("run", "other", "<img src=x>")], with_arrays=True))
+    return page(load_results([str(place / name) for name in ("run", "other", "<img src=x>")], with_arrays=True))
 
 
 def test_no_text_becomes_markup(hostile: str) -> None:
@@ -112,7 +112,7 @@ def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> 
 
 def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: Path) -> None:
     write_comparison(tmp_path / "cmp")
-    found = load([str(tmp_path / "cmp")], with_arrays=True)
+    found = load_results([str(tmp_path / "cmp")], with_arrays=True)
     parts = [
         [re.sub(r"\s", " ", heading) for heading in re.findall("<th>([^<]*)</th>", part)]
         for part in page(found).split("<table>")[1:]
@@ -124,7 +124,7 @@ def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: 
 
 def test_the_command_of_a_run_can_be_pasted(tmp_path: Path) -> None:
     write_run(tmp_path / "run", ranks=1, steps=2, epochs=1, arguments=("run", "a b.dlio", "-D", "layout=shared file"))
-    text = page(load([str(tmp_path / "run")], with_arrays=True))
+    text = page(load_results([str(tmp_path / "run")], with_arrays=True))
     command = escape("dliosim run 'a b.dlio' -D 'layout=shared file'")
     assert f"<dd>{command}</dd>" in text
     assert f"<dd>{tmp_path / 'run'}</dd>" in text
@@ -132,7 +132,7 @@ def test_the_command_of_a_run_can_be_pasted(tmp_path: Path) -> None:
 
 def test_a_comparison_says_on_what_it_was_made(tmp_path: Path) -> None:
     write_comparison(tmp_path / "cmp")
-    text = page(load([str(tmp_path / "cmp")], with_arrays=True))
+    text = page(load_results([str(tmp_path / "cmp")], with_arrays=True))
     for said in (
         "-D epochs=1",
         "cold before each pass",

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from dliosim.model import Dataset, Job, Loop
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix_sum
 
 
 def prefix_of(dataset: Dataset) -> NDArray[np.int64] | None:
-    return prefix(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else None
+    return prefix_sum(block_totals(dataset, 0, block_count(dataset))) if needs_totals(dataset) else None
 
 
 def plans(loop: Loop, dataset: Dataset, job: Job, epoch: int = 0) -> list[Extents]:

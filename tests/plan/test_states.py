@@ -19,21 +19,21 @@ from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
 from dliosim.plan.checkpoints import reshard
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import (
-    Fetch,
-    Step,
+    ReadStep,
+    ShardRead,
+    blocks_to_restore,
     count_steps,
-    everything,
-    fetches,
+    cut_steps,
     lone_reads,
-    needs,
+    shard_reads,
     shared_reads,
-    steps,
+    whole_state_reads,
 )
-from dliosim.plan.checkpoints.shard_sizes import Shares
-from dliosim.plan.checkpoints.shards import Block, held_blocks, saves
-from dliosim.plan.checkpoints.write_calls import count_pieces, pieces
+from dliosim.plan.checkpoints.shard_sizes import ShardSizes
+from dliosim.plan.checkpoints.shards import TensorBlock, blocks_of_rank, is_part_owner
+from dliosim.plan.checkpoints.write_calls import count_pieces, cut_pieces
 from dliosim.plan.forecast import checkpoint_columns
-from dliosim.plan.forecast.checkpoint_columns import Needs, StateCounts
+from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
 
 splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
 
@@ -88,11 +88,11 @@ def played(split: Split, ranks: int) -> Split:
 def stored(checkpoint: Checkpoint, split: Split) -> StateFiles:
     """Its files, where a rank that writes alone is one of those that take part."""
     if checkpoint.writers.kind == "rank":
-        checkpoint = replace(checkpoint, writers=Writers("rank", checkpoint.writers.number % split.present))
+        checkpoint = replace(checkpoint, writers=Writers("rank", checkpoint.writers.number % split.present_ranks))
     return state_files(checkpoint, split)
 
 
-def indices(part: Part, block: Block) -> NDArray[np.int64]:
+def indices(part: Part, block: TensorBlock) -> NDArray[np.int64]:
     """Which bytes of a part a block has, in its order."""
     rows = np.arange(block.row0, block.row1)[:, None] * part.row_bytes
     return (rows + np.arange(block.col0, block.col1)).reshape(-1)
@@ -101,7 +101,7 @@ def indices(part: Part, block: Block) -> NDArray[np.int64]:
 def written(files: StateFiles) -> dict[str, NDArray[np.int64]]:
     """What every file holds, each byte as (part, place in it) in one number; a byte that none wrote is -1."""
     found = {name: np.full(files.sizes(maker)[name], -1, np.int64) for name, maker in files.files()}
-    for rank in range(files.split.present):
+    for rank in range(files.split.present_ranks):
         for shard in files.shards(rank):
             place = found[shard.file][shard.offset : shard.offset + shard.block.length]
             assert (place == -1).all()
@@ -109,12 +109,12 @@ def written(files: StateFiles) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def read(found: dict[str, NDArray[np.int64]], step: Step) -> NDArray[np.int64]:
+def read(found: dict[str, NDArray[np.int64]], step: ReadStep) -> NDArray[np.int64]:
     calls = zip(step.offset.tolist(), step.length.tolist(), strict=True)
     return np.concatenate([found[step.file][begin : begin + length] for begin, length in calls])
 
 
-def of_segments(files: StateFiles, step: Step) -> NDArray[np.int64]:
+def of_segments(files: StateFiles, step: ReadStep) -> NDArray[np.int64]:
     """What a step says that it reads."""
     return np.concatenate(
         [
@@ -132,35 +132,36 @@ def test_what_all_ranks_save_covers_every_file_once(checkpoint: Checkpoint, spli
     assert len(found) == len(list(files.files()))
     assert all((content >= 0).all() for content in found.values())
     assert sum(len(content) for content in found.values()) == files.total()
-    for rank in range(files.split.present):
+    for rank in range(files.split.present_ranks):
         own = files.shards(rank)
-        assert sum(shard.block.length for shard in own) == files.owned_bytes(rank)
-        assert {shard.file for shard in own} <= set(files.made_by(files.writer(rank)) or files.made_by(0))
+        assert sum(shard.block.length for shard in own) == files.owner_bytes(rank)
+        assert {shard.file for shard in own} <= set(files.file_names(files.writer(rank)) or files.file_names(0))
         if not files.regions:
             for name in {shard.file for shard in own}:
                 offsets = [shard.offset for shard in own if shard.file == name]
                 assert offsets == sorted(offsets)
-    makers = {files.writer(rank) for rank in range(files.split.present)}
+    makers = {files.writer(rank) for rank in range(files.split.present_ranks)}
     if not files.regions:
         assert sorted(rank for maker in makers for rank in (maker, *files.senders(maker))) == list(
-            range(files.split.present)
+            range(files.split.present_ranks)
         )
 
 
 @given(checkpoints, splits)
 def test_what_is_held_is_saved_by_one_rank_or_by_all(checkpoint: Checkpoint, split: Split) -> None:
     copies = checkpoint.copies(split)
-    shares = Shares(checkpoint.parts_for(split), split, copies)
+    shares = ShardSizes(checkpoint.parts_for(split), split, copies)
     held = np.zeros(len(checkpoint.parts_for(split)), np.int64)
     for rank in range(split.ranks):
-        assert shares.before(rank).tolist() == held.tolist()
+        assert shares.bytes_below(rank).tolist() == held.tolist()
         own = [
-            sum(block.length for block in held_blocks(part, split, rank)) * saves(part, number, split, copies, rank)
+            sum(block.length for block in blocks_of_rank(part, split, rank))
+            * is_part_owner(part, number, split, copies, rank)
             for number, part in enumerate(checkpoint.parts_for(split))
         ]
-        assert shares.of(rank).tolist() == own
+        assert shares.bytes_of_rank(rank).tolist() == own
         held += own
-    assert shares.before(split.ranks).tolist() == held.tolist()
+    assert shares.bytes_below(split.ranks).tolist() == held.tolist()
     times_saved = split.data if copies == "all" else 1
     for part, total in zip(checkpoint.parts_for(split), held.tolist(), strict=True):
         times = {"total": 1, "per rank": split.ranks, "whole": split.tensor * times_saved}.get(part.scope, times_saved)
@@ -175,11 +176,12 @@ def test_a_rank_that_writes_alone_writes_its_own_copy_of_what_all_hold(
     parts = tuple(Part(f"p{number}", size, "whole") for number, size in enumerate(sizes))
     checkpoint = Checkpoint("c", 1, parts, Writers("rank", writer), Access(), "c")
     files = state_files(checkpoint, Split(1, 1, ranks))
-    assert [files.owned_bytes(rank) for rank in range(ranks)] == [
+    assert [files.owner_bytes(rank) for rank in range(ranks)] == [
         sum(sizes) * (rank == writer) for rank in range(ranks)
     ]
     assert all(
-        sum(fetch.block.length for fetch in fetches(files, files.split, rank)) == sum(sizes) for rank in range(ranks)
+        sum(fetch.block.length for fetch in shard_reads(files, files.split, rank)) == sum(sizes)
+        for rank in range(ranks)
     )
 
 
@@ -190,8 +192,8 @@ def test_shares_of_the_largest_parts_do_not_overflow() -> None:
     )
     files = state_files(checkpoint, split)
     assert files.total() == (1 << 62) + (1 << 61)
-    assert files.owned_bytes(2999) == (1 << 62) - (2999 << 62) // 3000
-    assert files.shards(2)[-1].block == Block((1 << 62) // 3, 1 << 61, 0, 1)
+    assert files.owner_bytes(2999) == (1 << 62) - (2999 << 62) // 3000
+    assert files.shards(2)[-1].block == TensorBlock((1 << 62) // 3, 1 << 61, 0, 1)
 
 
 @given(checkpoints, splits, transfers, st.booleans())
@@ -201,14 +203,14 @@ def test_pieces_cover_what_a_rank_saves_in_calls_as_large_as_allowed(
     files = stored(checkpoint, split)
     found = written(files)
     for rank in range(split.ranks):
-        own = list(pieces(files.shards(rank), transfer, whole))
+        own = list(cut_pieces(files.shards(rank), transfer, whole))
         assert count_pieces(files.shards(rank), transfer, whole) == (len(own), max((p.length for p in own), default=0))
         for piece in own:
-            step = Step(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
+            step = ReadStep(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
             assert (of_segments(files, step) == read(found, step)).all()
             assert 0 < piece.length <= (transfer or piece.length)
             assert whole or len({segment.part for segment in piece.segments}) == 1
-        assert sum(piece.length for piece in own) == files.owned_bytes(rank)
+        assert sum(piece.length for piece in own) == files.owner_bytes(rank)
 
 
 @settings(deadline=None)
@@ -220,11 +222,12 @@ def test_any_split_restores_what_any_other_saved(
     found = written(files)
     with patch.object(reshard, "_MOST_ROWS", rows):
         for rank in range(holder.ranks):
-            parts, made = checkpoint.parts_for(holder), list(fetches(files, holder, rank))
-            cut = list(steps(made, transfer, whole, page))
+            parts, made = checkpoint.parts_for(holder), list(shard_reads(files, holder, rank))
+            cut = list(cut_steps(made, transfer, whole, page))
             _check_steps(files, found, cut, transfer)
             needed = [
-                number * 1_000_000 + indices(parts[number], block) for number, block in needs(files, holder, rank)
+                number * 1_000_000 + indices(parts[number], block)
+                for number, block in blocks_to_restore(files, holder, rank)
             ]
             assert _sorted([of_segments(files, step) for step in cut]) == _sorted(needed)
             counted = sum(len(step.offset) for step in cut), sum(int(step.length.sum()) for step in cut)
@@ -255,22 +258,22 @@ def test_columns_count_what_ranks_save_and_read_one_by_one(
         writer = holder = played(writer, data.draw(st.integers(1, 40)))
         assume(checkpoint.replicas != "dealt" or writer.has_all_copies)
     files = stored(checkpoint, writer)
-    counts = StateCounts(files, holder)
+    counts = StateCounter(files, holder)
 
-    def check(needed: Needs, found: list[Fetch]) -> None:
+    def check(needed: UnitRanges, found: list[ShardRead]) -> None:
         names = {fetch.file for fetch in found}
         assert counts.count(needed, transfer, whole, page) == (count_steps(found, transfer, whole, page), len(names))
 
     with patch.object(checkpoint_columns, "_AT_ONCE", at_once):
-        check(counts.everything(), list(everything(files)))
-        for rank in range(holder.present):
-            needed = counts.needs(rank)
-            check(needed, list(fetches(files, holder, rank)))
-            check(needed.only(~counts.tensors), list(lone_reads(files, holder, rank)))
-            if not holder.place(rank)[2]:
-                check(needed.only(counts.tensors), list(shared_reads(files, holder, rank)))
-        for rank in range(writer.present):
-            count = counts.count(counts.own(rank), transfer, whole, 1)[0]
+        check(counts.all_units(), list(whole_state_reads(files)))
+        for rank in range(holder.present_ranks):
+            needed = counts.units_to_restore(rank)
+            check(needed, list(shard_reads(files, holder, rank)))
+            check(needed.keep_parts(~counts.tensors), list(lone_reads(files, holder, rank)))
+            if not holder.coordinates(rank)[2]:
+                check(needed.keep_parts(counts.tensors), list(shared_reads(files, holder, rank)))
+        for rank in range(writer.present_ranks):
+            count = counts.count(counts.own_units(rank), transfer, whole, 1)[0]
             assert (count.calls, count.largest) == count_pieces(files.shards(rank), transfer, whole)
 
 
@@ -279,11 +282,11 @@ def test_bytes_files_and_writers_of_all_ranks_are_those_of_each(
     checkpoint: Checkpoint, split: Split, present: int
 ) -> None:
     files = stored(checkpoint, played(split, present))
-    ranks = range(files.split.present)
-    assert files.owned_by_each().tolist() == [files.owned_bytes(rank) for rank in ranks]
+    ranks = range(files.split.present_ranks)
+    assert files.bytes_per_owner().tolist() == [files.owner_bytes(rank) for rank in ranks]
     assert files.writers().tolist() == [files.writer(rank) for rank in ranks]
-    made, labels = files.files_of_each()
-    assert made.tolist() == [len(files.made_by(rank)) for rank in ranks]
+    made, labels = files.files_per_rank()
+    assert made.tolist() == [len(files.file_names(rank)) for rank in ranks]
     names = [name.rpartition("/")[2] for name, _ in files.files()]
     assert +labels == Counter(re.sub("-?[0-9]*.ckpt$", "", name) for name in names)
 
@@ -297,18 +300,21 @@ def test_what_lost_files_held_is_found_in_the_copies_of_partners(
     files = stored(checkpoint, writer)
     found = written(files)
     for name, rank in files.partner_files():
-        calls = list(pieces(files.shards(rank), 7, False))
+        calls = list(cut_pieces(files.shards(rank), 7, False))
         parts = [found[piece.file][piece.offset : piece.offset + piece.length] for piece in calls]
         found[name] = np.concatenate([np.empty(0, np.int64), *parts])
     names = [name for name, _ in files.files()]
     lost = random.sample(names, random.randint(0, len(names)))
-    sound = files.without(lost)
+    sound = files.redirect_to_partners(lost)
     found = {name: content for name, content in found.items() if name not in lost}
     for rank in range(holder.ranks):
-        cut = list(steps(fetches(sound, holder, rank), None, False))
+        cut = list(cut_steps(shard_reads(sound, holder, rank), None, False))
         _check_steps(sound, found, cut, None)
         parts = checkpoint.parts_for(holder)
-        needed = [number * 1_000_000 + indices(parts[number], block) for number, block in needs(sound, holder, rank)]
+        needed = [
+            number * 1_000_000 + indices(parts[number], block)
+            for number, block in blocks_to_restore(sound, holder, rank)
+        ]
         assert _sorted([of_segments(sound, step) for step in cut]) == _sorted(needed)
 
 
@@ -319,7 +325,7 @@ def test_everything_is_what_was_saved_once(
 ) -> None:
     files = stored(checkpoint, played(split, present))
     found = written(files)
-    cut = list(steps(everything(files), transfer, False))
+    cut = list(cut_steps(whole_state_reads(files), transfer, False))
     _check_steps(files, found, cut, transfer)
     saved = np.unique(np.concatenate([np.empty(0, np.int64), *found.values()]))
     assert _sorted([of_segments(files, step) for step in cut]) == saved.tolist()
@@ -332,11 +338,14 @@ def test_the_ranks_of_a_subset_restore_all_that_they_hold(checkpoint: Checkpoint
     files = stored(checkpoint, split)
     assume(checkpoint.replicas != "dealt" or split.has_all_copies)
     found = written(files)
-    for rank in range(split.present):
-        cut = list(steps(fetches(files, split, rank), None, False))
+    for rank in range(split.present_ranks):
+        cut = list(cut_steps(shard_reads(files, split, rank), None, False))
         _check_steps(files, found, cut, None)
         needed = _sorted(
-            [number * 1_000_000 + indices(files.parts[number], b) for number, b in needs(files, split, rank)]
+            [
+                number * 1_000_000 + indices(files.parts[number], b)
+                for number, b in blocks_to_restore(files, split, rank)
+            ]
         )
         assert _sorted([of_segments(files, step) for step in cut]) == needed
 
@@ -345,7 +354,7 @@ def test_a_subset_is_not_restored_by_other_ranks() -> None:
     checkpoint = Checkpoint("c", 1, (Part("p", 100, "total"),), Writers("file per rank"), Access(), "c")
     files = state_files(checkpoint, Split(1, 1, 8, 4))
     with pytest.raises(PlanError, match="4 of 8 ranks saved checkpoint `c`: only the same ranks can restore it"):
-        list(fetches(files, Split(1, 1, 4), 0))
+        list(shard_reads(files, Split(1, 1, 4), 0))
 
 
 @given(checkpoints, splits, splits)
@@ -354,15 +363,19 @@ def test_what_a_rank_reads_for_others_and_for_itself_is_what_it_needs(
 ) -> None:
     files = stored(checkpoint, writer)
     for rank in range(holder.ranks):
-        tensor, stage, _ = holder.place(rank)
+        tensor, stage, _ = holder.coordinates(rank)
         shared = list(shared_reads(files, holder, rank))
         assert shared == list(shared_reads(files, holder, holder.rank(tensor, stage, 0)))
-        cut = steps([*shared, *lone_reads(files, holder, rank)], None, False)
-        needed = [number * 1_000_000 + indices(files.parts[number], b) for number, b in needs(files, holder, rank)]
+        cut = cut_steps([*shared, *lone_reads(files, holder, rank)], None, False)
+        needed = [
+            number * 1_000_000 + indices(files.parts[number], b) for number, b in blocks_to_restore(files, holder, rank)
+        ]
         assert _sorted([of_segments(files, step) for step in cut]) == _sorted(needed)
 
 
-def _check_steps(files: StateFiles, found: dict[str, NDArray[np.int64]], cut: list[Step], transfer: int | None) -> None:
+def _check_steps(
+    files: StateFiles, found: dict[str, NDArray[np.int64]], cut: list[ReadStep], transfer: int | None
+) -> None:
     for step in cut:
         content = read(found, step)
         assert (content == of_segments(files, step)).all()
@@ -425,7 +438,7 @@ def test_ranks_of_published_models_save_what_was_measured(
 ) -> None:
     stored = state_files(published(name), split)
     middle = [split.rank(3 % split.tensor, split.pipeline // 2, data) for data in range(split.data)]
-    saved = [stored.owned_bytes(rank) / GIB for rank in middle]
+    saved = [stored.owner_bytes(rank) / GIB for rank in middle]
     assert saved[1:] == pytest.approx([optimizer] * (split.data - 1), rel=1e-3)
     assert saved[0] == pytest.approx(optimizer + (more or 0), rel=1e-3)
 
@@ -434,11 +447,11 @@ def test_a_rank_of_a_thousand_finds_all_that_it_needs() -> None:
     stored = state_files(published("1t"), Split(8, 64, 2))
     # The last rank has its weights from the one of data rank 0 that holds the same, and as much of the optimizer.
     for rank, like in ((0, 0), (517, 517), (1023, 1015)):
-        found = count_steps(fetches(stored, stored.split, rank), 4 << 20, False)
-        assert found.bytes == pytest.approx(stored.owned_bytes(like), rel=1e-6)
+        found = count_steps(shard_reads(stored, stored.split, rank), 4 << 20, False)
+        assert found.bytes == pytest.approx(stored.owner_bytes(like), rel=1e-6)
     other = Split(4, 16, 4)
-    found = count_steps(fetches(stored, other, 100), 4 << 20, False)
-    needed = sum(block.length for _, block in needs(stored, other, 100))
+    found = count_steps(shard_reads(stored, other, 100), 4 << 20, False)
+    needed = sum(block.length for _, block in blocks_to_restore(stored, other, 100))
     assert found.bytes == needed > 10 * GIB
     assert found.largest <= 4 << 20
 
@@ -451,7 +464,7 @@ def test_what_was_dealt_to_ranks_that_take_no_part_is_not_restored(split: Split,
     checkpoint = Checkpoint("c", 1, parts, Writers("file per rank"), Access(), "c", replicas="dealt", parallel=split)
     files = state_files(checkpoint, split)
     if all_there:
-        assert sum(fetch.block.length for fetch in fetches(files, split, 0)) == 3 * 400 // split.tensor
+        assert sum(fetch.block.length for fetch in shard_reads(files, split, 0)) == 3 * 400 // split.tensor
     else:
         with pytest.raises(PlanError, match="was dealt to ranks that take no part"):
-            list(fetches(files, split, 0))
+            list(shard_reads(files, split, 0))

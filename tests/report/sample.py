@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.measure.epoch_summaries import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
+from dliosim.measure.epoch_summaries import (
+    BoundShares,
+    EpochSummary,
+    ExpectationResult,
+    RunSummary,
+    TimeSpread,
+    VerbSummary,
+)
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
 
 
-def spread(mean: float) -> Spread:
-    return Spread(mean, mean * 0.9, mean * 1.1)
+def spread(mean: float) -> TimeSpread:
+    return TimeSpread(mean, mean * 0.9, mean * 1.1)
 
 
 def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummary:
@@ -50,7 +57,7 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         batch_latency=Histogram([int(wait * 1e9) + 1000 * i for i in range(64)]),
         call_latency=Histogram([int(wait * 0.7e9) + 1000 * i for i in range(64)]),
         request_latency=Histogram(),
-        bound_by=BoundBy(0.75, 0.1875, 0.0625, 0.0, 0.0),
+        bound_by=BoundShares(0.75, 0.1875, 0.0625, 0.0, 0.0),
         slowest_rank=3,
         slowest_rank_share=0.4375,
         least_sync_wait_seconds=0.0004,
@@ -119,14 +126,14 @@ BESIDE = {
 
 def saved(seconds: float, **changed: object) -> VerbSummary:
     """A save of 100 MB that held its slowest rank for so long."""
-    held = Spread(seconds * 0.9, seconds * 0.8, seconds)
+    held = TimeSpread(seconds * 0.9, seconds * 0.8, seconds)
     return replace(verb(seconds, files=1, bytes=100_000_000, stall_seconds=held), **changed)  # type: ignore[arg-type]
 
 
 def flushed(stall: float, flush: float, **changed: object) -> VerbSummary:
     """A save of 100 MB in the background, whose slowest rank was held for `stall`."""
-    times = {"stall_seconds": Spread(stall, stall, stall), "stage_seconds": Spread(stall, stall, stall)}
-    beside = saved(stall + flush, **times, flush_seconds=Spread(flush * 0.9, flush * 0.8, flush))
+    times = {"stall_seconds": TimeSpread(stall, stall, stall), "stage_seconds": TimeSpread(stall, stall, stall)}
+    beside = saved(stall + flush, **times, flush_seconds=TimeSpread(flush * 0.9, flush * 0.8, flush))
     return replace(beside, **changed)  # type: ignore[arg-type]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
-from dliosim.plan.forecast.checkpoint_interval import Costs, best, lost
-from dliosim.report.checkpoints import checkpoint_tables, measured
-from dliosim.report.results import results_of
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
+from dliosim.report.checkpoints import checkpoint_costs, checkpoint_tables
+from dliosim.report.results import results_content
 from tests.report.sample import BESIDE, epoch, flushed, run, saved, spread
 
 TRAIN = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))
@@ -31,49 +31,49 @@ def said(found: RunSummary) -> str:
 def test_the_stall_is_the_mean_over_saves_of_the_slowest_rank_and_restores_are_the_restart() -> None:
     times = [phase(saved(seconds)) for seconds in (1.0, 9.0, 2.0)]
     restores = [phase(saved(seconds), "restore") for seconds in (5.0, 3.0, 7.0)]
-    (one,) = measured(of(*times, *restores, phase(saved(100.0), "restore", "other")))
+    (one,) = checkpoint_costs(of(*times, *restores, phase(saved(100.0), "restore", "other")))
     assert (one.checkpoint, one.saves, one.costs, one.interval) == ("c", 3, Costs(3600, 4.0, 5.0), None)
 
 
 def test_without_restores_a_restart_takes_as_long_as_a_save_until_it_is_complete() -> None:
-    (blocking,) = measured(of(phase(saved(2.0))))
+    (blocking,) = checkpoint_costs(of(phase(saved(2.0))))
     assert blocking.costs == Costs(3600, 2.0, 2.0)
-    (beside,) = measured(of(phase(flushed(2.0, 8.0))))
+    (beside,) = checkpoint_costs(of(phase(flushed(2.0, 8.0))))
     assert beside.costs == Costs(3600, 2.0, 10.0, flush=8.0)
-    (told,) = measured(of(phase(saved(2.0)), phase(saved(5.0), "restore"), restart_time=60.0))
+    (told,) = checkpoint_costs(of(phase(saved(2.0)), phase(saved(5.0), "restore"), restart_time=60.0))
     assert told.costs == Costs(3600, 2.0, 60.0)
 
 
 def test_a_loops_own_interval_is_the_time_of_its_steps_between_saves() -> None:
     saves = [phase(saved(2.0), within="train"), phase(saved(2.0), within="train"), phase(saved(2.0))]
-    (one,) = measured(of(TRAIN, *saves))
+    (one,) = checkpoint_costs(of(TRAIN, *saves))
     assert one.interval == 30.0
 
 
 def test_of_a_part_of_a_checkpoint_there_is_no_interval_and_it_is_said_why() -> None:
     part = replace(phase(saved(2.0)), part_of="1/10 of the bytes of m")
     found = of(TRAIN, part, phase(saved(2.0), name="whole"))
-    assert [one.checkpoint for one in measured(found)] == ["whole"]
+    assert [one.checkpoint for one in checkpoint_costs(found)] == ["whole"]
     assert "how often to save c is unknown: saves of only 1/10 of the bytes of m do not tell" in said(found)
     assert "is unknown" not in said(of(TRAIN, part, mtbf=None))
 
 
 def test_nothing_is_said_of_failures_unless_there_is_an_mtbf_nor_of_a_run_without_io() -> None:
-    assert list(measured(of(phase(saved(2.0)), mtbf=None))) == []
-    assert list(measured(of(phase(saved(2.0)), null=True))) == []
+    assert list(checkpoint_costs(of(phase(saved(2.0)), mtbf=None))) == []
+    assert list(checkpoint_costs(of(phase(saved(2.0)), null=True))) == []
     assert checkpoint_tables(of(TRAIN, phase(saved(2.0)), null=True)) == ""
     assert "how often" not in said(of(TRAIN, phase(saved(2.0)), mtbf=None))
 
 
 def test_results_have_the_interval_and_what_is_lost_with_it_and_with_the_loops_own() -> None:
-    (content,) = results_of(of(TRAIN, phase(saved(2.0), within="train")))["intervals"]
+    (content,) = results_content(of(TRAIN, phase(saved(2.0), within="train")))["intervals"]
     costs = Costs(3600, 2.0, 2.0)
     assert content["young_seconds"] == 120
-    assert content["best"]["interval_seconds"] == best(costs)
-    assert content["best"]["total"] == lost(best(costs), costs).total
+    assert content["best"]["interval_seconds"] == best_interval(costs)
+    assert content["best"]["total"] == compute_waste(best_interval(costs), costs).total
     assert content["own"]["interval_seconds"] == 60
-    assert content["own"]["rework"] == lost(60, costs).rework
-    overhead = results_of(of(TRAIN, phase(saved(2.0), within="train")))["checkpoint_overhead"]
+    assert content["own"]["rework"] == compute_waste(60, costs).rework
+    overhead = results_content(of(TRAIN, phase(saved(2.0), within="train")))["checkpoint_overhead"]
     assert overhead["share"] == overhead["loops"][0]["share"] == 2 / 62
 
 

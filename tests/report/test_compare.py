@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.experiment import Varied
+from dliosim.compare.experiment import VariedSetting
 from dliosim.readable import percent
 from dliosim.report.compare.loop_tables import compare_report
-from dliosim.report.compare.results import COMPARE, ROW_FIGURES, ROWS, compare_of, rows_of, write_comparison
+from dliosim.report.compare.results import COMPARE, ROW_FIGURES, ROWS, format_rows, loop_content, write_comparison
 from tests.compare.sample import measured, outcome
 
 GOLDEN = Path(__file__).with_name("compare.txt")
@@ -34,7 +34,7 @@ def test_two_names_give_a_table_of_rates_with_holes() -> None:
     variants = measured((1.0, 2.0, 3.0))
     places = ((("x", "1"), ("y", "a")), (("x", "1"), ("y", "b")), (("x", "2"), ("y", "a")))
     swept = tuple(replace(one, values=values) for one, values in zip(variants, places, strict=True))
-    made = outcome(swept, varied=(Varied("x", ("1", "2")), Varied("y", ("a", "b"))))
+    made = outcome(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b"))))
     lines = compare_report(made).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("train: samples/s by x (down)"))
     first, second = lines[start + 3].split(), lines[start + 4].split()
@@ -43,7 +43,7 @@ def test_two_names_give_a_table_of_rates_with_holes() -> None:
 
 def test_every_pass_is_a_row_in_the_order_in_which_they_ran() -> None:
     made = outcome(measured((1.0, 2.0)))
-    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
+    rows = list(csv.DictReader(format_rows(made.passes, ROW_FIGURES).splitlines()))
     assert [int(row["position"]) for row in rows] == list(range(18))
     assert [row["counts"] for row in rows].count("0") == 2
     # Nothing is rounded: statistics can be made again from the rows.
@@ -58,14 +58,14 @@ def test_decoding_has_columns_only_where_a_variant_did_any() -> None:
     text = compare_report(outcome(inline))
     assert "proces-" in text and "decode" in text and "pre-" in text
     share = inline[1].share(lambda one: one.processing)
-    assert share == pytest.approx(4.0 / sum(one.seconds + 0.5 for one in inline[1].counted))
+    assert share == pytest.approx(4.0 / sum(one.seconds + 0.5 for one in inline[1].block_passes))
     assert f"processing {percent(share, 3)}" in " ".join(compare_report(outcome(inline[::-1])).split())
-    variants = compare_of(outcome(inline))["variants"]
+    variants = loop_content(outcome(inline))["variants"]
     assert [one["processing_share"] for one in variants] == [0.0, pytest.approx(share)]
 
 
 def test_rows_have_what_decoding_took_and_waits_for_cores_at_their_end() -> None:
-    rows = rows_of(
+    rows = format_rows(
         outcome(measured((1.0, 2.0), decode=0.25, processing=0.5, preprocess=0.125)).passes, ROW_FIGURES
     ).splitlines()
     last = ["decode_seconds", "preprocess_seconds", "processing_seconds", "core_wait_share"]
@@ -76,7 +76,7 @@ def test_rows_have_what_decoding_took_and_waits_for_cores_at_their_end() -> None
 
 def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
     made = outcome(measured((1.0, 2.0)))
-    row = next(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
+    row = next(csv.DictReader(format_rows(made.passes, ROW_FIGURES).splitlines()))
     first = next(one for variant in made.measured for one in variant.passes if one.position == 0)
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
         assert float(row[f"batch_latency_{name}_seconds"]) == first.latency.quantile(share) * 1e-9
@@ -84,10 +84,10 @@ def test_the_rows_have_every_percentile_that_the_verdict_speaks_of() -> None:
 
 def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     made = outcome(measured((1.0, 2.0)))
-    write_comparison(tmp_path, made, ROW_FIGURES, compare_of(made))
+    write_comparison(tmp_path, made, ROW_FIGURES, loop_content(made))
     content = json.loads((tmp_path / COMPARE).read_text())
-    assert (tmp_path / ROWS).read_text() == rows_of(made.passes, ROW_FIGURES)
-    assert content == json.loads(json.dumps(compare_of(made)))
+    assert (tmp_path / ROWS).read_text() == format_rows(made.passes, ROW_FIGURES)
+    assert content == json.loads(json.dumps(loop_content(made)))
     second = content["variants"][1]
     assert second["verdict"] == "slower" and second["ratio"] == pytest.approx(0.5, rel=0.1)
     assert second["ratio_low"] < second["ratio"] < second["ratio_high"] < 1
@@ -104,5 +104,5 @@ def test_parts_of_the_time_that_nobody_spent_have_no_column() -> None:
 def test_rows_of_a_variant_that_failed_later_are_kept() -> None:
     variants = measured((1.0, 2.0, 3.0))
     made = outcome(variants[:2], passes=tuple((one.label, one.passes) for one in variants))
-    rows = list(csv.DictReader(rows_of(made.passes, ROW_FIGURES).splitlines()))
+    rows = list(csv.DictReader(format_rows(made.passes, ROW_FIGURES).splitlines()))
     assert {row["variant"] for row in rows} == {"api=a", "api=b", "api=c"}

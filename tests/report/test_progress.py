@@ -3,7 +3,7 @@ from time import perf_counter_ns, sleep
 
 import pytest
 
-from dliosim.report.progress import EVERY_NS, Progress, elapsed
+from dliosim.report.progress import EVERY_NS, ProgressLine, show_elapsed
 
 
 class Terminal(io.StringIO):
@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
 
 def test_a_phase_shorter_than_two_seconds_shows_nothing():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("train", 1, 5, 100)
     progress.tick(perf_counter_ns() + 1_900_000_000, 50, 1000)
     progress.end()
@@ -22,7 +22,7 @@ def test_a_phase_shorter_than_two_seconds_shows_nothing():
 
 def test_a_long_phase_shows_epoch_step_rate_and_time_left_and_takes_the_line_away():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("train", 2, 5, 100)
     progress.tick(perf_counter_ns() + 4_000_000_000, 40, 8_000_000_000)
     line = terminal.getvalue()
@@ -33,7 +33,7 @@ def test_a_long_phase_shows_epoch_step_rate_and_time_left_and_takes_the_line_awa
 
 def test_a_listing_shows_files_and_an_epoch_after_it_steps():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("look at the files of d", 1, 1, 5000, "file")
     progress.tick(perf_counter_ns() + 4_000_000_000, 1000, 0)
     assert terminal.getvalue() == "\rlook at the files of d: file 1000 of 5000, 16 s left\x1b[K"
@@ -45,7 +45,7 @@ def test_a_listing_shows_files_and_an_epoch_after_it_steps():
 
 def test_the_line_is_written_at_most_twice_a_second():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("train", 1, 1, 1000)
     now = perf_counter_ns() + 3_000_000_000
     for step in range(100):
@@ -55,8 +55,8 @@ def test_the_line_is_written_at_most_twice_a_second():
 
 def test_a_block_of_bytes_shows_how_many_there_are_and_the_time_left():
     terminal = Terminal()
-    progress = Progress(terminal)
-    with progress.during("prepare universe", lambda: 20_000_000):
+    progress = ProgressLine(terminal)
+    with progress.track_bytes("prepare universe", lambda: 20_000_000):
         progress.tick(perf_counter_ns() + 2_500_000_000, 0, 5_000_000)
     line = "\rprepare universe: 5.00 MB of 20.0 MB, 2.00 MB/s on rank 0, 7.5 s left\x1b[K"
     assert terminal.getvalue() == line + "\r\x1b[K"
@@ -64,8 +64,8 @@ def test_a_block_of_bytes_shows_how_many_there_are_and_the_time_left():
 
 def test_a_block_of_unknown_length_shows_for_how_long_it_has_lasted():
     terminal = Terminal()
-    progress = Progress(terminal)
-    with progress.during("drop caches", lambda: 0):
+    progress = ProgressLine(terminal)
+    with progress.track_bytes("drop caches", lambda: 0):
         progress.tick(perf_counter_ns() + 3_000_000_000, 0, 0)
     assert terminal.getvalue().startswith("\rdrop caches: 3.0 s so far\x1b[K")
 
@@ -74,16 +74,16 @@ def test_the_total_is_not_worked_out_unless_it_shows():
     def total():
         raise AssertionError("nobody asked")
 
-    progress = Progress(Terminal())
-    with progress.during("save model", total):
+    progress = ProgressLine(Terminal())
+    with progress.track_bytes("save model", total):
         progress.tick(perf_counter_ns(), 0, 10)
 
 
 def test_after_a_checkpoint_within_an_epoch_the_epoch_goes_on():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("train", 2, 5, 100)
-    with progress.during("save model", lambda: 0):
+    with progress.track_bytes("save model", lambda: 0):
         pass
     progress.tick(perf_counter_ns() + 4_000_000_000, 40, 8_000_000_000)
     assert terminal.getvalue().startswith("\rtrain, epoch 2 of 5: 8.00 GB")
@@ -91,9 +91,9 @@ def test_after_a_checkpoint_within_an_epoch_the_epoch_goes_on():
 
 def test_a_block_that_fails_takes_its_line_away():
     terminal = Terminal()
-    progress = Progress(terminal, silent_ns=0)
+    progress = ProgressLine(terminal, silent_ns=0)
     try:
-        with progress.during("save model", lambda: 10):
+        with progress.track_bytes("save model", lambda: 10):
             progress.tick(perf_counter_ns(), 0, 5)
             raise OSError
     except OSError:
@@ -104,7 +104,7 @@ def test_a_block_that_fails_takes_its_line_away():
 
 def test_where_there_is_no_terminal_nothing_is_written():
     stream = io.StringIO()
-    for progress in (Progress(stream), Progress(None)):
+    for progress in (ProgressLine(stream), ProgressLine(None)):
         progress.start("train", 1, 1, 10)
         progress.tick(perf_counter_ns() + 10**12, 5, 5)
         progress.end()
@@ -113,7 +113,7 @@ def test_where_there_is_no_terminal_nothing_is_written():
 
 def test_nothing_shows_after_the_end():
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = ProgressLine(terminal)
     progress.start("train", 1, 1, 10)
     progress.end()
     progress.tick(perf_counter_ns() + 10**12, 5, 5)
@@ -123,7 +123,7 @@ def test_nothing_shows_after_the_end():
 @pytest.mark.parametrize("silent", [0.01, EVERY_NS * 1e-9])
 def test_a_block_shows_how_long_it_has_lasted_and_takes_the_line_away(silent):
     terminal = Terminal()
-    with elapsed(terminal, "plan a.dlio", silent=silent):
+    with show_elapsed(terminal, "plan a.dlio", silent=silent):
         for _ in range(2000):
             if terminal.getvalue():
                 break
@@ -135,6 +135,6 @@ def test_a_block_shows_how_long_it_has_lasted_and_takes_the_line_away(silent):
 
 def test_a_short_block_or_one_without_a_terminal_shows_nothing():
     for stream, silent in ((Terminal(), 100), (io.StringIO(), 0)):
-        with elapsed(stream, "plan a.dlio", silent=silent):
+        with show_elapsed(stream, "plan a.dlio", silent=silent):
             sleep(0.02)
         assert stream.getvalue() == ""

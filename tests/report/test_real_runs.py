@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dliosim.measure.summary import RANK_COLUMNS
-from dliosim.report.results import results_of
+from dliosim.report.results import results_content
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 from tests.mpi.launch import ROOT
 from tests.report.sample import run
@@ -168,7 +168,7 @@ def test_with_an_mtbf_it_is_said_how_often_to_save_by_what_saves_took(made: Made
 
 def test_every_override_is_there_in_its_order() -> None:
     given = (("model.part", "a 1 MB total"), ("epochs", "5"), ("model.part", "b 1 MB total"))
-    found = results_of(run(overrides=given))["overrides"]
+    found = results_content(run(overrides=given))["overrides"]
     assert found == [list(pair) for pair in given]
     assert list(faults(found, SCHEMA["properties"]["overrides"])) == []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.epoch_summaries import BoundBy, ExpectationResult, Spread
+from dliosim.measure.epoch_summaries import BoundShares, ExpectationResult, TimeSpread
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.measure.phase import PhaseSummary
 from dliosim.report.run_report import expectation_line, run_report
@@ -59,7 +59,7 @@ def huge(index):
         **{f"{name}_seconds": long for name in ("arrival_wait", "checkpoint", "processing", "tool")},
         **{f"{name}_seconds": long for name in ("decode", "preprocess", "core_wait", "reader_core_wait")},
         **{f"{name}_latency": Histogram([98_765_432, 10**15]) for name in ("batch", "call", "request")},
-        bound_by=BoundBy(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
+        bound_by=BoundShares(0.12345, 0.12345, 0.12345, 0.12345, 0.5062),
         slowest_rank=1023,
         oversleep_share=0.12345,
         amplification=1234.5,
@@ -346,7 +346,7 @@ def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
     ],
 )
 def test_contents_that_gave_storage_time_are_warned_about(kind, share, said):
-    made = verb(2.0, content_seconds=Spread(0.0, 0.0, 2.0 * share))
+    made = verb(2.0, content_seconds=TimeSpread(0.0, 0.0, 2.0 * share))
     found = warnings_of(phase_of(kind=kind, verb=made), environment=ON_DISK)
     assert [line.startswith(said) for line in found] == ([True] if said else [])
 
@@ -406,7 +406,7 @@ def test_another_root_in_memory_silences_no_warning_of_a_disk():
 
 def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
     said = "train: data wait took 29 % of the time although no step was bound by storage"
-    elsewhere = BoundBy(0.0, 0.9, 0.1, 0.0, 0.0)
+    elsewhere = BoundShares(0.0, 0.9, 0.1, 0.0, 0.0)
     assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
     assert said not in report_of(epoch(0), epoch(1))
     assert said not in report_of(epoch(0), epoch(1, bound_by=elsewhere, data_wait_seconds=spread(0.005)))
@@ -497,7 +497,7 @@ def test_what_steps_decode_themselves_leaves_less_time_to_read_in():
 def test_decoding_has_columns_only_where_something_was_decoded():
     plain = report_of(epoch(0), epoch(1))
     assert not any(word in plain for word in ("decode", "process", "encoding"))
-    some = decoded(1, 0.0123, processing_seconds=spread(0.0124), bound_by=BoundBy(0.5, 0.0, 0.0, 0.0, 0.5))
+    some = decoded(1, 0.0123, processing_seconds=spread(0.0124), bound_by=BoundShares(0.5, 0.0, 0.0, 0.0, 0.5))
     text = report_of(epoch(0), some)
     assert re.search(r"busy +close +decode +compute", text)
     assert "pre-" not in text

@@ -18,10 +18,10 @@ from dliosim.errors import UsageError
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import number
-from dliosim.report.reader.load import SavedRun, load
-from dliosim.report.results import results_of
+from dliosim.report.reader.load import SavedRun, load_results
+from dliosim.report.results import results_content
 from dliosim.report.run_report import run_report
-from dliosim.report.side_by_side import side_by_side
+from dliosim.report.side_by_side import format_side_by_side
 from dliosim.report.text_table import WIDTH
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import epoch, flushed, run, spread
@@ -39,7 +39,7 @@ def written(place: Path) -> list[str]:
 
 
 def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
-    assert side_by_side(load(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+    assert format_side_by_side(load_results(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize("kind", ["batch", "request"])
@@ -50,30 +50,30 @@ def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Pat
     epochs = tuple(epoch(i, **{f"{kind}_latency": one}) for i, one in enumerate(histograms))
     # Of two runs of a loop epochs count on.
     phases = tuple(PhaseSummary("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
-    (tmp_path / "results.json").write_text(json.dumps(results_of(run(phases=phases))))
-    (one,) = load([str(tmp_path)], with_arrays=False)
+    (tmp_path / "results.json").write_text(json.dumps(results_content(run(phases=phases))))
+    (one,) = load_results([str(tmp_path)], with_arrays=False)
     [shown] = re.findall(rf"{kind} p99 ([0-9.]+ m?s)", " ".join(run_report(run(phases=phases)).split()))
     assert shown == "50.0 ms"
-    assert row_of(side_by_side([one]), f"{kind} p99") == [shown]
+    assert row_of(format_side_by_side([one]), f"{kind} p99") == [shown]
 
 
 def test_older_results_have_no_latencies_of_epochs_together(tmp_path: Path) -> None:
-    older = results_of(run())
+    older = results_content(run())
     del older["loops"]
     (tmp_path / "results.json").write_text(json.dumps(older))
-    assert "batch p99" not in side_by_side(load([str(tmp_path)], with_arrays=False))
+    assert "batch p99" not in format_side_by_side(load_results([str(tmp_path)], with_arrays=False))
 
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
     beside = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
     write_run(tmp_path / "beside", ranks=1, steps=8, epochs=3)
-    (one,) = load([str(tmp_path / "beside")], with_arrays=False)
+    (one,) = load_results([str(tmp_path / "beside")], with_arrays=False)
     assert isinstance(one, SavedRun)
-    text = side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, beside)))])
+    text = format_side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, beside)))])
     assert row_of(text, "stall of state") == ["20.0 ms"]
     assert row_of(text, "flush of state") == ["880 ms"]
     assert "flush of model" not in text
-    assert "stall of" not in side_by_side([replace(one, run=replace(one.run, phases=()))])
+    assert "stall of" not in format_side_by_side([replace(one, run=replace(one.run, phases=()))])
 
 
 def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path: Path) -> None:
@@ -85,22 +85,22 @@ def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path:
 
 def shown_of(place: Path, content: dict[str, Any]) -> str:
     (place / "compare.json").write_text(json.dumps(content))
-    return side_by_side(load([str(place)], with_arrays=False))
+    return format_side_by_side(load_results([str(place)], with_arrays=False))
 
 
 def test_decoding_has_rows_where_there_was_any(tmp_path: Path) -> None:
     plain = written(tmp_path)[:1]
-    assert "processing" not in side_by_side(load(plain, with_arrays=False))
-    (one,) = load(plain, with_arrays=False)
+    assert "processing" not in format_side_by_side(load_results(plain, with_arrays=False))
+    (one,) = load_results(plain, with_arrays=False)
     assert isinstance(one, SavedRun)
     (loop,) = one.loops
     half = spread(0.5 * (loop.epochs[1].io_busy_seconds.mean))
     beside = [replace(each, decode_seconds=half, depth=1.0) for each in loop.epochs]
     read_ahead = replace(loop, epochs=tuple(beside), phases=(replace(loop.phases[0], readers=1),))
-    text = side_by_side([replace(one, loops=(read_ahead,))])
+    text = format_side_by_side([replace(one, loops=(read_ahead,))])
     assert row_of(text, "readers' time decoding") == ["33.3 %"]
     inline = [replace(each, processing_seconds=each.compute_seconds) for each in loop.epochs]
-    text = side_by_side([replace(one, loops=(replace(loop, epochs=tuple(inline)),))])
+    text = format_side_by_side([replace(one, loops=(replace(loop, epochs=tuple(inline)),))])
     assert row_of(text, "time in processing") == row_of(text, "time in compute")
 
 
@@ -112,7 +112,7 @@ def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(
     for index in range(9):
         given.append(f"a-result-with-quite-a-long-name-{index}")
         write_run(Path(given[-1]), ranks=1, steps=2, epochs=1)
-    text = side_by_side(load(given, with_arrays=False))
+    text = format_side_by_side(load_results(given, with_arrays=False))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert all(f"-name-{index}" in text for index in range(9))
 
@@ -124,7 +124,7 @@ def row_of(text: str, name: str) -> list[str]:
 
 
 def shown(place: Path, *names: str) -> str:
-    return side_by_side(load([str(place / name) for name in names], with_arrays=False))
+    return format_side_by_side(load_results([str(place / name) for name in names], with_arrays=False))
 
 
 def test_overrides_and_patterns_that_differ_have_rows(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: P
 
 def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_waited_for_cores(tmp_path: Path) -> None:
     text = shown(Path(written(tmp_path)[0]).parent, "one-rank", "crowded")
-    (found,) = load([str(tmp_path / "one-rank")], with_arrays=False)
+    (found,) = load_results([str(tmp_path / "one-rank")], with_arrays=False)
     assert isinstance(found, SavedRun)
     later = found.loops[0].epochs[1:]
     rate = sum(epoch.bytes for epoch in later) / sum(epoch.loop_seconds for epoch in later)
@@ -186,7 +186,7 @@ def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
     path.write_text(
         path.read_text().replace('"kind": "train"', '"kind": "infer"').replace('"name": "train"', '"name": ""')
     )
-    text = side_by_side(load([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
+    text = format_side_by_side(load_results([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
     train, infer = text.split("train: over")[1].split("infer: over")
     rows = [next(line for line in part.splitlines() if line.startswith("samples/s")).split() for part in (train, infer)]
     assert rows[0][2] == "-"

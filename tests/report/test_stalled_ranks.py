@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.stalled_ranks import Seen, Stall, from_json, ranges, to_json
-from dliosim.report.stalled_ranks import moving_text, stall_text
+from dliosim.measure.stalled_ranks import JobStall, RankStatus, format_ranks, format_statuses, parse_statuses
+from dliosim.report.stalled_ranks import recovery_text, stall_text
 
-WAITS = Seen(
+WAITS = RankStatus(
     0, "node7", 4100, "train", 3, 118, 1_200_000_000, 31.2, "S", "clock_nanosleep", True, "a barrier", 119, ""
 )  # fmt: skip
 READS = replace(
@@ -23,22 +23,26 @@ OPENS = replace(WAITS, rank=5, pid=4105, state="R", call="", meeting="", arrived
 DEEP = replace(WAITS, rank=6, pid=4106, state="D", call="fsync(/data/y)", meeting="", phase="save c", epoch=0, step=0)
 
 STALLS = {
-    "a read that hangs": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3))),
-    "one that is stopped, and others that run": Stall(5, 30.4, (WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS)),
-    "one that is stopped while it waits itself": Stall(
+    "a read that hangs": JobStall(4, 31.2, (WAITS, replace(WAITS, rank=1), READS, replace(WAITS, rank=3))),
+    "one that is stopped, and others that run": JobStall(
+        5, 30.4, (WAITS, replace(WAITS, rank=1), READS, STOPPED, RUNS)
+    ),
+    "one that is stopped while it waits itself": JobStall(
         2, 30.4, (WAITS, replace(STOPPED, meeting="a barrier", call="futex"))
     ),
-    "inside a collective open": Stall(3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))),
-    "many alike": Stall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
-    "a node from which nothing comes": Stall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),
-    "where results go hangs as well": Stall(4, 31.2, (WAITS, replace(DEEP, rank=1)), alone=True),
-    "all have arrived": Stall(2, 31.2, (WAITS, replace(WAITS, rank=1))),
+    "inside a collective open": JobStall(
+        3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))
+    ),
+    "many alike": JobStall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
+    "a node from which nothing comes": JobStall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),
+    "where results go hangs as well": JobStall(4, 31.2, (WAITS, replace(DEEP, rank=1)), alone=True),
+    "all have arrived": JobStall(2, 31.2, (WAITS, replace(WAITS, rank=1))),
 }
 
 
 def text() -> str:
     said = "".join(f"# {name}\n{stall_text(stall)}\n\n" for name, stall in STALLS.items())
-    return f"{said}# it is over\n{moving_text(31.2)}\n"
+    return f"{said}# it is over\n{recovery_text(31.2)}\n"
 
 
 def test_a_stall_prints_exactly_this() -> None:
@@ -62,18 +66,20 @@ def test_the_page_on_stalls_shows_what_is_printed() -> None:
         ((WAITS,), []),
     ],
 )
-def test_others_wait_for_those_who_are_stopped_in_a_call_or_elsewhere(seen: tuple[Seen, ...], late: list[int]) -> None:
-    assert [one.rank for one in Stall(9, 1.0, seen).late] == late
+def test_others_wait_for_those_who_are_stopped_in_a_call_or_elsewhere(
+    seen: tuple[RankStatus, ...], late: list[int]
+) -> None:
+    assert [one.rank for one in JobStall(9, 1.0, seen).late_ranks] == late
 
 
 def test_ranks_are_said_in_ranges() -> None:
-    assert ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
+    assert format_ranks([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
 
 
 def test_what_a_node_says_comes_back_and_anything_else_is_refused() -> None:
-    assert from_json(to_json(31.2, [READS, STOPPED])) == (31.2, (READS, STOPPED))
-    content = json.loads(to_json(1.0, [READS]))
-    hostile = from_json(
+    assert parse_statuses(format_statuses(31.2, [READS, STOPPED])) == (31.2, (READS, STOPPED))
+    content = json.loads(format_statuses(1.0, [READS]))
+    hostile = parse_statuses(
         json.dumps({**content, "ranks": [{**content["ranks"][0], "host": "\x1b[2J" + "x" * 999}]}).encode()
     )
     assert len(hostile[1][0].host) == 300 and hostile[1][0].host.startswith("\ufffd[2J")
@@ -83,7 +89,7 @@ def test_what_a_node_says_comes_back_and_anything_else_is_refused() -> None:
         json.dumps({**content, "ranks": [{**content["ranks"][0], "rank": True}]}).encode(),
     ):  # fmt: skip
         with pytest.raises(ValueError):
-            from_json(damaged)
+            parse_statuses(damaged)
 
 
 if __name__ == "__main__":

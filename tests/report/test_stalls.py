@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.compare.experiment import Varied
+from dliosim.compare.experiment import VariedSetting
 from dliosim.errors import UsageError
-from dliosim.pictures.catalogue import drawn, of_comparison
+from dliosim.pictures.catalogue import comparison_gallery, draw_pictures
 from dliosim.pictures.html_report import page
-from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stalls_of
+from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stall_content
 from dliosim.report.compare.checkpoint_tables import stall_report
-from dliosim.report.compare.results import rows_of, write_comparison
-from dliosim.report.reader.load import SavedComparison, load
-from dliosim.report.side_by_side import side_by_side
+from dliosim.report.compare.results import format_rows, write_comparison
+from dliosim.report.reader.load import SavedComparison, load_results
+from dliosim.report.side_by_side import format_side_by_side
 from tests.compare.stall_sample import saves, stalled
 
 
@@ -25,8 +25,8 @@ def written(place: Path, **changed: object) -> SavedComparison:
     """A comparison of saves, written and read back."""
     made = saves(stalled((1.0, 0.5, 4.0), **changed))
     place.mkdir(exist_ok=True)
-    write_comparison(place, made, STALL_FIGURES, stalls_of(made))
-    (found,) = load([str(place)], with_arrays=True)
+    write_comparison(place, made, STALL_FIGURES, stall_content(made))
+    (found,) = load_results([str(place)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     return found
 
@@ -46,13 +46,13 @@ def test_two_names_give_a_table_of_stalls() -> None:
     variants = stalled((1.0, 2.0, 3.0))
     places = ((("x", "1"), ("y", "a")), (("x", "1"), ("y", "b")), (("x", "2"), ("y", "a")))
     swept = tuple(replace(one, values=values) for one, values in zip(variants, places, strict=True))
-    text = stall_report(saves(swept, varied=(Varied("x", ("1", "2")), Varied("y", ("a", "b")))))
+    text = stall_report(saves(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b")))))
     assert "save state: stall by x (down) and y (across)" in text
 
 
 def test_rows_have_every_pass_and_nothing_is_rounded() -> None:
     made = saves(stalled((1.0, 0.5)))
-    rows = list(csv.DictReader(rows_of(made.passes, STALL_FIGURES).splitlines()))
+    rows = list(csv.DictReader(format_rows(made.passes, STALL_FIGURES).splitlines()))
     exact = {each.position: each.stall for one in made.measured for each in one.passes}
     assert {int(row["position"]): float(row["stall_seconds"]) for row in rows} == exact
     assert {row["resident_share"] for row in rows} == {""}
@@ -61,7 +61,7 @@ def test_rows_have_every_pass_and_nothing_is_rounded() -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     found = written(tmp_path).comparison
     content = json.loads((tmp_path / "compare.json").read_text())
-    assert (content["what"], content["checkpoint"], found.what, found.of_stalls) == (
+    assert (content["what"], content["checkpoint"], found.what, found.is_stall_comparison) == (
         "save",
         "state",
         "save state",
@@ -79,11 +79,11 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path) -> None:
     found = written(tmp_path)
-    text = side_by_side([found])
+    text = format_side_by_side([found])
     assert "save state of cosmoflow" in text and "samples" not in text and "rename" in text
-    shown = of_comparison(found.comparison)
+    shown = comparison_gallery(found.comparison)
     assert [one.name for one in shown.pictures] == ["ratios"] and "stall" in shown.pictures[0].caption
-    (figure,) = [figure for _, figure in drawn(shown.pictures)]
+    (figure,) = [figure for _, figure in draw_pictures(shown.pictures)]
     axes = figure.axes[0]
     assert axes.get_xlabel() == "stall of writers=into file per rank / stall"
     assert all(label.get_text().rpartition("\n")[2].endswith("s") for label in axes.get_yticklabels())
@@ -91,8 +91,8 @@ def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path)
 
 
 def test_columns_of_what_nobody_did_are_left_out(tmp_path: Path) -> None:
-    assert "to ranks" not in side_by_side([written(tmp_path / "none")]).replace("all ranks into", "")
-    assert "to ranks" in side_by_side([written(tmp_path / "sent", send=0.5)])
+    assert "to ranks" not in format_side_by_side([written(tmp_path / "none")]).replace("all ranks into", "")
+    assert "to ranks" in format_side_by_side([written(tmp_path / "sent", send=0.5)])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_wrong_kind_is_named(tmp_path: Path, change: dict[str, object], said: 
     content = json.loads((tmp_path / "compare.json").read_text())
     (tmp_path / "compare.json").write_text(json.dumps(content | change))
     with pytest.raises(UsageError, match=said):
-        load([str(tmp_path)], with_arrays=True)
+        load_results([str(tmp_path)], with_arrays=True)
 
 
 def test_a_variant_without_passes_is_refused(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_variant_without_passes_is_refused(tmp_path: Path) -> None:
     content["variants"][0]["seconds"] = []
     (tmp_path / "compare.json").write_text(json.dumps(content))
     with pytest.raises(UsageError, match=r"variants\[0\].seconds is empty"):
-        load([str(tmp_path)], with_arrays=True)
+        load_results([str(tmp_path)], with_arrays=True)

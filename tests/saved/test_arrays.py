@@ -12,12 +12,12 @@ import pytest
 
 from dliosim.errors import UsageError
 from dliosim.report.reader.arrays import MAX_NUMBERS
-from dliosim.report.reader.load import Loop, SavedRun, load
+from dliosim.report.reader.load import LoopResult, SavedRun, load_results
 from tests.pictures.sample import BATCH, SAMPLE, events, write_run
 
 
-def loop_of(directory: Path) -> Loop:
-    (found,) = load([str(directory)], with_arrays=True)
+def loop_of(directory: Path) -> LoopResult:
+    (found,) = load_results([str(directory)], with_arrays=True)
     assert isinstance(found, SavedRun)
     return found.loops[0]
 
@@ -48,7 +48,7 @@ def test_bins_after_the_last_in_which_anything_happened_do_not_count(tmp_path: P
     write_run(tmp_path, ranks=1, steps=4, epochs=1)
     epoch = loop_of(tmp_path).timeline[0]
     end = epoch.window_ns.max()
-    assert (epoch.used_bins - 1) * epoch.bin_ns <= end <= epoch.used_bins * epoch.bin_ns
+    assert (epoch.bin_count - 1) * epoch.bin_ns <= end <= epoch.bin_count * epoch.bin_ns
 
 
 def _link(group: Any) -> None:
@@ -135,4 +135,4 @@ def test_ranks_of_another_run_are_refused(tmp_path: Path) -> None:
 def test_without_pictures_no_array_is_read(tmp_path: Path) -> None:
     write_run(tmp_path, ranks=2, steps=4, epochs=1)
     (tmp_path / "timeline.h5").write_bytes(b"broken")
-    assert load([str(tmp_path)], with_arrays=False)
+    assert load_results([str(tmp_path)], with_arrays=False)

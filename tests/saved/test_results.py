@@ -14,15 +14,15 @@ import pytest
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import Spread
-from dliosim.measure.phase import LoopProgress, Partial
+from dliosim.measure.epoch_summaries import TimeSpread
+from dliosim.measure.phase import LoopProgress, PartialProgress
 from dliosim.report.phase_titles import title_of
-from dliosim.report.reader.comparison import comparison_of
+from dliosim.report.reader.comparison import parse_comparison
 from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.labels import labels_of
-from dliosim.report.reader.load import SavedComparison, SavedRun, load
-from dliosim.report.reader.results import run_of
-from dliosim.report.results import results_of, write_partial
+from dliosim.report.reader.labels import label_paths
+from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
+from dliosim.report.reader.results import parse_run
+from dliosim.report.results import results_content, write_partial
 from dliosim.report.warnings import warnings_of
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
@@ -37,9 +37,9 @@ def saved(path: Path, content: Content) -> Path:
 
 
 def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(tmp_path: Path) -> None:
-    written = results_of(run())
-    found, latencies = run_of(read_json(saved(tmp_path, written)))
-    again = results_of(found)
+    written = results_content(run())
+    found, latencies = parse_run(read_json(saved(tmp_path, written)))
+    again = results_content(found)
     for content in (written, again):
         del content["loops"]
         for phase in content["phases"]:
@@ -57,24 +57,24 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
 
 def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) -> None:
     loops = (LoopProgress("train", 3, 5), LoopProgress("evaluate", 1, None))
-    ended = replace(run(), partial=Partial("SIGTERM", 2, 4, loops))
+    ended = replace(run(), partial=PartialProgress("SIGTERM", 2, 4, loops))
     write_partial(tmp_path, ended)
-    (found,) = load([str(tmp_path)], with_arrays=True)
+    (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun) and found.run.partial == ended.partial
     assert warnings_of(found.run)[0] == (
         "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done when SIGTERM "
         "came; what was done later is not in them"
     )
-    saved(tmp_path, results_of(run()))
-    (whole,) = load([str(tmp_path)], with_arrays=False)
+    saved(tmp_path, results_content(run()))
+    (whole,) = load_results([str(tmp_path)], with_arrays=False)
     assert isinstance(whole, SavedRun) and whole.run.partial is None
     (tmp_path / "results.json").rename(tmp_path / "results.partial.json")
     with pytest.raises(UsageError, match="does not say how much of the run it has"):
-        load([str(tmp_path)], with_arrays=False)
+        load_results([str(tmp_path)], with_arrays=False)
 
 
 def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path: Path) -> None:
-    older = results_of(run())
+    older = results_content(run())
     for phase in older["phases"]:
         for epoch in phase["epochs"]:
             for name in ("decode_seconds", "preprocess_seconds", "processing_seconds"):
@@ -83,16 +83,16 @@ def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path
                 del epoch["bound_by"]["decode"]
         if phase["files"]:
             del phase["files"]["encode_seconds"]
-    found, _ = run_of(read_json(saved(tmp_path, older)))
+    found, _ = parse_run(read_json(saved(tmp_path, older)))
     epochs = [epoch for phase in found.phases for epoch in phase.epochs]
-    nothing = Spread(0.0, 0.0, 0.0)
+    nothing = TimeSpread(0.0, 0.0, 0.0)
     assert {(one.decode_seconds, one.preprocess_seconds, one.processing_seconds) for one in epochs} == {(nothing,) * 3}
     assert {one.bound_by.decode for one in epochs if one.bound_by} == {0.0}
     assert {phase.verb.encode_seconds for phase in found.phases if phase.verb} == {nothing}
 
 
 def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(tmp_path: Path) -> None:
-    older = results_of(run())
+    older = results_content(run())
     for name in ("checkpoint_overhead", "mtbf_seconds", "restart_seconds", "intervals"):
         del older[name]
     for phase in older["phases"]:
@@ -115,12 +115,12 @@ def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(
             (phase["files"] or {}).pop(f"{part}_seconds", None)
         for name in ("drain_seconds", "partner_seconds", "drain_bytes", "partner_bytes"):
             (phase["files"] or {}).pop(name, None)
-    found, _ = run_of(read_json(saved(tmp_path, older)))
+    found, _ = parse_run(read_json(saved(tmp_path, older)))
     assert (found.mtbf, found.restart_time) == (None, None)
     assert {phase.within for phase in found.phases} == {None}
-    assert {phase.verb.held_seconds for phase in found.phases if phase.verb} == {0.0}
+    assert {phase.verb.longest_stall_seconds for phase in found.phases if phase.verb} == {0.0}
     assert {epoch.flush_step_seconds for phase in found.phases for epoch in phase.epochs} == {None}
-    assert results_of(found)["intervals"] == []
+    assert results_content(found)["intervals"] == []
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(
     ],
 )
 def test_a_wrong_value_is_named_by_file_and_key(tmp_path: Path, change: Callable[[Content], object], said: str) -> None:
-    content = json.loads(json.dumps(results_of(run())))
+    content = json.loads(json.dumps(results_content(run())))
     change(content)
     with pytest.raises(UsageError) as found:
-        run_of(read_json(saved(tmp_path, content)))
+        parse_run(read_json(saved(tmp_path, content)))
     assert f"{tmp_path / 'results.json'}: " in str(found.value)
     assert said in str(found.value)
 
@@ -206,12 +206,12 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "results.json")
     with pytest.raises(UsageError, match="is not a file"):
-        load([str(tmp_path)], with_arrays=False)
+        load_results([str(tmp_path)], with_arrays=False)
 
 
 def message(given: Path) -> str:
     with pytest.raises(UsageError) as found:
-        load([str(given)], with_arrays=False)
+        load_results([str(given)], with_arrays=False)
     return str(found.value)
 
 
@@ -236,8 +236,8 @@ def test_a_file_of_results_leads_to_its_directory(tmp_path: Path) -> None:
 
 
 def test_texts_lose_what_would_move_a_cursor_or_break_svg(tmp_path: Path) -> None:
-    content = {**results_of(run()), "name": "a\x1b[2Jb\u202ec\ud800", "pattern": "one\ntwo\x07"}
-    found, _ = run_of(read_json(saved(tmp_path, content)))
+    content = {**results_content(run()), "name": "a\x1b[2Jb\u202ec\ud800", "pattern": "one\ntwo\x07"}
+    found, _ = parse_run(read_json(saved(tmp_path, content)))
     assert found.name == "a\ufffd[2Jb\ufffdc\ufffd"
     assert found.pattern == "one\ntwo\ufffd"
 
@@ -246,27 +246,27 @@ def test_labels_are_the_last_parts_of_paths_and_differ(tmp_path: Path) -> None:
     paths = [tmp_path / "one" / "x", tmp_path / "two" / "x", tmp_path / "y"]
     for path in paths:
         write_run(path, ranks=1, steps=2, epochs=1)
-    found = load([str(path) for path in (*paths, paths[2])], with_arrays=False)
+    found = load_results([str(path) for path in (*paths, paths[2])], with_arrays=False)
     labels = [one.label for one in found]
     assert len(set(labels)) == 4
     assert all(len(label) < 40 for label in labels)
-    assert load([str(paths[2])], with_arrays=False)[0].label == "y"
+    assert load_results([str(paths[2])], with_arrays=False)[0].label == "y"
 
 
 def test_long_labels_keep_all_in_which_they_differ() -> None:
     names = [f"dliosim-results-cosmoflow-20261121T09010{index}" for index in range(3)]
-    labels = labels_of([f"study/{name}" for name in names])
+    labels = label_paths([f"study/{name}" for name in names])
     assert labels == [f"...20261121T09010{index}" for index in range(3)]
-    assert labels_of(["results-of-" + "x" * 20 + end for end in "ab"]) == [f"...{'x' * 20}{end}" for end in "ab"]
-    assert labels_of(["results-of-" + "x" * 40 + end for end in "ab"]) == [f"...{'x' * 22}{end}" for end in "ab"]
+    assert label_paths(["results-of-" + "x" * 20 + end for end in "ab"]) == [f"...{'x' * 20}{end}" for end in "ab"]
+    assert label_paths(["results-of-" + "x" * 40 + end for end in "ab"]) == [f"...{'x' * 22}{end}" for end in "ab"]
     begun = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
-    assert labels_of(["short", *begun]) == ["short", "(2)", "(3)"]
-    assert labels_of(["short", begun[0]]) == ["short", "with-reader...-the-machine"]
+    assert label_paths(["short", *begun]) == ["short", "(2)", "(3)"]
+    assert label_paths(["short", begun[0]]) == ["short", "with-reader...-the-machine"]
 
 
 def test_a_comparison_is_read_with_its_variants(tmp_path: Path) -> None:
     write_comparison(tmp_path)
-    (found,) = load([str(tmp_path)], with_arrays=True)
+    (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     last = found.comparison.variants[-1]
     assert (last.ratio, last.ratio_low, last.ratio_high, last.verdict) == (1.62, 1.44, 1.81, "faster")
@@ -287,15 +287,15 @@ def test_a_wrong_variant_is_named(tmp_path: Path, change: Content, said: str) ->
     content["variants"][1].update(change)
     (tmp_path / "compare.json").write_text(json.dumps(content))
     with pytest.raises(UsageError) as found:
-        comparison_of(read_json(tmp_path / "compare.json"))
+        parse_comparison(read_json(tmp_path / "compare.json"))
     assert said in str(found.value)
 
 
 def test_epochs_of_all_runs_of_a_loop_count_on(tmp_path: Path) -> None:
     whole = run()
     evaluate = whole.phases[5]
-    saved(tmp_path, results_of(run(phases=(evaluate, whole.phases[4], evaluate))))
-    (found,) = load([str(tmp_path)], with_arrays=True)
+    saved(tmp_path, results_content(run(phases=(evaluate, whole.phases[4], evaluate))))
+    (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun)
     assert [loop.title for loop in found.loops] == ["evaluate universe", "train"]
     assert [epoch.epoch for epoch in found.loops[0].epochs] == [0, 1]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.compare.experiment import parse_varied
-from dliosim.compare.variants import comparables
+from dliosim.compare.variants import compile_variants
 from dliosim.model import Job
 from tests.scripts.stubs import RECORDS, ROOT, calls, environment, stub
 
@@ -166,7 +166,7 @@ def test_the_lines_for_a_cluster_need_nothing_but_what_they_install(checkout: Pa
     words = calls(checkout / "bin" / "srun")
     compared = words[words.index("compare") : words.index("main.epochs=1") + 1]
     vary = [value for option, value in pairwise(compared) if option == "--vary"]
-    found, _ = comparables(ROOT / compared[1], [("main.epochs", "1")], Job(32, 4), parse_varied(vary), "main")
+    found, _ = compile_variants(ROOT / compared[1], [("main.epochs", "1")], Job(32, 4), parse_varied(vary), "main")
     assert len(found.variants) == 3
 
     done = type_lines(checkout, by_hand, named)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import address_of, only_file
 from dliosim.execute.backends.fd_table import OpenFiles
-from dliosim.execute.backends.io_uring import Integers, Queue, make_queue
+from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -40,7 +40,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Part:
+class _BatchPart:
     """Calls that are put into the queue together, numbered from `first` on; `left` of them have not come back.
 
     `heads` says which calls open a file of their own (`open each sample`), and is None where files stay open; `closing`
@@ -56,7 +56,7 @@ class _Part:
     closing: list[int] = field(default_factory=list)
 
     @property
-    def last(self) -> int:
+    def next_number(self) -> int:
         """The number after those of these calls."""
         return self.first + len(self.calls.file)
 
@@ -76,14 +76,14 @@ class QueuedReader:
         self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
         self._access = access
         self._rows = min(1 << (max(_LEAST_ROWS, 2 * access.depth) - 1).bit_length(), _MOST_ROWS)
-        self._queue: Queue | None = None
+        self._queue: ReadQueue | None = None
         # Of each call in the queue, by its number modulo the rows: when it was handed over, came back, and with what.
         self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
         # Calls asked for, put into the queue, handed over to the kernel, and come back from it.
         self._asked = self._put = self._sent = self._back = 0
         self._batches: deque[_Batch] = deque()
-        self._waiting: deque[_Part] = deque()
-        self._parts: deque[_Part] = deque()
+        self._waiting: deque[_BatchPart] = deque()
+        self._parts: deque[_BatchPart] = deque()
         self._carried: int | None = None  # a descriptor that the next part goes on with
         self._failure: ExecutionError | None = None
 
@@ -116,7 +116,7 @@ class QueuedReader:
         for first in range(0, count, size):
             last = min(first + size, count)
             own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
-            self._waiting.append(_Part(batch, calls.round(0, first, last), own))
+            self._waiting.append(_BatchPart(batch, calls.round(0, first, last), own))
             batch.parts += 1
 
     def advance(self, alone: bool = False) -> bool:
@@ -133,11 +133,11 @@ class QueuedReader:
         if self._queue is None:
             self._queue = make_queue(self._access.depth, self._rows)
             self.meter.how = f"queued by {self._queue.name}"
-        self._fill(self._queue)
+        self._fill_queue(self._queue)
         if self._parts:
-            self._turn(self._queue, alone)
+            self._run_queue(self._queue, alone)
             while self._parts and not self._parts[0].left:
-                self._finish(self._parts.popleft())
+                self._finish_part(self._parts.popleft())
         return not oldest.parts
 
     def complete(self) -> int:
@@ -155,7 +155,7 @@ class QueuedReader:
         if self._access.open == "each epoch":
             self._files.close_kept()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
         return {}
 
@@ -169,7 +169,7 @@ class QueuedReader:
             self._queue.close()
             self._queue = None
 
-    def _fill(self, queue: Queue) -> None:
+    def _fill_queue(self, queue: ReadQueue) -> None:
         """Put parts into the queue, no more than the window may soon want."""
         while self._waiting and self._put - self._back < 2 * self._access.depth:
             part = self._waiting[0]
@@ -184,28 +184,30 @@ class QueuedReader:
                     part.batch.error = error
             if part.batch.error is not None:
                 self._asked -= len(part.calls.file)
-                self._let_go(part)
+                self._release_part(part)
 
-    def _enqueue(self, part: _Part, queue: Queue) -> None:
+    def _enqueue(self, part: _BatchPart, queue: ReadQueue) -> None:
         calls = part.calls
-        part.descriptors = self._kept(calls) if part.heads is None else self._opened(part, part.heads)
+        part.descriptors = (
+            self._table_descriptors(calls) if part.heads is None else self._open_sample_files(part, part.heads)
+        )
         address = calls.start + address_of(part.batch.into)
         queue.put(part.descriptors, calls.offset, address, calls.length, self._put)
         part.first, part.left = self._put, len(calls.file)
         self._put += part.left
         self._parts.append(part)
 
-    def _kept(self, calls: Calls) -> Integers | int:
+    def _table_descriptors(self, calls: Calls) -> Integers | int:
         files, kept = self._files, self._files.kept
         file = only_file(calls)
         if file is not None:
-            files.keep([file])
+            files.keep_open([file])
             return kept[file]
         numbers = calls.file.tolist()
-        files.keep(dict.fromkeys(numbers))
+        files.keep_open(dict.fromkeys(numbers))
         return np.array([kept[number] for number in numbers])
 
-    def _opened(self, part: _Part, heads: NDArray[np.bool_]) -> Integers:
+    def _open_sample_files(self, part: _BatchPart, heads: NDArray[np.bool_]) -> Integers:
         """Open a file for each call that begins a sample; if the next part goes on with the last one, it is carried."""
         begins, closing = heads[:-1], part.closing
         if self._carried is not None:
@@ -218,7 +220,7 @@ class QueuedReader:
             self._carried = closing.pop()
         return descriptors
 
-    def _turn(self, queue: Queue, alone: bool) -> None:
+    def _run_queue(self, queue: ReadQueue, alone: bool) -> None:
         """Hand calls over, wait for some, and note what has come back."""
         in_flight = self._sent - self._back
         submit = min(self._put - self._sent, self._access.depth - in_flight)
@@ -228,7 +230,7 @@ class QueuedReader:
         least = min(in_flight, rest) if last else max(1, min(in_flight // _SHARE, rest))
         before = perf_counter_ns()
         try:
-            submitted, numbers, results = queue.turn(submit, least)
+            submitted, numbers, results = queue.submit_and_wait(submit, least)
         except OSError as error:
             flying = self._sent - self._back
             text = f"`engine queued`: {queue.name} failed with {flying} calls in flight: {error.strerror}"
@@ -247,26 +249,26 @@ class QueuedReader:
             self._parts[0].left -= len(numbers)
         else:
             for part in self._parts:
-                part.left -= int(np.count_nonzero((numbers >= part.first) & (numbers < part.last)))
+                part.left -= int(np.count_nonzero((numbers >= part.first) & (numbers < part.next_number)))
 
-    def _finish(self, part: _Part) -> None:
+    def _finish_part(self, part: _BatchPart) -> None:
         """Account for calls that have all come back."""
-        rows = np.arange(part.first, part.last) & self._rows - 1
-        since = int(self._began[part.last & self._rows - 1]) if self._sent > part.last else None
-        self.meter.overlapped(self._began[rows], self._ended[rows], since)
+        rows = np.arange(part.first, part.next_number) & self._rows - 1
+        since = int(self._began[part.next_number & self._rows - 1]) if self._sent > part.next_number else None
+        self.meter.add_overlapping(self._began[rows], self._ended[rows], since)
         self.meter.calls += len(rows)
         result, batch = self._result[rows], part.batch
         try:
             for row in np.flatnonzero(result != part.calls.length).tolist():
-                result[row] = self._mended(part, row, int(result[row]))
+                result[row] = self._resume_short_read(part, row, int(result[row]))
             moved = int(result.sum())
             self.meter.moved += moved
             batch.moved += moved
         except ExecutionError as error:
             batch.error = batch.error or error
-        self._let_go(part)
+        self._release_part(part)
 
-    def _mended(self, part: _Part, row: int, got: int) -> int:
+    def _resume_short_read(self, part: _BatchPart, row: int, got: int) -> int:
         """The bytes of a call that returned less than it was asked, or a negative error number, gone on with."""
         calls, descriptors = part.calls, part.descriptors
         file, offset, length, start = (
@@ -274,10 +276,10 @@ class QueuedReader:
         )
         if got < 0 and got not in _AGAIN:
             error = OSError(-got, "")
-            raise self._files.failed_read(f"read {self.meter.how}", file, offset, length, error) from None
+            raise self._files.read_error(f"read {self.meter.how}", file, offset, length, error) from None
         descriptor = descriptors if isinstance(descriptors, int) else int(descriptors[row])
-        return self._files.rest(descriptor, file, part.batch.into[start : start + length], offset, max(got, 0))
+        return self._files.resume_read(descriptor, file, part.batch.into[start : start + length], offset, max(got, 0))
 
-    def _let_go(self, part: _Part) -> None:
+    def _release_part(self, part: _BatchPart) -> None:
         self._files.close(part.closing)
         part.batch.parts -= 1

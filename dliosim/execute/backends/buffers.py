@@ -37,7 +37,7 @@ def address_of(buffer: memoryview) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Generic[T]):
+class CallBuffers(Generic[T]):
     """The buffer of a step in pieces: one object and its bytes for each call, in order, and all bytes."""
 
     pieces: list[T]
@@ -45,7 +45,7 @@ class Cut(Generic[T]):
     total: int
 
 
-class Pieces(Generic[T]):
+class CallBufferCache(Generic[T]):
     """Cuts a step's buffer into one object a call, and keeps them for the steps that ask for the same pieces.
 
     Making a slice costs as much as a tenth of a 4 KiB read, and where samples have one size it is always the same one.
@@ -54,29 +54,29 @@ class Pieces(Generic[T]):
     def __init__(self, make: Callable[[memoryview, int], T]) -> None:
         """`make` turns a piece of `length` bytes into what the backend passes to its call."""
         self._make = make
-        self._kept: dict[tuple[int, bytes, int], tuple[memoryview, Cut[T]]] = {}
+        self._kept: dict[tuple[int, bytes, int], tuple[memoryview, CallBuffers[T]]] = {}
 
-    def of(self, calls: Calls, into: memoryview) -> Cut[T]:
+    def cut_buffer(self, calls: Calls, into: memoryview) -> CallBuffers[T]:
         """The pieces of the calls."""
         length = calls.length
         if len(length) < 2 or length[0] != length[-1] or (length != length[0]).any():
-            return self._cut(calls, into)
+            return self._slice_buffer(calls, into)
         layout = (id(into), calls.start.tobytes(), int(length[0]))
         kept = self._kept.get(layout)
         if kept is None:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             # The buffer is kept with its pieces: its id is the key, and nothing else may come to have the same.
-            kept = self._kept[layout] = into, self._cut(calls, into)
+            kept = self._kept[layout] = into, self._slice_buffer(calls, into)
         return kept[1]
 
-    def _cut(self, calls: Calls, into: memoryview) -> Cut[T]:
+    def _slice_buffer(self, calls: Calls, into: memoryview) -> CallBuffers[T]:
         make, lengths = self._make, calls.length.tolist()
         starts = calls.start.tolist()
         pieces = [make(into[start : start + length], length) for start, length in zip(starts, lengths, strict=True)]
-        return Cut(pieces, lengths, sum(lengths))
+        return CallBuffers(pieces, lengths, sum(lengths))
 
-    def forget(self) -> None:
+    def release_buffers(self) -> None:
         """Let go of every buffer."""
         self._kept.clear()
 

@@ -36,7 +36,7 @@ class Reader(Protocol):
         """Close what `open each epoch` closes. Collective where `begin_epoch` is."""
         ...
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """The hints (MPI_Info) of the file opened last, or nothing. Local."""
         ...
 
@@ -84,7 +84,7 @@ class Writer(Protocol):
         """Make the file durable (fsync or MPI_File_sync); timed in `meter.sync_ns`, apart from the writes."""
         ...
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """The hints (MPI_Info) of the file while it is open, or nothing. Local."""
         ...
 
@@ -93,17 +93,17 @@ class Writer(Protocol):
         ...
 
 
-def finish(writer: Writer, record: VerbRecord) -> None:
+def close_writer(writer: Writer, record: VerbRecord) -> None:
     """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
     try:
         if record.hints is None:
-            record.hints = writer.granted()
+            record.hints = writer.active_hints()
     finally:
         writer.close()
-        account(writer.meter, record)
+        record_meter(writer.meter, record)
 
 
-def account(meter: Meter, record: VerbRecord) -> None:
+def record_meter(meter: Meter, record: VerbRecord) -> None:
     """Add to the record what the reader or writer of one or more files has done."""
     record.opens += meter.opens
     record.calls += meter.calls

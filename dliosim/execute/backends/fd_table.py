@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
@@ -75,14 +75,14 @@ class OpenFiles:
             opened.extend(map(os.open, paths, repeat(self._flags)))
         except OSError as error:
             path = paths[len(opened) - first]
-            raise failed("open", path, error, hint=self._open_hint(error), reading=True) from error
+            raise call_error("open", path, error, hint=self._open_hint(error), reading=True) from error
         finally:
             self._meter.open_ns += perf_counter_ns() - before
             self._meter.opens += len(opened) - first
             # As `open_regular` does. What is no file says so when it is read: to look costs 0.7 us a file, this 0.2.
             deque(map(os.set_blocking, opened[first:], repeat(True)), 0)
         if self._access.engine == "queued":
-            self._require_places(paths, opened[first:])
+            self._require_seekable(paths, opened[first:])
 
     def close(self, descriptors: Iterable[int]) -> None:
         """Close descriptors that `open` gave."""
@@ -90,7 +90,7 @@ class OpenFiles:
         close_read(descriptors)
         self._meter.close_ns += perf_counter_ns() - before
 
-    def keep(self, files: Iterable[int]) -> None:
+    def keep_open(self, files: Iterable[int]) -> None:
         """Open those of the files that are not open; they stay so."""
         kept = self.kept
         for file in files:
@@ -102,7 +102,7 @@ class OpenFiles:
         self.close(self.kept.values())
         self.kept.clear()
 
-    def rest(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
+    def resume_read(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
         """Go on by preadv where a call returned `got` bytes, less than it was asked; return the bytes of all calls.
 
         With O_DIRECT a widened call may end early, but only where the file is planned to end; where it ends inside of a
@@ -113,27 +113,27 @@ class OpenFiles:
             try:
                 reached = begin + os.preadv(descriptor, [buffer[begin:]], offset + begin)
             except OSError as error:
-                raise self.failed_read("preadv", file, offset + begin, len(buffer) - begin, error) from error
+                raise self.read_error("preadv", file, offset + begin, len(buffer) - begin, error) from error
             if reached <= got:
-                raise truncated("preadv", self.path(file), offset, len(buffer), got)
+                raise truncation_error("preadv", self.path(file), offset, len(buffer), got)
             self._meter.calls += 1
             got = reached
         return got
 
-    def failed_read(self, call: str, file: int, offset: int, length: int, error: OSError) -> ExecutionError:
+    def read_error(self, call: str, file: int, offset: int, length: int, error: OSError) -> ExecutionError:
         """The error of a read that failed."""
         hint = f"`cache off`: O_DIRECT refuses this read, which is aligned to {PAGE} bytes"
         where = f" of {length} bytes at offset {offset}"
         refused = self.direct and error.errno == errno.EINVAL
-        return failed(call, self.path(file), error, where, hint if refused else "", reading=True)
+        return call_error(call, self.path(file), error, where, hint if refused else "", reading=True)
 
-    def _require_places(self, paths: list[str], opened: list[int]) -> None:
+    def _require_seekable(self, paths: list[str], opened: list[int]) -> None:
         """Raise ExecutionError [R401] for a pipe: preadv refuses it, a queue of the kernel's waits for its writer."""
         places: list[int] = []
         try:
             places.extend(map(os.lseek, opened, repeat(0), repeat(os.SEEK_CUR)))
         except OSError as error:
-            raise failed("lseek", paths[len(places)], error, reading=True) from error
+            raise call_error("lseek", paths[len(places)], error, reading=True) from error
 
     def _open_hint(self, error: OSError) -> str:
         if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -22,8 +22,8 @@ _C.syscall.restype = ctypes.c_long
 _C.syscall.argtypes = [ctypes.c_long] * 7
 
 
-class Queue(Protocol):
-    """Reads that wait, in the order in which they were put, until `turn` hands them to the kernel.
+class ReadQueue(Protocol):
+    """Reads that wait, in the order in which they were put, until `submit_and_wait` hands them to the kernel.
 
     Up to `capacity` of them may be neither handed over nor come back yet, of which `depth` are with the kernel at most.
     Everything happens on the thread that made the queue, but for `close`.
@@ -38,7 +38,7 @@ class Queue(Protocol):
         """Add reads of `length` bytes at `offset` to `address`; numbered from `first` on, and following each other."""
         ...
 
-    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+    def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
         """Hand over the next `submit` reads, and wait until `least` have come back.
 
         Gives how many were handed over, and of all that have come back their numbers and results: bytes, or a negative
@@ -51,10 +51,10 @@ class Queue(Protocol):
         ...
 
 
-def make_queue(depth: int, capacity: int) -> Queue:
+def make_queue(depth: int, capacity: int) -> ReadQueue:
     """The best queue that this kernel gives. Raises ExecutionError [R403] where it gives none."""
     refused = []
-    makers: list[type[Ring] | type[Aio]] = [Ring, Aio]
+    makers: list[type[IoUring] | type[LinuxAio]] = [IoUring, LinuxAio]
     for make in makers:
         try:
             return make(depth, capacity)
@@ -64,7 +64,7 @@ def make_queue(depth: int, capacity: int) -> Queue:
     raise ExecutionError(text, "R403")
 
 
-def _call(number: int, *arguments: int) -> int:
+def _syscall(number: int, *arguments: int) -> int:
     """A system call, the interpreter free meanwhile; made again where a signal ends it. Raises OSError."""
     padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     while True:
@@ -109,7 +109,7 @@ _PARAMS: Final = np.dtype(
 )
 
 
-class Ring:
+class IoUring:
     """io_uring. The submission ring holds all that waits: the kernel takes as many from it as it is told to.
 
     Python orders no memory accesses, and need not: rings are written and read by this thread alone, and by the kernel
@@ -134,14 +134,14 @@ class Ring:
         for more in (_SINGLE_ISSUER | _DEFER_TASKRUN, _COOP_TASKRUN, 0):
             params["flags"] = more
             try:
-                self._descriptor = _call(_SETUP, self.capacity, params.ctypes.data)
+                self._descriptor = _syscall(_SETUP, self.capacity, params.ctypes.data)
                 break
             except OSError as error:
                 if error.errno != errno.EINVAL or not more:
                     raise
         if not params["features"][0] & _CUR_POSITION:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        _call(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where making a ring is not
+        _syscall(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where making a ring is not
         entries, completions = params["entries"][0].tolist()
         sq, cq = params["sq"][0].tolist(), params["cq"][0].tolist()
         rings = self._map(max(sq[6] + 4 * entries, cq[5] + 16 * completions), 0)
@@ -179,16 +179,16 @@ class Ring:
         self._put += count
         self._tail[0] = self._put & 0xFFFFFFFF
 
-    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
-        """See `Queue.turn`."""
+    def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+        """See `ReadQueue.submit_and_wait`."""
         try:
-            submitted = _call(_ENTER, self._descriptor, submit, least, _GETEVENTS)
+            submitted = _syscall(_ENTER, self._descriptor, submit, least, _GETEVENTS)
         except OSError as error:
             # The kernel has no memory for more of them now: those in flight give some back.
             if error.errno not in (errno.EAGAIN, errno.EBUSY) or self._sent == self._back:
                 raise
             submitted = 0
-            _call(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
+            _syscall(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
         self._sent += submitted
         head, tail = self._heads
         at, count = self._back & self._completion_mask, (int(tail[0]) - self._back) & 0xFFFFFFFF
@@ -229,7 +229,7 @@ _IOCB: Final = np.dtype(
 _EVENT: Final = np.dtype([("number", "i8"), ("object", "u8"), ("result", "i8"), ("result2", "i8")])
 
 
-class Aio:
+class LinuxAio:
     """libaio's system calls. They wait in io_submit itself where a file is read through the page cache."""
 
     name = "libaio"
@@ -241,7 +241,7 @@ class Aio:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         setup, self._destroy, self._get_events, self._submit = numbers
         context = ctypes.c_ulong(0)
-        _call(setup, depth, ctypes.addressof(context))
+        _syscall(setup, depth, ctypes.addressof(context))
         self._context = context.value
         self._blocks = np.zeros(capacity, _IOCB)
         self._blocks["opcode"] = _PREAD
@@ -263,26 +263,26 @@ class Aio:
         blocks["number"][rows] = np.arange(first, first + count)
         self._put += count
 
-    def turn(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
-        """See `Queue.turn`."""
+    def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
+        """See `ReadQueue.submit_and_wait`."""
         submitted, events = 0, self._events
         if submit:
             at = self._submitted % self.capacity
             together = min(submit, self.capacity - at)
             try:
-                submitted = _call(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
+                submitted = _syscall(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
             except OSError as error:
                 if error.errno != errno.EAGAIN or self._submitted == self._back:
                     raise
             self._submitted += submitted
         # Fewer may have been taken than were handed over: what is not in flight cannot come back.
         least = min(least, self._submitted - self._back)
-        count = _call(self._get_events, self._context, least, len(events), events.ctypes.data)
+        count = _syscall(self._get_events, self._context, least, len(events), events.ctypes.data)
         self._back += count
         return submitted, events["number"][:count].copy(), events["result"][:count].copy()
 
     def close(self) -> None:
         """See `Queue.close`."""
         if self._context:
-            _call(self._destroy, self._context)
+            _syscall(self._destroy, self._context)
             self._context = 0

@@ -12,17 +12,17 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
-from dliosim.execute.io_errors import failed
-from dliosim.execute.mpi.world import first_alone
+from dliosim.execute.io_errors import call_error
+from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
-from dliosim.formats.protocols import LibraryFile, ReadByLibrary
+from dliosim.formats.protocols import LibraryFile, LibraryReadable
 from dliosim.formats.registry import format_for
 from dliosim.measure.meter import Meter
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
-def who_counts(access: Access, counted: bool) -> str:
+def library_read_note(access: Access, counted: bool) -> str:
     """A note of what figures mean where a format's library reads, empty elsewhere; `counted` by the kernel or not."""
     if access.through != "library":
         return ""
@@ -49,12 +49,12 @@ class LibraryReader:
     ) -> None:
         """PlanError where the format has no such way."""
         form = format_for(dataset) if dataset is not None else None
-        if dataset is None or not isinstance(form, ReadByLibrary):
+        if dataset is None or not isinstance(form, LibraryReadable):
             raise PlanError("`through library`: this format has no library that reads single samples")
         self.meter = Meter()
         self._form = form
         self._dataset = dataset
-        self._size = dataset.fixed_size
+        self._size = dataset.constant_size
         self._lifetime = access.open
         self._merged = access.transfer is not None
         self._directory = directory
@@ -66,19 +66,19 @@ class LibraryReader:
     def begin_epoch(self) -> None:
         """Open what all ranks open together, unless it is open."""
         if self._comm is not None and not self._open:
-            self._keep([0])
+            self._open_files([0])
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`."""
         if self._collective:
-            return self._read_together(calls, into)
+            return self._read_collective(calls, into)
         if self._lifetime != "each sample":
-            self._keep(calls.file.tolist())
+            self._open_files(calls.file.tolist())
             return self._read_rows(calls, range(len(calls.file)), into)
         heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
         for first, last in pairwise([*heads, len(calls.file)]):
-            self._keep([int(calls.file[first])])
+            self._open_files([int(calls.file[first])])
             try:
                 moved += self._read_rows(calls, range(first, last), into)
             finally:
@@ -90,7 +90,7 @@ class LibraryReader:
         if self._lifetime == "each epoch":
             self._close_all()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing: the library keeps its hints to itself."""
         return {}
 
@@ -101,7 +101,7 @@ class LibraryReader:
     def _path(self, file: int) -> Path:
         return self._directory / self._file_name(file)
 
-    def _file(self, file: int) -> str:
+    def _verify_path(self, file: int) -> str:
         path = self._path(file)
         require_file(path)
         return str(path)
@@ -110,20 +110,20 @@ class LibraryReader:
         moved = 0
         for row in rows:
             start, length = int(calls.start[row]), int(calls.length[row])
-            moved += self._call(int(calls.file[row]), int(calls.offset[row]), into[start : start + length])
+            moved += self._call_library(int(calls.file[row]), int(calls.offset[row]), into[start : start + length])
         return moved
 
-    def _read_together(self, calls: Calls, into: memoryview) -> int:
+    def _read_collective(self, calls: Calls, into: memoryview) -> int:
         """Every rank makes as many calls as the one that needs most, the last ones of no samples."""
         most = np.array([len(calls.file)], np.int64)
         if self._comm is not None:
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
         moved = self._read_rows(calls, range(len(calls.file)), into)
         for _ in range(int(most[0]) - len(calls.file)):
-            self._call(0, 0, into[:0])
+            self._call_library(0, 0, into[:0])
         return moved
 
-    def _call(self, file: int, offset: int, into: memoryview) -> int:
+    def _call_library(self, file: int, offset: int, into: memoryview) -> int:
         # Without one size for all, each call is of one sample.
         each = self._size or len(into)
         first, count = (offset // each, len(into) // each) if each else (0, 0)
@@ -134,7 +134,7 @@ class LibraryReader:
             raise
         except OSError as error:
             where = f" of samples {first} to {first + count - 1}"
-            raise failed(
+            raise call_error(
                 f"read by the {self._form.name} library", str(self._path(file)), error, where, reading=True
             ) from error
         self.meter.add_run(began, (perf_counter_ns(),))
@@ -145,18 +145,18 @@ class LibraryReader:
             raise ExecutionError(f"{text} of {self._path(file)}, not {len(into)}", "R401")
         return got
 
-    def _keep(self, files: Iterable[int]) -> None:
+    def _open_files(self, files: Iterable[int]) -> None:
         for file in files:
             if file in self._open:
                 continue
-            path = Path(first_alone(self._comm or MPI.COMM_SELF, partial(self._file, file)))
+            path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
             before = perf_counter_ns()
             try:
                 self._open[file] = self._form.open_library(path, self._dataset, self._comm, self._collective)
             except ExecutionError:
                 raise
             except OSError as error:
-                raise failed("open", str(path), error, reading=True) from error
+                raise call_error("open", str(path), error, reading=True) from error
             self.meter.open_ns += perf_counter_ns() - before
             self.meter.opens += 1
 

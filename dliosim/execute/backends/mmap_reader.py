@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import only_file
 from dliosim.execute.backends.fd_table import OpenFiles
-from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
@@ -65,7 +65,7 @@ class MappedReader:
 
     def begin_epoch(self) -> None:
         """See that no file that stays mapped was cut short. Raises ExecutionError."""
-        self._look_again()
+        self._check_sizes()
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`; all calls together are counted as one, those of each file with `open each sample`."""
@@ -75,21 +75,21 @@ class MappedReader:
         if self._lifetime == "each sample":
             heads = np.flatnonzero(sample_heads(calls, merged=False)).tolist()
             for first, last in pairwise([*heads, len(calls.file)]):
-                self._gather(calls.round(0, first, last), out)
+                self._copy_calls(calls.round(0, first, last), out)
                 self._unmap()
         else:
-            self._gather(calls, out)
+            self._copy_calls(calls, out)
         moved = int(calls.length.sum())
         self.meter.moved += moved
         return moved
 
     def end_epoch(self) -> None:
         """See that no file was cut short meanwhile, and unmap what `open each epoch` closes. Raises ExecutionError."""
-        self._look_again()
+        self._check_sizes()
         if self._lifetime == "each epoch":
             self._unmap()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
         return {}
 
@@ -97,36 +97,36 @@ class MappedReader:
         """Unmap every file."""
         self._unmap()
 
-    def _gather(self, calls: Calls, out: Bytes) -> None:
+    def _copy_calls(self, calls: Calls, out: Bytes) -> None:
         file = only_file(calls)
         if file is not None:
-            mapping = self._mapping(file)
-            self._within(calls, len(mapping.data))
+            mapping = self._map_file(file)
+            self._check_bounds(calls, len(mapping.data))
             began = perf_counter_ns()
-            if not _advise_in_order(mapping, calls):
-                _advise_at_random([mapping] * len(calls.file), calls)
-            if not _take(mapping.data, calls, out):
-                _copy([mapping.data] * len(calls.file), calls, out)
+            if not _advise_sequential(mapping, calls):
+                _advise_random([mapping] * len(calls.file), calls)
+            if not _copy_uniform(mapping.data, calls, out):
+                _copy_each([mapping.data] * len(calls.file), calls, out)
         else:
             numbers = calls.file.tolist()
-            mapped = {number: self._mapping(number) for number in dict.fromkeys(numbers)}
+            mapped = {number: self._map_file(number) for number in dict.fromkeys(numbers)}
             mappings = [mapped[number] for number in numbers]
-            self._within(calls, np.array([len(mapping.data) for mapping in mappings]))
+            self._check_bounds(calls, np.array([len(mapping.data) for mapping in mappings]))
             began = perf_counter_ns()
-            _advise_at_random(mappings, calls)
-            _copy([mapping.data for mapping in mappings], calls, out)
+            _advise_random(mappings, calls)
+            _copy_each([mapping.data for mapping in mappings], calls, out)
         self.meter.add_run(began, (perf_counter_ns(),))
         self.meter.calls += 1
 
-    def _within(self, calls: Calls, size: int | NDArray[np.int64]) -> None:
+    def _check_bounds(self, calls: Calls, size: int | NDArray[np.int64]) -> None:
         beyond = calls.offset + calls.length > size
         if beyond.any():
             row = int(np.argmax(beyond))
             file, offset, length = (int(column[row]) for column in (calls.file, calls.offset, calls.length))
             found = int(np.broadcast_to(size, len(beyond))[row])
-            raise truncated("copy", self._files.path(file), offset, length, max(0, found - offset))
+            raise truncation_error("copy", self._files.path(file), offset, length, max(0, found - offset))
 
-    def _mapping(self, file: int) -> _Mapping:
+    def _map_file(self, file: int) -> _Mapping:
         mapping = self._mapped.get(file)
         if mapping is None:
             descriptor = self._files.open(file)
@@ -135,10 +135,10 @@ class MappedReader:
                 size = os.fstat(descriptor).st_size
                 held = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
             except ValueError as error:  # by Python itself, which looks before it maps
-                raise truncated("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
+                raise truncation_error("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
             except OSError as error:
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
-                raise failed("mmap", self._files.path(file), error, hint=hint, reading=True) from error
+                raise call_error("mmap", self._files.path(file), error, hint=hint, reading=True) from error
             finally:
                 close_read([descriptor])
             data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
@@ -146,7 +146,7 @@ class MappedReader:
             self.meter.open_ns += perf_counter_ns() - before
         return mapping
 
-    def _look_again(self) -> None:
+    def _check_sizes(self) -> None:
         for file, mapping in self._mapped.items():
             size = mapping.held.size() if mapping.held is not None else 0
             if size < len(mapping.data):
@@ -160,7 +160,7 @@ class MappedReader:
         self.meter.close_ns += perf_counter_ns() - before
 
 
-def _advise_in_order(mapping: _Mapping, calls: Calls) -> bool:
+def _advise_sequential(mapping: _Mapping, calls: Calls) -> bool:
     """Let the kernel read ahead where samples follow each other in the file; whether they do."""
     first, before_last = int(calls.offset[0]), int(calls.length[:-1].sum())
     in_order = int(calls.offset[-1]) - first == before_last if len(calls.file) > 1 else first == mapping.reached
@@ -169,7 +169,7 @@ def _advise_in_order(mapping: _Mapping, calls: Calls) -> bool:
     return in_order
 
 
-def _advise_at_random(mappings: list[_Mapping], calls: Calls) -> None:
+def _advise_random(mappings: list[_Mapping], calls: Calls) -> None:
     """Let the kernel read what is asked for and nothing else: a page alone by the fault, more of them all at once."""
     for mapping in mappings:
         _advise(mapping, mmap.MADV_RANDOM)
@@ -187,7 +187,7 @@ def _advise(mapping: _Mapping, advice: int) -> None:
         mapping.advice = advice
 
 
-def _take(source: Bytes, calls: Calls, out: Bytes) -> bool:
+def _copy_uniform(source: Bytes, calls: Calls, out: Bytes) -> bool:
     """Copy samples of one size, which lie at multiples of it, by one numpy call; whether they do."""
     offset, length, start = calls.offset, int(calls.length[0]), calls.start
     count, first = len(offset), int(offset[0]) % length
@@ -204,7 +204,7 @@ def _take(source: Bytes, calls: Calls, out: Bytes) -> bool:
     return True
 
 
-def _copy(sources: list[Bytes], calls: Calls, out: Bytes) -> None:
+def _copy_each(sources: list[Bytes], calls: Calls, out: Bytes) -> None:
     """Copy samples one after the other; large ones with the interpreter free, which slices of memory would not be."""
     columns = (calls.offset.tolist(), calls.length.tolist(), calls.start.tolist())
     for source, offset, length, start in zip(sources, *columns, strict=True):

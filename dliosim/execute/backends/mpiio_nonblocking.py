@@ -9,10 +9,10 @@ from time import perf_counter_ns
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import Cut
+from dliosim.execute.backends.buffers import CallBuffers
 from dliosim.execute.backends.mpiio_reader import IndependentReader
-from dliosim.execute.backends.mpiio_writer import Spec, failed_call
-from dliosim.execute.io_errors import truncated
+from dliosim.execute.backends.mpiio_writer import Spec, mpiio_error
+from dliosim.execute.io_errors import truncation_error
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
@@ -43,11 +43,11 @@ def keep_in_flight(
             left = [at for at, request in enumerate(requests) if request != MPI.REQUEST_NULL]
             requests, numbers = [requests[at] for at in left], [numbers[at] for at in left]
     except BaseException:
-        _finish(requests)
+        _wait_all(requests)
         raise
 
 
-def _finish(requests: list[MPI.Request]) -> None:
+def _wait_all(requests: list[MPI.Request]) -> None:
     """Wait for what is in flight, however it ends."""
     for request in requests:
         try:
@@ -76,33 +76,33 @@ class QueuedIndependentReader(IndependentReader):
     def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
         """Read rows whose files are open, `asked` bytes in all."""
         table = self._table
-        return self._queue(files, offsets, specs, lambda row: table[files[row]], lambda row: None)
+        return self._read_queued(files, offsets, specs, lambda row: table[files[row]], lambda row: None)
 
-    def _read_opening(self, calls: Calls, files: list[int], cut: Cut[Spec]) -> int:
+    def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
         """Open each sample's file with its first call, and close it when all of its calls are complete."""
         sample = np.cumsum(sample_heads(calls, self._merged)) - 1
         left: list[int] = np.bincount(sample).tolist()
         of_row: list[int] = sample.tolist()
         opened: dict[int, MPI.File] = {}
 
-        def handle(row: int) -> MPI.File:
+        def open_sample(row: int) -> MPI.File:
             if of_row[row] not in opened:
                 opened[of_row[row]] = self._open(files[row])
             return opened[of_row[row]]
 
-        def release(row: int) -> None:
+        def close_sample(row: int) -> None:
             left[of_row[row]] -= 1
             if not left[of_row[row]]:
                 self._close_handle(opened.pop(of_row[row]), files[row])
 
         try:
-            return self._queue(files, calls.offset.tolist(), cut.pieces, handle, release)
+            return self._read_queued(files, calls.offset.tolist(), cut.pieces, open_sample, close_sample)
         finally:
             # After a failure, when nothing is in flight any more.
             for number, kept in opened.items():
                 self._close_handle(kept, files[of_row.index(number)])
 
-    def _queue(
+    def _read_queued(
         self,
         files: list[int],
         offsets: list[int],
@@ -119,7 +119,7 @@ class QueuedIndependentReader(IndependentReader):
             began[row] = perf_counter_ns()
             return file.Iread_at(offsets[row], specs[row])
 
-        def back(row: int, status: MPI.Status, now: int) -> None:
+        def complete_row(row: int, status: MPI.Status, now: int) -> None:
             ended[row] = now
             got[row] = status.Get_count()
             piece, length, kind = specs[row]
@@ -132,16 +132,16 @@ class QueuedIndependentReader(IndependentReader):
             release(row)
 
         try:
-            keep_in_flight(len(files), self._depth, issue, back)
+            keep_in_flight(len(files), self._depth, issue, complete_row)
         except MPI.Exception as error:
             where = f", one of {len(files)} of up to {max(spec[1] for spec in specs)} bytes,"
             place = self._path(files[0]) if len(set(files)) == 1 else self._directory
-            raise failed_call(_CALL, place, error, where) from error
+            raise mpiio_error(_CALL, place, error, where) from error
         meter = self.meter
-        meter.overlapped(began, ended)
+        meter.add_overlapping(began, ended)
         meter.calls += len(files)
         meter.moved += sum(got)
         for row, spec in enumerate(specs):
             if got[row] != spec[1]:
-                raise truncated(_CALL, self._path(files[row]), offsets[row], spec[1], got[row])
+                raise truncation_error(_CALL, self._path(files[row]), offsets[row], spec[1], got[row])
         return sum(got)

@@ -13,11 +13,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import Cut, Pieces
-from dliosim.execute.backends.mpiio_writer import Spec, close_file, failed_call, hints_of, open_file
-from dliosim.execute.io_errors import truncated
+from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers
+from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, mpiio_error, open_file
+from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.polling import wait
-from dliosim.execute.mpi.world import first_alone
+from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -44,7 +44,7 @@ class IndependentReader:
         self._comm = comm if self._shared else MPI.COMM_SELF.Dup()
         self._table: dict[int, MPI.File] = {}
         self._granted: dict[str, str] = {}
-        self._pieces: Pieces[Spec] = Pieces(lambda piece, length: (piece, length, MPI.BYTE))
+        self._pieces: CallBufferCache[Spec] = CallBufferCache(lambda piece, length: (piece, length, MPI.BYTE))
         self._statuses: list[MPI.Status] = []
         self._closed = False
 
@@ -58,9 +58,9 @@ class IndependentReader:
         if not len(calls.file):
             return 0
         files = calls.file.tolist()
-        cut = self._pieces.of(calls, into)
+        cut = self._pieces.cut_buffer(calls, into)
         if self._lifetime == "each sample":
-            return self._read_opening(calls, files, cut)
+            return self._open_and_read(calls, files, cut)
         table = self._table
         if not self._shared:
             for file in [file for file in dict.fromkeys(files) if file not in table]:
@@ -72,14 +72,14 @@ class IndependentReader:
         if self._lifetime == "each epoch":
             self._close_table()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """The hints of the file opened last."""
         return self._granted
 
     def close(self) -> None:
         """Close everything. Collective over `comm` where the file is shared."""
         self._close_table()
-        self._pieces.forget()
+        self._pieces.release_buffers()
         if not self._shared and not self._closed:
             self._comm.Free()
         self._closed = True
@@ -101,19 +101,19 @@ class IndependentReader:
         except MPI.Exception as error:
             row = count - length_hint(remaining) - 1
             where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
-            raise failed_call("MPI_File_read_at", self._path(files[row]), error, where) from error
+            raise mpiio_error("MPI_File_read_at", self._path(files[row]), error, where) from error
         moved = sum(map(MPI.Status.Get_count, statuses))
         if moved != asked:
             got = [status.Get_count() for status in statuses]
             row = next(row for row in range(count) if got[row] != specs[row][1])
-            raise truncated("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
+            raise truncation_error("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
         meter = self.meter
         meter.add_run(began, stamps)
         meter.calls += count
         meter.moved += moved
         return moved
 
-    def _read_opening(self, calls: Calls, files: list[int], cut: Cut[Spec]) -> int:
+    def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
         """Open, read and close; the calls of one sample share the handle."""
         offsets = calls.offset.tolist()
         heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
@@ -131,12 +131,12 @@ class IndependentReader:
     def _open(self, file: int) -> MPI.File:
         before = perf_counter_ns()
         # One rank looks a link up, so that all open what it leads to, or none.
-        path = first_alone(self._comm, lambda: self._path(file))
+        path = run_on_first_rank(self._comm, lambda: self._path(file))
         handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
         if not self._granted:
-            self._granted = hints_of(handle)
+            self._granted = get_hints(handle)
         return handle
 
     def _close_table(self) -> None:
@@ -156,7 +156,7 @@ class CollectiveReader:
     There is one file, number 0. The view has the calls in the order of the file, as MPI wants it. Where the buffer has
     them in that order, too, they come as one piece of memory; else a memory type puts them where they belong. Bytes
     that a step asks for twice (`last batch pad` wraps round) are read once and copied: ROMIO 4.1.3 ends the job over
-    views that overlap. A rank without calls takes part with none. Every method but `granted` is collective over `comm`,
+    views that overlap. A rank without calls takes part with none. Every method but `active_hints` is collective over `comm`,
     which nobody may use on another thread.
 
     Where a file ends too early, ROMIO's status tells it or not, depending on the hints: only the file's size does. It
@@ -175,16 +175,16 @@ class CollectiveReader:
         self._size = 0
         self._granted: dict[str, str] = {}
         self._status = MPI.Status()
-        self._file_type = _ReusedType()
-        self._memory_type = _ReusedType()
+        self._file_type = _CachedDatatype()
+        self._memory_type = _CachedDatatype()
 
     def begin_epoch(self) -> None:
         """Open the file, unless it is open, and see how long it is."""
-        self._size = self._found_size(self._opened())
+        self._size = self._query_size(self._open_handle())
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """See `Reader.read`; a rank that fails has taken part first, so that the others do not wait for it."""
-        handle = self._opened()
+        handle = self._open_handle()
         began = perf_counter_ns()
         count, asked = len(calls.length), int(calls.length.sum())
         moved, end = asked, 0
@@ -194,11 +194,11 @@ class CollectiveReader:
                 order = np.argsort(calls.offset, kind="stable")
                 offset, length, start = calls.offset[order], calls.length[order], calls.start[order]
                 if (offset[1:] < offset[:-1] + length[:-1]).any():
-                    offset, length, start, copies = _without_repeats(offset, length, start)
+                    offset, length, start, copies = _remove_overlaps(offset, length, start)
                     moved = int(length.sum())
                 end = int(offset[-1] + length[-1])
-                file_type = self._file_type.of(offset - offset[0], length)
-                memory = self._memory(into, start, length, moved)
+                file_type = self._file_type.commit_type(offset - offset[0], length)
+                memory = self._memory_spec(into, start, length, moved)
                 handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
             else:
                 memory = into, 0, MPI.BYTE
@@ -207,7 +207,7 @@ class CollectiveReader:
             handle.Read_at_all(0, memory, self._status)
             ended = perf_counter_ns()
         except MPI.Exception as error:
-            raise failed_call(
+            raise mpiio_error(
                 "MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes"
             ) from error
         meter = self.meter
@@ -216,20 +216,20 @@ class CollectiveReader:
         meter.calls += 1
         meter.moved += moved
         if end > self._size:
-            raise self._beyond(calls)
+            raise self._eof_error(calls)
         for source, target, size in copies:
             into[target : target + size] = into[source : source + size]
         return asked
 
-    def _memory(self, into: memoryview, start: NDArray[np.int64], length: NDArray[np.int64], total: int) -> Spec:
+    def _memory_spec(self, into: memoryview, start: NDArray[np.int64], length: NDArray[np.int64], total: int) -> Spec:
         """Where the bytes of a view go, whose pieces belong at `start`."""
         if (start[1:] == start[:-1] + length[:-1]).all():
             return into[int(start[0]) :], total, MPI.BYTE
-        return into, 1, self._memory_type.of(start, length)
+        return into, 1, self._memory_type.commit_type(start, length)
 
     def end_epoch(self) -> None:
         """See that the file was not cut meanwhile, and close what `open each epoch` closes. Raises ExecutionError."""
-        size = self._found_size(self._opened())
+        size = self._query_size(self._open_handle())
         if size < self._size:
             text = f"MPI_File_get_size of {self._path} gave {size} bytes, and {self._size} before"
             failure = ExecutionError(f"{text}: the file was cut short while it was read", "R401")
@@ -238,7 +238,7 @@ class CollectiveReader:
         if self._each_epoch:
             self._close_handle()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """The hints of the file."""
         return self._granted
 
@@ -248,14 +248,14 @@ class CollectiveReader:
         self._file_type.free()
         self._memory_type.free()
 
-    def _opened(self) -> MPI.File:
+    def _open_handle(self) -> MPI.File:
         if self._handle is None:
             before = perf_counter_ns()
-            self._path = first_alone(self._comm, self._named)
+            self._path = run_on_first_rank(self._comm, self._named)
             self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
             self.meter.open_ns += perf_counter_ns() - before
             self.meter.opens += 1
-            self._granted = hints_of(self._handle)
+            self._granted = get_hints(self._handle)
         return self._handle
 
     def _close_handle(self) -> None:
@@ -265,35 +265,35 @@ class CollectiveReader:
             close_file(handle, lambda: self._path)
         self.meter.close_ns += perf_counter_ns() - before
 
-    def _found_size(self, handle: MPI.File) -> int:
+    def _query_size(self, handle: MPI.File) -> int:
         """The file's size, which one rank asks for: on a parallel file system each asking goes to all servers."""
         size = np.zeros(1, np.int64)
 
-        def ask() -> None:
+        def get_size() -> None:
             try:
                 size[0] = handle.Get_size()
             except MPI.Exception as error:
-                raise failed_call("MPI_File_get_size", self._path, error) from error
+                raise mpiio_error("MPI_File_get_size", self._path, error) from error
 
-        first_alone(self._comm, ask)
+        run_on_first_rank(self._comm, get_size)
         wait(self._comm.Ibcast(size), self._comm.size)
         return int(size[0])
 
-    def _beyond(self, calls: Calls) -> ExecutionError:
+    def _eof_error(self, calls: Calls) -> ExecutionError:
         """The error of calls that reach beyond the end of the file."""
         row = int(np.argmax(calls.offset + calls.length > self._size))
         offset, length = int(calls.offset[row]), int(calls.length[row])
-        return truncated("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
+        return truncation_error("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
 
 
-class _ReusedType:
+class _CachedDatatype:
     """An indexed datatype of bytes, made anew only where it differs from the one before."""
 
     def __init__(self) -> None:
         self._shape: tuple[bytes, bytes] | None = None
         self._type = MPI.DATATYPE_NULL
 
-    def of(self, displacement: NDArray[np.int64], length: NDArray[np.int64]) -> MPI.Datatype:
+    def commit_type(self, displacement: NDArray[np.int64], length: NDArray[np.int64]) -> MPI.Datatype:
         """The type whose pieces have these displacements and lengths, in bytes."""
         shape = displacement.tobytes(), length.tobytes()
         if shape != self._shape:
@@ -312,7 +312,7 @@ class _ReusedType:
             self._shape = None
 
 
-def _without_repeats(
+def _remove_overlaps(
     offset: NDArray[np.int64], length: NDArray[np.int64], start: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[tuple[int, int, int]]]:
     """Calls in the order of the file, less the bytes that others of them have, and how to copy those in the buffer.

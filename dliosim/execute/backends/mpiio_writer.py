@@ -9,10 +9,10 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import no_room
-from dliosim.execute.mpi.world import first_alone, same_error
+from dliosim.execute.io_errors import storage_full_code
+from dliosim.execute.mpi.world import find_first_error, run_on_first_rank
 from dliosim.execute.safe_open import refuse_link
-from dliosim.measure.board import own
+from dliosim.measure.board import process_row
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 
@@ -50,9 +50,9 @@ class IndependentWriter:
         size = len(data)
         before = perf_counter_ns()
         try:
-            self._issue(self._opened(), offset, (data, size, MPI.BYTE))
+            self._issue(self._require_handle(), offset, (data, size, MPI.BYTE))
         except MPI.Exception as error:
-            raise failed_call(self._call, str(self.path), error, f" of {size} bytes at offset {offset}") from error
+            raise mpiio_error(self._call, str(self.path), error, f" of {size} bytes at offset {offset}") from error
         meter = self.meter
         meter.call_ns.append(perf_counter_ns() - before)
         meter.calls += 1
@@ -65,14 +65,14 @@ class IndependentWriter:
         """MPI_File_sync; collective, timed in `meter.sync_ns`."""
         before = perf_counter_ns()
         try:
-            self._opened().Sync()
+            self._require_handle().Sync()
         except MPI.Exception as error:
-            raise failed_call("MPI_File_sync", str(self.path), error) from error
+            raise mpiio_error("MPI_File_sync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - before
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """The hints of the file while it is open."""
-        return hints_of(self._opened())
+        return get_hints(self._require_handle())
 
     def close(self) -> None:
         """Close. Collective."""
@@ -85,7 +85,7 @@ class IndependentWriter:
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at(offset, spec, self._status)
 
-    def _opened(self) -> MPI.File:
+    def _require_handle(self) -> MPI.File:
         if self._handle is None:
             raise ExecutionError(f"{self.path} is closed")
         return self._handle
@@ -104,14 +104,14 @@ def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str,
     """Open by all ranks of `comm`, with the hints as they are. Collective; ExecutionError on every rank if it fails."""
     makes = comm.size > 1 and mode & MPI.MODE_CREATE
 
-    def look() -> None:
+    def prepare_file() -> None:
         refuse_link(path)
         if makes:
             # As ROMIO does where all ranks make a file together; but there they hang if the first one's close fails.
             close_file(_open(MPI.COMM_SELF, path, mode, hints), lambda: path)
 
-    with own().inside(f"MPI_File_open of {path}"):
-        first_alone(comm, look)
+    with process_row().collective_call(f"MPI_File_open of {path}"):
+        run_on_first_rank(comm, prepare_file)
         return _open(comm, path, mode & ~MPI.MODE_CREATE if makes else mode, hints)
 
 
@@ -122,8 +122,8 @@ def _open(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str
             info.Set(key, value)
         return MPI.File.Open(comm, path, mode, info)
     except MPI.Exception as error:
-        failure = failed_call("MPI_File_open", path, error)
-        raise same_error(comm, failure, _ELSEWHERE not in failure.message) from error
+        failure = mpiio_error("MPI_File_open", path, error)
+        raise find_first_error(comm, failure, _ELSEWHERE not in failure.message) from error
     finally:
         if hints:
             info.Free()
@@ -134,10 +134,10 @@ def close_file(handle: MPI.File, path: Callable[[], str]) -> None:
     try:
         handle.Close()
     except MPI.Exception as error:
-        raise failed_call("MPI_File_close", path(), error) from error
+        raise mpiio_error("MPI_File_close", path(), error) from error
 
 
-def hints_of(handle: MPI.File) -> dict[str, str]:
+def get_hints(handle: MPI.File) -> dict[str, str]:
     """The hints that an open file has. Local."""
     info = handle.Get_info()
     try:
@@ -146,9 +146,9 @@ def hints_of(handle: MPI.File) -> dict[str, str]:
         info.Free()
 
 
-def failed_call(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
+def mpiio_error(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
     """The error of an MPI-IO call; `where` is like ' of 4096 bytes at offset 0'."""
     text = " ".join(error.Get_error_string().split())
     # What has no room ROMIO calls an "other I/O error", and the reason stands in its text.
-    code = _CODES.get(error.Get_error_class()) or no_room(text)
+    code = _CODES.get(error.Get_error_class()) or storage_full_code(text)
     return ExecutionError(f"{call}{where} failed on {path}: {text}", code)

@@ -22,7 +22,7 @@ class NullReader:
     def end_epoch(self) -> None:
         """Nothing."""
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing."""
         return {}
 

@@ -12,9 +12,9 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import Cut, Pieces, address_of, allocate, only_file
+from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate, only_file
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
-from dliosim.execute.io_errors import failed
+from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import ANEW, close_written, open_regular
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
@@ -38,7 +38,7 @@ class PosixReader:
         self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
         self._lifetime = access.open
         self._merged = access.transfer is not None
-        self._pieces: Pieces[list[memoryview]] = Pieces(lambda piece, _: [piece])
+        self._pieces: CallBufferCache[list[memoryview]] = CallBufferCache(lambda piece, _: [piece])
 
     def begin_epoch(self) -> None:
         """Nothing: files are opened when they are first read."""
@@ -47,9 +47,9 @@ class PosixReader:
         """See `Reader.read`."""
         if not len(calls.file):
             return 0
-        cut = self._pieces.of(calls, into)
+        cut = self._pieces.cut_buffer(calls, into)
         if self._lifetime == "each sample":
-            return self._read_opening(calls, cut)
+            return self._open_and_read(calls, cut)
         return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
 
     def end_epoch(self) -> None:
@@ -57,26 +57,26 @@ class PosixReader:
         if self._lifetime == "each epoch":
             self._files.close_kept()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
         return {}
 
     def close(self) -> None:
         """Close every descriptor."""
         self._files.close_kept()
-        self._pieces.forget()
+        self._pieces.release_buffers()
 
     def _descriptors(self, calls: Calls) -> Sequence[int] | repeat[int]:
         files, kept = self._files, self._files.kept
         file = only_file(calls)
         if file is not None:
-            files.keep([file])
+            files.keep_open([file])
             return repeat(kept[file])
         numbers = calls.file.tolist()
-        files.keep(dict.fromkeys(numbers))
+        files.keep_open(dict.fromkeys(numbers))
         return [kept[number] for number in numbers]
 
-    def _read_opening(self, calls: Calls, cut: Cut[list[memoryview]]) -> int:
+    def _open_and_read(self, calls: Calls, cut: CallBuffers[list[memoryview]]) -> int:
         """Open the files of some samples, read all these, close all; the calls of one sample share the descriptor."""
         count = len(calls.file)
         if self._merged or calls.goes_on is not None:
@@ -113,24 +113,24 @@ class PosixReader:
         # Taken from just before each call is made, so that what is left of it tells which call failed.
         offsets = iter(calls.offset.tolist())
 
-        def rest(got: int) -> bool:
+        def resume_row(got: int) -> bool:
             nonlocal moved
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
             descriptor = self._files.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
-            moved -= lengths[row] - self._files.rest(descriptor, file, buffers[row][0], offset, got)
+            moved -= lengths[row] - self._files.resume_read(descriptor, file, buffers[row][0], offset, got)
             return True
 
         results = zip(map(os.preadv, descriptors, buffers, offsets), lengths)  # noqa: B905
         began = now()
         try:
-            stamps = [now() for got, length in results if got == length or rest(got)]
+            stamps = [now() for got, length in results if got == length or resume_row(got)]
         except ExecutionError:
             raise
         except OSError as error:
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
-            raise self._files.failed_read("preadv", file, offset, lengths[row], error) from error
+            raise self._files.read_error("preadv", file, offset, lengths[row], error) from error
         meter = self.meter
         meter.add_run(began, stamps)
         meter.calls += len(stamps)
@@ -155,7 +155,7 @@ class PosixWriter:
         except OSError as error:
             self.close()
             hint = direct_hint(error) if access.cache == "off" else ""
-            raise failed("open", str(path), error, hint=hint) from error
+            raise call_error("open", str(path), error, hint=hint) from error
         self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
 
@@ -179,10 +179,10 @@ class PosixWriter:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise failed("fsync", str(self.path), error) from error
+            raise call_error("fsync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - before
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
         return {}
 
@@ -198,7 +198,7 @@ class PosixWriter:
             except OSError as error:
                 errors.append(error)
         if errors:
-            raise failed("close", str(self.path), errors[0]) from errors[0]
+            raise call_error("close", str(self.path), errors[0]) from errors[0]
         self.meter.close_ns += perf_counter_ns() - before
 
     def _write(self, descriptor: int, offset: int, data: memoryview) -> None:
@@ -209,7 +209,7 @@ class PosixWriter:
                 wrote = os.pwrite(descriptor, data[done:] if done else data, offset + done)
             except OSError as error:
                 where = f" of {size - done} bytes at offset {offset + done}"
-                raise failed("pwrite", str(self.path), error, where) from error
+                raise call_error("pwrite", str(self.path), error, where) from error
             meter.call_ns.append(perf_counter_ns() - before)
             meter.calls += 1
             meter.moved += wrote

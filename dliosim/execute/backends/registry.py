@@ -20,11 +20,11 @@ from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentR
 from dliosim.execute.backends.mpiio_writer import CollectiveWriter, IndependentWriter
 from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
-from dliosim.execute.mpi.world import first_alone
+from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
-from dliosim.formats.registry import points_of
+from dliosim.formats.registry import find_entry_points
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 
 GROUP: Final = "dliosim.backends"
 
@@ -102,9 +102,9 @@ _BUILT_IN: Final = {
 _RESERVED: Final = {"null", "library"}
 
 
-def known_backends() -> tuple[str, ...]:
+def backend_names() -> tuple[str, ...]:
     """Names of all apis, those of other packages last."""
-    others = {point.name for point in points_of(GROUP)} - _RESERVED - set(_BUILT_IN)
+    others = {point.name for point in find_entry_points(GROUP)} - _RESERVED - set(_BUILT_IN)
     return (*_BUILT_IN, *sorted(others))
 
 
@@ -116,7 +116,7 @@ def backend_of(name: str) -> Backend:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    point = next((point for point in points_of(GROUP) if point.name == name), None)
+    point = next((point for point in find_entry_points(GROUP) if point.name == name), None)
     if point is None or name in _RESERVED:
         raise KeyError(name)
     try:
@@ -133,13 +133,13 @@ def backend_of(name: str) -> Backend:
 def require_backends(workloads: Iterable[Workload]) -> None:
     """Load every backend that workloads name. Raises UsageError [R403] where one is missing or cannot do its part."""
     for workload in workloads:
-        for access, writes in _accesses(workload):
-            _require(access, writes)
+        for access, writes in _list_accesses(workload):
+            _require_backend(access, writes)
 
 
-def _accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
+def _list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
     """How the verbs of a workload read and write, and which of the two."""
-    for verb, _ in flat(workload.verbs):
+    for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, Loop):
             for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
                 yield loop.access, False
@@ -151,17 +151,17 @@ def _accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
             yield workload.checkpoint(verb.checkpoint).access, isinstance(verb, Save)
 
 
-def _require(access: Access, writes: bool) -> None:
+def _require_backend(access: Access, writes: bool) -> None:
     try:
         backend = backend_of(access.api)
     except KeyError:
-        text = f"api `{access.api}` is not available: apis are {', '.join(known_backends())}"
+        text = f"api `{access.api}` is not available: apis are {', '.join(backend_names())}"
         raise UsageError(text, "R403") from None
     if writes and backend.writer is None:
-        raise UsageError(_only_reads(backend), "R403")
+        raise UsageError(_read_only_message(backend), "R403")
 
 
-def _only_reads(backend: Backend) -> str:
+def _read_only_message(backend: Backend) -> str:
     return f"api `{backend.name}` only reads: prepare data and save checkpoints by another api, like `api posix`"
 
 
@@ -193,9 +193,9 @@ def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = 
 def make_writer(backend: Backend, access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
     """As `open_writer`, by a backend at hand. UsageError [R403] where it only reads."""
     if backend.writer is None:
-        raise UsageError(_only_reads(backend), "R403")
+        raise UsageError(_read_only_message(backend), "R403")
     if create:
         # MPI makes its files itself, because some hints (of striping) count only then.
         make = remove_file if access.is_mpi else create_file
-        first_alone(comm, lambda: make(str(path)))
+        run_on_first_rank(comm, lambda: make(str(path)))
     return backend.writer(access, path, comm)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.batches.decode_preprocess import Processing
+from dliosim.execute.batches.decode_preprocess import BatchProcessor
 from dliosim.plan.samples.io_requests import Calls, Rounds, share_bounds
 
 
@@ -23,14 +23,14 @@ class EpochCalls:
     calls: Calls
     rounds: Rounds | None = None
     most: NDArray[np.int64] | None = None
-    processing: Processing | None = None
+    processing: BatchProcessor | None = None
 
     @property
     def steps(self) -> int:
         """Steps of the epoch, empty ones included."""
         return self.calls.steps
 
-    def parts(self, step: int) -> list[Calls]:
+    def step_rounds(self, step: int) -> list[Calls]:
         """What one reader reads in turn: all calls of a step, or those of each of its rounds."""
         rounds, most = self.rounds, self.most
         if rounds is None or most is None:
@@ -47,10 +47,10 @@ class EpochCalls:
         if self.processing is None:
             return 0
         rows = self.calls.row_start
-        return self.processing.batch(step, int(rows[step]), int(rows[step + 1]), 1, slot)
+        return self.processing.process_batch(step, int(rows[step]), int(rows[step + 1]), 1, slot)
 
     def process_share(self, step: int, first: int, last: int, shares: int, slot: memoryview) -> int:
         """The same for one of several shares, whose calls are a row each."""
         if self.processing is None:
             return 0
-        return self.processing.batch(step, first, last, shares, slot)
+        return self.processing.process_batch(step, first, last, shares, slot)

@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.node.compute import busy, sleep_until
-from dliosim.execute.payload.payload_format import dressing, fill_part
+from dliosim.execute.node.compute import keep_core_busy, sleep_until
+from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats.protocols import Column, Format
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents
-from dliosim.plan.samples.read_ranges import Stored
+from dliosim.plan.samples.read_ranges import ReadRanges
 from dliosim.plan.samples.sample_index import DataIndex, Places
 
 _NONE = np.empty(0, np.int64)
 
 
-class Columns:
+class DecoderColumns:
     """Columns of a data set as its format's decoder wants them; None for a format without any."""
 
     def __init__(self, places: Places) -> None:
         self._index = places if isinstance(places, DataIndex) else None
         self._known: dict[tuple[int, int], Column] = {}
 
-    def of(self, column: int, file: int) -> Column | None:
+    def find_column(self, column: int, file: int) -> Column | None:
         """The column of that number in a file, without its units."""
         if self._index is None:
             return None
@@ -47,14 +47,20 @@ class Columns:
         return found
 
 
-class Processing:
+class BatchProcessor:
     """Decodes and preprocesses the batches of one epoch of one rank; several threads may do so at once.
 
     `decode_ns` and `preprocess_ns` add up what that took, one entry a batch or share of one.
     """
 
     def __init__(
-        self, loop: Loop, dataset: Dataset, places: Places, stored: Stored, calls: Calls, path: Callable[[int], Path]
+        self,
+        loop: Loop,
+        dataset: Dataset,
+        places: Places,
+        stored: ReadRanges,
+        calls: Calls,
+        path: Callable[[int], Path],
     ) -> None:
         self.decode_ns: list[int] = []
         self.preprocess_ns: list[int] = []
@@ -62,14 +68,14 @@ class Processing:
         self._form: Format | None = None
         if loop.decode and loop.access.through == "direct":
             self._form = format_for(dataset)
-        self._columns = Columns(places)
+        self._columns = DecoderColumns(places)
         self._stored = stored
         self._start = calls.sample_start
         self._path = path
         self._busy = loop.preprocess is not None and loop.preprocess.busy
         self._wanted: list[int] = []
 
-    def expect(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> Processing:
+    def draw_times(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> BatchProcessor:
         """Draw how long the samples of each step take to be preprocessed; itself."""
         if loop.preprocess is not None:
             drawn = draw(loop.preprocess.time, key(seed, "preprocess", loop.name, epoch), extents.sample)
@@ -77,7 +83,7 @@ class Processing:
             self._wanted = np.diff(total[extents.step_start]).tolist()
         return self
 
-    def batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
+    def process_batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
         """Rows [first, last) of a step are in `buffer`, one of `share` shares of it; the ns that went by.
 
         Raises ExecutionError [R401] for what cannot be decoded.
@@ -91,7 +97,7 @@ class Processing:
         if self._wanted:
             since, wanted = perf_counter_ns(), self._wanted[step] // share
             if wanted and self._busy:
-                busy(wanted)
+                keep_core_busy(wanted)
             elif wanted:
                 sleep_until(since + wanted, may_spin=False)
             self.preprocess_ns.append(perf_counter_ns() - since)
@@ -100,7 +106,7 @@ class Processing:
     def _decode(self, form: Format, row: int, buffer: memoryview) -> None:
         rows = self._stored.extents
         start, length = int(self._start[row]), int(rows.length[row])
-        column = self._columns.of(int(self._stored.column[row]), int(rows.file[row]))
+        column = self._columns.find_column(int(self._stored.column[row]), int(rows.file[row]))
         try:
             form.decode(self._dataset, column, buffer[start : start + length])
         except ExecutionError as error:
@@ -109,24 +115,24 @@ class Processing:
             raise ExecutionError(f"{where} of {path}: {error.message}", error.code) from error
 
 
-class EncodedUnits:
+class UnitVerifier:
     """Checks rows of `Stored` that are whole encoded units of files which this tool has written."""
 
-    def __init__(self, dataset: Dataset, index: DataIndex, stored: Stored) -> None:
+    def __init__(self, dataset: Dataset, index: DataIndex, stored: ReadRanges) -> None:
         self._dataset = dataset
         self._index = index
         self._stored = stored
         self._form = format_for(dataset)
-        self._columns = Columns(index)
-        self._part = (dataset.fixed_size or 0) // max(1, len(index.columns))
-        self._dress = dressing(dataset)
+        self._columns = DecoderColumns(index)
+        self._part = (dataset.constant_size or 0) // max(1, len(index.columns))
+        self._dress = dress_function(dataset)
 
-    def is_right(self, row: int, data: memoryview) -> bool | None:
+    def verify_unit(self, row: int, data: memoryview) -> bool | None:
         """Whether a unit decodes to the contents of its samples; None where its format gives back something else."""
         rows = self._stored.extents
         file, number = int(rows.file[row]), int(self._stored.column[row])
         try:
-            decoded = self._form.decode(self._dataset, self._columns.of(number, file), data)
+            decoded = self._form.decode(self._dataset, self._columns.find_column(number, file), data)
         except ExecutionError:
             return False
         if decoded is None:
@@ -135,17 +141,19 @@ class EncodedUnits:
         if int(column.pieces[file]) > 1:
             begin = int(self._stored.piece[row]) * int(column.unit_bytes[file])
             length = min(int(column.unit_bytes[file]), self._part - begin)
-            return self._same(sample, number * self._part + begin, decoded[:length], length)
+            return self._matches_sample(sample, number * self._part + begin, decoded[:length], length)
         within = np.array([sample - int(self._index.first_sample[file])])
-        _, inside, _ = column.units_of(np.array([file]), within, np.array([sample]))
+        _, inside, _ = column.locate_units(np.array([file]), within, np.array([sample]))
         first = sample - int(inside[0])
         last = min(first + len(decoded) // self._part, int(self._index.first_sample[file + 1]))
         return first < last and all(
-            self._same(one, number * self._part, decoded[(one - first) * self._part :][: self._part], self._part)
+            self._matches_sample(
+                one, number * self._part, decoded[(one - first) * self._part :][: self._part], self._part
+            )
             for one in range(first, last)
         )
 
-    def _same(self, sample: int, begin: int, found: NDArray[np.uint8], length: int) -> bool:
+    def _matches_sample(self, sample: int, begin: int, found: NDArray[np.uint8], length: int) -> bool:
         expected: NDArray[np.uint8] = np.empty(length, np.uint8)
         key = int(sample_keys(self._dataset, np.array([sample]))[0])
         fill_part(self._dress, key, begin, expected.data)

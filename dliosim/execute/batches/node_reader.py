@@ -25,7 +25,7 @@ T = TypeVar("T")
 _CALLED = struct.Struct("q")
 
 
-def make_scattered(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
+def make_scattered_batches(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
     """The batches of `access`, none of a rank larger than `size` bytes. Raises ExecutionError."""
     reads = world.node.rank == 0
     slot = align_up(size + _CALLED.size, PAGE)
@@ -62,17 +62,17 @@ class ScatteredBatches:
         self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
         self._sent = calls.step_bytes + _CALLED.size
         of_steps = np.stack([self._sent, np.diff(calls.step_start)], axis=1)
-        per_step = self._gathered(of_steps, np.full(self._node.size, steps))
+        per_step = self._gather_table(of_steps, np.full(self._node.size, steps))
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
         self._node.allreduce(rows, "sum")
         goes_on = calls.goes_on if calls.goes_on is not None else np.zeros(len(calls.file), np.int64)
         columns = np.stack([calls.file, calls.offset, calls.length, calls.start, goes_on.astype(np.int64)], axis=1)
-        found = self._gathered(columns, rows)
+        found = self._gather_table(columns, rows)
         if self._node.rank == 0:
             sent, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
             self._ends = (sent.T + np.arange(self._node.size) * self._slot).tolist()
-            self._calls = _joined(found, rows, counts, self._slot)
+            self._calls = _merge_calls(found, rows, counts, self._slot)
         self._reader.begin_epoch()
 
     def start(self) -> None:
@@ -81,9 +81,9 @@ class ScatteredBatches:
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batches of all ranks of the node, or wait for one's own."""
         if self._node.rank == 0:
-            inside = self._reader.meter.inside_ns
-            self._read(self._calls.step(step))
-            self.called = self._reader.meter.inside_ns - inside
+            inside = self._reader.meter.io_call_ns
+            self._read_node_batch(self._calls.step(step))
+            self.called = self._reader.meter.io_call_ns - inside
             ends = self._ends[step]
             for end in ends:
                 _CALLED.pack_into(self._buffer, end - _CALLED.size, self.called)
@@ -111,20 +111,20 @@ class ScatteredBatches:
         self._closed = True
         self._reader.close()
 
-    def _read(self, calls: Calls) -> None:
+    def _read_node_batch(self, calls: Calls) -> None:
         got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
         # Calls that were widened to pages may end with their file; the reader itself knows where.
         if got < asked and not self._widened:
             raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
 
-    def _gathered(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _gather_table(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
         width = table.shape[1]
         parts = self._node.gather_parts(np.ascontiguousarray(table).ravel(), (rows * width).tolist())
         return np.concatenate(parts or [table.ravel()[:0]]).reshape(-1, width)
 
 
-def _joined(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
+def _merge_calls(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
     """The calls of several ranks as those of one: step by step, and in each by rank, each rank's in a slot of its own.
 
     `table` has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next; `rows` how

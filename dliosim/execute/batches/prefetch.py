@@ -72,7 +72,7 @@ def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memo
     """The batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
-    return ReadAhead(readers, slots, access.by, access.collective)
+    return PrefetchedBatches(readers, slots, access.by, access.collective)
 
 
 def slot_count(access: Access) -> int:
@@ -100,12 +100,12 @@ class InlineBatches:
 
     def start(self) -> None:
         """A batch is read when it is waited for; calls count from now on."""
-        self._inside = self._reader.meter.inside_ns
+        self._inside = self._reader.meter.io_call_ns
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step."""
-        got = _read(self._epoch.parts(step), self._slot, self._reader)
-        inside = self._reader.meter.inside_ns
+        got = _read_parts(self._epoch.step_rounds(step), self._slot, self._reader)
+        inside = self._reader.meter.io_call_ns
         self.called, self._inside = inside - self._inside, inside
         self.processed = self._epoch.process(step, self._slot)
         return self._slot, got
@@ -124,7 +124,7 @@ class InlineBatches:
             self._reader.close()
 
 
-class ReadAhead:
+class PrefetchedBatches:
     """Keeps as many batches ahead as there are slots besides the one in use.
 
     The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and that of step s + N when it
@@ -150,7 +150,7 @@ class ReadAhead:
         self._cancelled = False
         self._threads = [
             threading.Thread(
-                target=self._work, args=(reader, self._queues[number]), name=f"reader-{number}", daemon=True
+                target=self._run_tasks, args=(reader, self._queues[number]), name=f"reader-{number}", daemon=True
             )
             for number, reader in enumerate(readers)
         ]
@@ -161,25 +161,25 @@ class ReadAhead:
     def begin(self, epoch: EpochCalls) -> None:
         """See `Batches.begin`."""
         self._epoch = epoch
-        self._each(lambda reader: reader.begin_epoch())
+        self._run_on_readers(lambda reader: reader.begin_epoch())
 
     def start(self) -> None:
         """See `Batches.start`."""
         for step in range(min(self._ahead, self._epoch.steps)):
-            self._submit(step)
+            self._submit_step(step)
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """See `Batches.wait`."""
         if step not in self._pending:  # only with no batch ahead
-            self._submit(step)
+            self._submit_step(step)
         tasks = self._pending.pop(step)
         for task in tasks:
             task.wait()
-        self.reading += _span(tasks)
+        self.reading += _task_span(tasks)
         self.called = tasks[0].called if len(tasks) == 1 else max([task.called for task in tasks], default=0)
         # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
         if self._ahead and step + self._ahead < self._epoch.steps:
-            self._submit(step + self._ahead)
+            self._submit_step(step + self._ahead)
         return self._slots[step % len(self._slots)], sum([task.result() for task in tasks])
 
     def run(self, action: Callable[[], T]) -> T:
@@ -197,7 +197,7 @@ class ReadAhead:
             for task in tasks:
                 task.wait()
         self._pending.clear()
-        self._each(lambda reader: reader.end_epoch())
+        self._run_on_readers(lambda reader: reader.end_epoch())
 
     def close(self, failed: bool = False) -> None:
         """See `Batches.close`; safe to call twice."""
@@ -205,19 +205,19 @@ class ReadAhead:
             return
         self._cancelled = failed
         if not failed:
-            self._each(lambda reader: reader.close())
+            self._run_on_readers(lambda reader: reader.close())
         for queue in self._queues:
             queue.put(None)
         for thread in self._threads:
             thread.join(PATIENCE if failed else None)
         self._threads = []
 
-    def _each(self, action: Callable[[Reader], None]) -> None:
+    def _run_on_readers(self, action: Callable[[Reader], None]) -> None:
         """Something that may be collective, once for each reader, in their order and with none of them at work."""
         for reader in self.readers:
             self.run(partial(action, reader))
 
-    def _submit(self, step: int) -> None:
+    def _submit_step(self, step: int) -> None:
         slot = self._slots[step % len(self._slots)]
         epoch = self._epoch
         if self._groups > 1:
@@ -225,22 +225,24 @@ class ReadAhead:
             processing = [partial(epoch.process_share, step, *share, len(shares), slot) for share in shares]
             parts = [[epoch.calls.round(step, *share)] for share in shares]
         else:
-            parts, processing = [epoch.parts(step)], [partial(epoch.process, step, slot)]
-        tasks = self._pending[step] = [_Reading(part, slot, then) for part, then in zip(parts, processing, strict=True)]
+            parts, processing = [epoch.step_rounds(step)], [partial(epoch.process, step, slot)]
+        tasks = self._pending[step] = [
+            _ReadTask(part, slot, then) for part, then in zip(parts, processing, strict=True)
+        ]
         for task in tasks:
             self._queues[step % len(self._queues)].put(task)
 
-    def _work(self, reader: Reader, queue: _Queue) -> None:
+    def _run_tasks(self, reader: Reader, queue: _Queue) -> None:
         if isinstance(reader, OverlappingReader):
-            self._work_overlapping(reader, queue)
+            self._run_overlapping_tasks(reader, queue)
             return
         while (task := queue.get()) is not None:
             if not self._cancelled:
                 task.perform(reader)
 
-    def _work_overlapping(self, reader: OverlappingReader, queue: _Queue) -> None:
-        """As `_work`, but with the next batch begun while the last calls of the one before are in flight."""
-        begun: deque[_Reading] = deque()
+    def _run_overlapping_tasks(self, reader: OverlappingReader, queue: _Queue) -> None:
+        """As `_run_tasks`, but with the next batch begun while the last calls of the one before are in flight."""
+        begun: deque[_ReadTask] = deque()
         inside = 0  # when the batch before was complete, or none was begun
         while True:
             if not begun or (reader.has_room and not queue.empty()):
@@ -253,11 +255,11 @@ class ReadAhead:
                     return
                 if self._cancelled:
                     continue
-                if not isinstance(task, _Reading):
+                if not isinstance(task, _ReadTask):
                     task.perform(reader)
                     continue
                 if not begun:
-                    inside = reader.meter.inside_ns
+                    inside = reader.meter.io_call_ns
                 try:
                     task.begin(reader)
                 except BaseException as error:  # as below
@@ -273,14 +275,14 @@ class ReadAhead:
                 continue
             if complete:
                 begun.popleft().complete(reader, inside)
-                inside = reader.meter.inside_ns
+                inside = reader.meter.io_call_ns
 
 
-def _read(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
+def _read_parts(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
     return sum([reader.read(part, slot) for part in parts])
 
 
-def _span(tasks: list[_Task[int]]) -> tuple[int, int]:
+def _task_span(tasks: list[_Task[int]]) -> tuple[int, int]:
     """When the first of a step's tasks began and the last was over; zeros where there are none."""
     if len(tasks) == 1:
         return tasks[0].begun, tasks[0].ended
@@ -335,7 +337,7 @@ class _Task(Generic[T]):
         return self._value
 
 
-class _Reading(_Task[int]):
+class _ReadTask(_Task[int]):
     """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later.
 
     `then` is what the reader does with the data once they are there.
@@ -344,15 +346,15 @@ class _Reading(_Task[int]):
     __slots__ = ("_parts", "_slot", "_then")
 
     def __init__(self, parts: list[Calls], slot: memoryview, then: Callable[[], int]) -> None:
-        super().__init__(self._read)
+        super().__init__(self._read_batch)
         self._parts = parts
         self._slot = slot
         self._then = then
 
-    def _read(self, reader: Reader) -> int:
-        inside = reader.meter.inside_ns
-        got = _read(self._parts, self._slot, reader)
-        self.called = reader.meter.inside_ns - inside + self._then()
+    def _read_batch(self, reader: Reader) -> int:
+        inside = reader.meter.io_call_ns
+        got = _read_parts(self._parts, self._slot, reader)
+        self.called = reader.meter.io_call_ns - inside + self._then()
         return got
 
     def begin(self, reader: OverlappingReader) -> None:
@@ -364,12 +366,12 @@ class _Reading(_Task[int]):
     def complete(self, reader: OverlappingReader, inside: int) -> None:
         """Finish it, as the batch begun first is complete; `inside` is the meter's when the one before it was."""
 
-        def rest() -> int:
+        def complete_batch() -> int:
             got = reader.complete()
-            self.called = reader.meter.inside_ns - inside + self._then()
+            self.called = reader.meter.io_call_ns - inside + self._then()
             return got
 
-        self.finish(rest)
+        self.finish(complete_batch)
 
 
 _Queue: TypeAlias = "SimpleQueue[_Task[Any] | None]"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class KeptSamples:
+class SampleCache:
     """Bytes of samples by their number; nothing is ever evicted.
 
     Filled while the first epoch is read; from the next one on, what is kept is copied instead of read.
@@ -22,7 +22,7 @@ class KeptSamples:
         """Whether nothing is kept, as of the last `seal`."""
         return len(self.numbers) == 0
 
-    def keep(
+    def store_samples(
         self, samples: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64], data: memoryview
     ) -> None:
         """Copy samples, which lie at `starts` of `data`."""
@@ -34,7 +34,7 @@ class KeptSamples:
         self.numbers = np.sort(np.fromiter(self._data, np.int64, len(self._data)))
         self._scratch = np.empty(max((len(bytes_) for bytes_ in self._data.values()), default=0), np.uint8)
 
-    def copy_out(self, samples: NDArray[np.int64]) -> None:
+    def copy_hits(self, samples: NDArray[np.int64]) -> None:
         """Copy the kept ones among `samples`, as a training job would have to, one after the other."""
         for sample in samples.tolist():
             data = self._data.get(sample)

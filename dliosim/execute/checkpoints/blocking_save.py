@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles
+from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.checkpoints.partner_replication import copy_to_partner
-from dliosim.execute.checkpoints.plan_metadata import agree_on_plan, gather_written, joined, write_metadata
-from dliosim.execute.checkpoints.state_writer import Made, Run, generated, largest_call, write_state
+from dliosim.execute.checkpoints.plan_metadata import exchange_plans, gather_runs, join_runs, write_metadata
+from dliosim.execute.checkpoints.state_writer import Made, Run, generate_pieces, largest_call, write_state
 from dliosim.execute.context import Session
 from dliosim.execute.node.free_space import require_memory, require_space
-from dliosim.execute.node.striping import ask_for_striping
+from dliosim.execute.node.striping import request_striping
 from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 
 
-class Target(NamedTuple):
+class SaveTarget(NamedTuple):
     """A checkpoint that is being saved: its number, the directory it is written in, and the one of all its numbers.
 
     `notes` say why it is not striped as it should be, and what of earlier jobs was removed.
@@ -38,12 +38,12 @@ class Target(NamedTuple):
     notes: tuple[str, ...]
 
     @property
-    def complete(self) -> Path:
+    def final_directory(self) -> Path:
         """Where it lies once it is complete."""
         return self.base / f"{self.number:06d}"
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What this rank has written of a checkpoint, and on rank 0 all ranks' plans where it has a file of them."""
 
     runs: list[Run]
@@ -52,61 +52,63 @@ class Written(NamedTuple):
 
 def save(
     session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord
-) -> tuple[Target, Written]:
+) -> tuple[SaveTarget, WriteResult]:
     """Write a checkpoint and make it complete; what this rank has written. Collective.
 
     Raises DliosimError on every rank; `failed` is that of `begin`.
     """
     world, checkpoint = session.world, files.checkpoint
     # Asked before anything is made, so that nothing is left where it fails.
-    world.together(lambda: require_memory(write_buffers(files, world.rank), world.node.size, _what(checkpoint)))
-    target = begin(session, files, failed, record)
+    world.run_on_all(
+        lambda: require_memory(write_buffer_bytes(files, world.rank), world.node.size, _buffer_label(checkpoint))
+    )
+    target = begin_save(session, files, failed, record)
     keys = part_keys(checkpoint, files.parts, target.number)
 
-    def made() -> Made:
-        return generated(files, keys, world.rank, record)
+    def generate_calls() -> Made:
+        return generate_pieces(files, keys, world.rank, record)
 
-    with session.progress.during(f"save {checkpoint.name}", lambda: files.owned_bytes(world.rank)):
-        written = write_all(session, files, target, made, record)
-        complete(session, files, target, written, record)
+    with session.progress.track_bytes(f"save {checkpoint.name}", lambda: files.owner_bytes(world.rank)):
+        written = write_shares(session, files, target, generate_calls, record)
+        complete_save(session, files, target, written, record)
     record.stall_ns = record.wall_ns
     return target, written
 
 
-def begin(session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord) -> Target:
+def begin_save(session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord) -> SaveTarget:
     """Make the directory in which the next checkpoint is written. Collective; raises DliosimError on every rank.
 
     `failed` is what ended an earlier save of it, as far as rank 0 knows; every rank raises it then.
     """
     checkpoint = files.checkpoint
     begun = perf_counter_ns()
-    base = session.saved_at(checkpoint, files.split)
+    base = session.save_directory(checkpoint, files.split)
 
-    def make() -> Target:
+    def make_target() -> SaveTarget:
         if failed is not None:
             raise failed
-        hold = session.locks.to_save(base)
+        hold = session.locks.lock_to_save(base)
         copies = 1 if checkpoint.partner is None else 2
         require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
-        drained = session.drained_to(checkpoint, files.split)
+        drained = session.drain_directory(checkpoint, files.split)
         # Where the faster root was emptied, copies of higher numbers may be left in the other.
-        above = checkpoint_store.highest(drained) if drained is not None else 0
-        number, directory = checkpoint_store.begin(hold, checkpoint.commit, above)
+        above = checkpoint_store.highest_number(drained) if drained is not None else 0
+        number, directory = checkpoint_store.begin_checkpoint(hold, checkpoint.commit, above)
         if checkpoint.drain is not None:
-            hold.keep(number)  # until it is drained
-        refused = ask_for_striping(directory, checkpoint.stripe)
+            hold.add_pin(number)  # until it is drained
+        refused = request_striping(directory, checkpoint.stripe)
         swept = [f"removed {name}, which an earlier job had not finished" for name in hold.swept]
         hold.swept.clear()
-        return Target(number, directory, base, tuple(filter(None, (refused, *swept))))
+        return SaveTarget(number, directory, base, tuple(filter(None, (refused, *swept))))
 
-    target = session.world.on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make)
+    target = session.world.run_on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make_target)
     record.wall_ns += perf_counter_ns() - begun
     return target
 
 
-def write_all(
-    session: Session, files: StateFiles, target: Target, made: Callable[[], Made], record: VerbRecord
-) -> Written:
+def write_shares(
+    session: Session, files: StateFiles, target: SaveTarget, made: Callable[[], Made], record: VerbRecord
+) -> WriteResult:
     """Write every rank's share, and that of its partner; what this rank has written. Collective.
 
     Raises DliosimError on every rank. `made` gives the calls of this rank, each time anew. If it fails anywhere,
@@ -121,7 +123,7 @@ def write_all(
     try:
         try:
             if files.checkpoint.metadata:
-                plan = agree_on_plan(world, files, record)
+                plan = exchange_plans(world, files, record)
             runs = write_state(session, files, target.directory, made(), record)
         except DliosimError as failure:
             if failure.shared:
@@ -130,32 +132,34 @@ def write_all(
                 world.abort(failure)
             error = failure
         record.wall_ns += perf_counter_ns() - started - (record.content_ns - made_before)
-        world.agree(error)
+        world.agree_on_error(error)
         if files.checkpoint.partner is not None:
             runs += copy_to_partner(session, files, files.checkpoint.partner, target.directory, made(), record)
             record.wall_ns += record.partner_ns
     except DliosimError:
         if world.rank == 0:
-            checkpoint_store.abandon(session.locks.to_save(target.base), target.number)
+            checkpoint_store.abandon(session.locks.lock_to_save(target.base), target.number)
         raise
-    return Written(runs, plan)
+    return WriteResult(runs, plan)
 
 
-def complete(session: Session, files: StateFiles, target: Target, written: Written, record: VerbRecord) -> None:
+def complete_save(
+    session: Session, files: StateFiles, target: SaveTarget, written: WriteResult, record: VerbRecord
+) -> None:
     """Make a written checkpoint complete. Collective. Raises DliosimError on every rank."""
     world, checkpoint = session.world, files.checkpoint
     begun = perf_counter_ns()
 
-    gathered = gather_written(world, files, written.runs)
+    gathered = gather_runs(world, files, written.runs)
 
     def finish() -> Path:
         try:
             return _commit(session, files, target, written.plan, gathered or [], record)
         except (DliosimError, OSError):
-            checkpoint_store.abandon(session.locks.to_save(target.base), target.number)
+            checkpoint_store.abandon(session.locks.lock_to_save(target.base), target.number)
             raise
 
-    world.on_rank_0(f"complete checkpoint `{checkpoint.name}`", finish)
+    world.run_on_rank_0(f"complete checkpoint `{checkpoint.name}`", finish)
     record.commit_ns = perf_counter_ns() - begun
     record.wall_ns += record.commit_ns
 
@@ -163,40 +167,42 @@ def complete(session: Session, files: StateFiles, target: Target, written: Writt
 def _commit(
     session: Session,
     files: StateFiles,
-    target: Target,
+    target: SaveTarget,
     plan: NDArray[np.int64] | None,
     gathered: list[NDArray[np.int64]],
     record: VerbRecord,
 ) -> Path:
     """What rank 0 does with what all ranks have written; the directory that is complete then."""
     checkpoint = files.checkpoint
-    found = joined(files, gathered)
+    found = join_runs(files, gathered)
     if plan is not None:
         planned = perf_counter_ns()
         found[METADATA] = write_metadata(files, plan, target.directory)
         record.plan_ns += perf_counter_ns() - planned
-    digest, ranks = target.base.name, files.split.present
-    saved = SavedFiles(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
-    done = checkpoint_store.commit(session.locks.to_save(target.base), target.number, saved)
+    digest, ranks = target.base.name, files.split.present_ranks
+    saved = CheckpointManifest(checkpoint.name, digest, checkpoint.commit, ranks, files.split, found)
+    done = checkpoint_store.commit(session.locks.lock_to_save(target.base), target.number, saved)
     record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
     return done.directory
 
 
-def delete_old(session: Session, files: StateFiles, target: Target, record: VerbRecord) -> None:
+def delete_old(session: Session, files: StateFiles, target: SaveTarget, record: VerbRecord) -> None:
     """Delete what `keep` does not keep. Collective. Raises DliosimError on every rank."""
     checkpoint, keep = files.checkpoint, files.checkpoint.keep
     if keep is None:
         return
     begun = perf_counter_ns()
     doing = f"delete old checkpoints `{checkpoint.name}`"
-    session.world.on_rank_0(doing, lambda: checkpoint_store.delete_old(session.locks.to_save(target.base), keep))
+    session.world.run_on_rank_0(
+        doing, lambda: checkpoint_store.delete_old(session.locks.lock_to_save(target.base), keep)
+    )
     record.delete_ns += perf_counter_ns() - begun
 
 
-def _what(checkpoint: Checkpoint) -> str:
+def _buffer_label(checkpoint: Checkpoint) -> str:
     return f"buffers of checkpoint `{checkpoint.name}`"
 
 
-def write_buffers(files: StateFiles, rank: int) -> int:
+def write_buffer_bytes(files: StateFiles, rank: int) -> int:
     """Bytes of buffers: one's own calls are made in one, those of the others come into another, by turns."""
     return largest_call(files, rank) + sum(largest_call(files, sender) for sender in islice(files.senders(rank), 1))

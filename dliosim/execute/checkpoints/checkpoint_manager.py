@@ -13,19 +13,26 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints import blocking_save
-from dliosim.execute.checkpoints.blocking_save import Target, begin, complete, delete_old, write_all, write_buffers
-from dliosim.execute.checkpoints.staging import Staged, Staging, staging_bytes
+from dliosim.execute.checkpoints.blocking_save import (
+    SaveTarget,
+    begin_save,
+    complete_save,
+    delete_old,
+    write_buffer_bytes,
+    write_shares,
+)
+from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers, staging_bytes
 from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.checkpoints.tier_copy import drain
-from dliosim.execute.checkpoints.worker_thread import Job, Worker, require_threads
+from dliosim.execute.checkpoints.worker_thread import BackgroundTask, Worker, require_threads
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.node.free_space import require_memory
-from dliosim.execute.node.striping import hints_dropped
+from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.phase_summary import verb_phase
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Loop, Workload
 from dliosim.model import Save as SaveVerb
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds
 
@@ -34,7 +41,7 @@ _LATE = 0.1
 
 
 @dataclass(slots=True)
-class Save:
+class CheckpointSave:
     """One save: its record, which is whole when it `is_over`, and what of it goes on in the background.
 
     `content_ns` is what of the caller's time went into making contents; `late_ns` by how much staging was slower than
@@ -47,8 +54,8 @@ class Save:
     within: str | None = None
     content_ns: int = 0
     late_ns: int = 0
-    flush: Job | None = None
-    drain: Job | None = None
+    flush: BackgroundTask | None = None
+    drain: BackgroundTask | None = None
     notes: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
@@ -63,13 +70,13 @@ class Save:
         found = (job.error for job in (self.flush, self.drain) if job is not None and job.is_over)
         return next((error for error in found if error is not None), None)
 
-    def keep_for_drain(self, runs: list[Run]) -> None:
+    def store_runs(self, runs: list[Run]) -> None:
         """Remember what this rank has written, if anybody will ask: in a shared file that is a run for each tensor."""
         if self.checkpoint.drain is not None:
             self.runs = runs
 
 
-class Saves:
+class CheckpointManager:
     """Saves checkpoints, and knows what is in flight. A context: what it began is over where it ends.
 
     All of its methods but `at_work` and `drained_bytes` are collective, and raise DliosimError on every rank.
@@ -78,10 +85,10 @@ class Saves:
     def __init__(self, session: Session, checkpoints: Iterable[Checkpoint]) -> None:
         """Make the threads and staging buffers that these checkpoints need. Raises ExecutionError [R402, R403]."""
         self._session = session
-        self._flights: deque[Save] = deque()
-        self._drains: deque[Save] = deque()
+        self._flights: deque[CheckpointSave] = deque()
+        self._drains: deque[CheckpointSave] = deque()
         self._drained = 0
-        self._staging: dict[str, Staging] = {}
+        self._staging: dict[str, StagingBuffers] = {}
         self._flusher: Worker | None = None
         self._drainer: Worker | None = None
         some = {} if session.options.null else {one.name: one for one in checkpoints}
@@ -90,13 +97,13 @@ class Saves:
         staged = {name: one for name, one in some.items() if one.background is not None}
         if staged:
             require_threads("`async on`")
-            self._staging = _staging(session, staged.values())
+            self._staging = _make_staging(session, staged.values())
             self._flusher = Worker(session, "flush")
         if any(one.drain is not None for one in some.values()):
             require_threads("`drain to`")
             self._drainer = Worker(session, "drain")
 
-    def __enter__(self) -> Saves:
+    def __enter__(self) -> CheckpointManager:
         return self
 
     def __exit__(
@@ -111,22 +118,22 @@ class Saves:
                 if worker is not None:
                     worker.close(free=error is None)
 
-    def save(self, checkpoint: Checkpoint, run: Callable[[Callable[[], None]], None] | None = None) -> Save:
+    def save(self, checkpoint: Checkpoint, run: Callable[[Callable[[], None]], None] | None = None) -> CheckpointSave:
         """Save a checkpoint, or begin to.
 
         `run` runs something that makes collective file calls, on the thread for these; without it that is this one.
         """
-        save = Save(checkpoint)
+        save = CheckpointSave(checkpoint)
         session, world = self._session, self._session.world
         if session.options.null:
             return save
         files = state_files(checkpoint, checkpoint.split(world.size))
         if checkpoint.background is not None:
-            target = self._flush_later(save, files, checkpoint.background.in_flight)
+            target = self._save_async(save, files, checkpoint.background.in_flight)
         else:
             if checkpoint.access.is_mpi:
-                self.settle_mpi()
-            target = self._write_now(save, files, run or (lambda action: action()))
+                self.wait_for_mpi_flushes()
+            target = self._save_blocking(save, files, run or (lambda action: action()))
         save.notes += target.notes
         if self._drainer is not None and checkpoint.drain is not None:
             save.drain = self._drainer.submit(lambda own: self._drain(own, save, files, target), after=save.flush)
@@ -135,28 +142,28 @@ class Saves:
             self._drains.append(save)
         return save
 
-    def settle(self, names: Iterable[str]) -> None:
+    def wait_for_flushes(self, names: Iterable[str]) -> None:
         """Wait until none of these checkpoints is being flushed."""
         wanted = set(names)
-        self._settle([save for save in self._flights if save.checkpoint.name in wanted])
+        self._finish_flushes([save for save in self._flights if save.checkpoint.name in wanted])
 
-    def settle_mpi(self) -> None:
+    def wait_for_mpi_flushes(self) -> None:
         """Wait until none is being flushed by MPI-IO: two threads in collective file calls deadlock in ROMIO's lock."""
-        self._settle([save for save in self._flights if save.checkpoint.access.is_mpi])
+        self._finish_flushes([save for save in self._flights if save.checkpoint.access.is_mpi])
 
     def finish(self) -> None:
         """Wait until everything is complete, and drained."""
-        self._settle(list(self._flights))
-        with self._session.progress.during("drain checkpoints", lambda: 0):
+        self._finish_flushes(list(self._flights))
+        with self._session.progress.track_bytes("drain checkpoints", lambda: 0):
             for save in self._drains:
                 assert save.drain is not None
                 save.drain.wait(self._session.progress)
         failed = [save.error for save in self._drains]
-        self._drained = self.drained_bytes()
+        self._drained = self.count_drained_bytes()
         self._drains.clear()
-        _raise_first(failed)
+        _raise_first_error(failed)
 
-    def count_over(self, saves: Iterable[Save]) -> int:
+    def count_complete(self, saves: Iterable[CheckpointSave]) -> int:
         """How many of these, from the first on, are over on every rank."""
         over = 0
         for save in saves:
@@ -165,29 +172,29 @@ class Saves:
             over += 1
         return int(self._session.world.allreduce(np.array([over], np.int64), "min")[0])
 
-    def at_work(self, since: int) -> NDArray[np.int64]:
+    def busy_intervals(self, since: int) -> NDArray[np.int64]:
         """When (perf_counter_ns) this rank's threads flushed or drained: begins and ends (n, 2), in no order."""
         workers = (self._flusher, self._drainer)
-        found = [when for worker in workers if worker is not None for when in worker.at_work(since)]
+        found = [when for worker in workers if worker is not None for when in worker.busy_intervals(since)]
         return np.array(found, np.int64).reshape(-1, 2)
 
-    def drained_bytes(self) -> int:
+    def count_drained_bytes(self) -> int:
         """Bytes that this rank has read so far to drain them: /proc/self/io counts them among all others. Local."""
         return self._drained + sum(save.record.drain_bytes for save in self._drains)
 
-    def _failed(self, checkpoint: Checkpoint) -> DliosimError | None:
+    def _find_failure(self, checkpoint: Checkpoint) -> DliosimError | None:
         """What ended a save of this checkpoint in the background, as far as this rank knows."""
         own = (save for save in (*self._flights, *self._drains) if save.checkpoint.name == checkpoint.name)
         return next((save.error for save in own if save.error is not None), None)
 
-    def _settle(self, saves: list[Save]) -> None:
+    def _finish_flushes(self, saves: list[CheckpointSave]) -> None:
         if not saves:
             return
-        with self._session.progress.during("complete checkpoints", lambda: 0):
-            failed = [self._land(save) for save in saves]
-        _raise_first(failed)
+        with self._session.progress.track_bytes("complete checkpoints", lambda: 0):
+            failed = [self._wait_for_flush(save) for save in saves]
+        _raise_first_error(failed)
 
-    def _land(self, save: Save) -> DliosimError | None:
+    def _wait_for_flush(self, save: CheckpointSave) -> DliosimError | None:
         """Wait for a flush, and return what ended it.
 
         That of its drain is not asked for here: it may be over on one rank and not yet on another, and then one would
@@ -198,13 +205,15 @@ class Saves:
         self._flights.remove(save)
         return save.flush.error
 
-    def _write_now(self, save: Save, files: StateFiles, run: Callable[[Callable[[], None]], None]) -> Target:
-        found: list[Target] = []
+    def _save_blocking(
+        self, save: CheckpointSave, files: StateFiles, run: Callable[[Callable[[], None]], None]
+    ) -> SaveTarget:
+        found: list[SaveTarget] = []
 
         def write() -> None:
-            failed = self._failed(save.checkpoint)
+            failed = self._find_failure(save.checkpoint)
             target, written = blocking_save.save(self._session, files, failed, save.record)
-            save.keep_for_drain(written.runs)
+            save.store_runs(written.runs)
             found.append(target)
 
         run(write)
@@ -213,18 +222,18 @@ class Saves:
         save.record.stall_ns += save.record.delete_ns
         return found[0]
 
-    def _flush_later(self, save: Save, files: StateFiles, in_flight: int) -> Target:
+    def _save_async(self, save: CheckpointSave, files: StateFiles, in_flight: int) -> SaveTarget:
         session, record, checkpoint = self._session, save.record, save.checkpoint
         rank, flusher = session.world.rank, self._flusher
         assert flusher is not None
         begun = perf_counter_ns()
-        with session.progress.during(f"stage {checkpoint.name}", lambda: files.owned_bytes(rank)):
+        with session.progress.track_bytes(f"stage {checkpoint.name}", lambda: files.owner_bytes(rank)):
             before = [each for each in self._flights if each.checkpoint.name == checkpoint.name]
             waited_for = before[: max(0, len(before) - in_flight + 1)]
-            failed = [self._land(each) for each in waited_for]
+            failed = [self._wait_for_flush(each) for each in waited_for]
             record.wait_ns = perf_counter_ns() - begun
-            _raise_first(failed)
-            target = begin(session, files, self._failed(checkpoint), record)
+            _raise_first_error(failed)
+            target = begin_save(session, files, self._find_failure(checkpoint), record)
             staged = self._staging[checkpoint.name].stage(
                 target.number, not session.world.polite, session.progress, record
             )
@@ -236,16 +245,22 @@ class Saves:
         return target
 
     def _flush(
-        self, own: Session, save: Save, files: StateFiles, target: Target, staged: Staged, staged_at: int
+        self,
+        own: Session,
+        save: CheckpointSave,
+        files: StateFiles,
+        target: SaveTarget,
+        staged: StagedSave,
+        staged_at: int,
     ) -> None:
         """What the flusher does, with its own session."""
         record = save.record
         try:
-            written = write_all(own, files, target, staged.made, record)
+            written = write_shares(own, files, target, staged.made, record)
         finally:
             staged.release()
-        save.keep_for_drain(written.runs)
-        complete(own, files, target, written, record)
+        save.store_runs(written.runs)
+        complete_save(own, files, target, written, record)
         record.flush_ns = perf_counter_ns() - staged_at
         if staged.simulated:
             record.flush_ns -= record.content_ns - save.content_ns
@@ -255,14 +270,14 @@ class Saves:
         record.wall_ns = record.stall_ns + record.flush_ns
         delete_old(own, files, target, record)
 
-    def _drain(self, own: Session, save: Save, files: StateFiles, target: Target) -> None:
+    def _drain(self, own: Session, save: CheckpointSave, files: StateFiles, target: SaveTarget) -> None:
         """What the drainer does, with its own session."""
         try:
             save.notes += filter(None, [drain(own, files, target, save.runs, save.record)])
         finally:
             save.runs = []
             if own.world.rank == 0:
-                own.locks.to_save(target.base).let_go(target.number)
+                own.locks.lock_to_save(target.base).remove_pin(target.number)
         # It may have been kept only to be drained.
         delete_old(own, files, target, VerbRecord())
 
@@ -271,14 +286,14 @@ def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
     """Plan who makes which files, which on rank 0 are those of all ranks, before a clock runs."""
     world = session.world
     files = state_files(checkpoint, checkpoint.split(world.size))
-    planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.made_by(world.rank))
+    planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.file_names(world.rank))
     deque(planned, maxlen=0)
 
 
-def saved_checkpoints(workload: Workload) -> list[Checkpoint]:
+def checkpoints_to_save(workload: Workload) -> list[Checkpoint]:
     """The checkpoints that a workload saves."""
     names: dict[str, None] = {}
-    for verb, _ in flat(workload.verbs):
+    for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, SaveVerb):
             names[verb.checkpoint] = None
         elif isinstance(verb, Loop):
@@ -286,12 +301,12 @@ def saved_checkpoints(workload: Workload) -> list[Checkpoint]:
     return [workload.checkpoint(name) for name in names]
 
 
-def save_phase(session: Session, save: Save) -> Phase:
+def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     """The phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
-    unlocked = session.locks.note(session.saved_at(checkpoint))
-    dropped = hints_dropped(checkpoint.access, checkpoint.stripe, save.record.hints)
-    part, _ = checkpoint.part_of_it(checkpoint.split(session.world.size))
+    unlocked = session.locks.lock_note(session.save_directory(checkpoint))
+    dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
+    part, _ = checkpoint.describe_part(checkpoint.split(session.world.size))
     smaller = part and f"only {part} was saved: the time of a whole save does not follow from this one's"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
@@ -307,12 +322,12 @@ def save_phase(session: Session, save: Save) -> Phase:
     return replace(phase, summary=how)
 
 
-def _staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, Staging]:
+def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, StagingBuffers]:
     """The staging buffers of checkpoints saved in the background, by name. Collective."""
     world = session.world
     found = [(state_files(one, one.split(world.size)), one.background) for one in checkpoints]
     staged = [(files, background) for files, background in found if background is not None]
-    needed = sum(staging_bytes(files, world.rank, how) + write_buffers(files, world.rank) for files, how in staged)
+    needed = sum(staging_bytes(files, world.rank, how) + write_buffer_bytes(files, world.rank) for files, how in staged)
     # Ranks of a node need different amounts: what counts is what they need together.
     together = np.array([needed], np.int64)
     world.node.allreduce(together, "sum")
@@ -321,18 +336,20 @@ def _staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, S
         ", ".join(f"`{files.checkpoint.name}`" for files, _ in staged),
     )
 
-    def look() -> None:
+    def check_memory() -> None:
         try:
             require_memory(each, world.node.size, f"staging buffers of {names}")
         except ExecutionError as error:
             hint = "`staging simulated` takes the time of the copy without them, fewer saves `in flight` need fewer"
             raise ExecutionError(f"{error.message}; {hint}", error.code) from error
 
-    world.together(look)
-    return world.together(lambda: {files.checkpoint.name: Staging(files, world.rank, how) for files, how in staged})
+    world.run_on_all(check_memory)
+    return world.run_on_all(
+        lambda: {files.checkpoint.name: StagingBuffers(files, world.rank, how) for files, how in staged}
+    )
 
 
-def _raise_first(errors: Iterable[DliosimError | None]) -> None:
+def _raise_first_error(errors: Iterable[DliosimError | None]) -> None:
     for error in errors:
         if error is not None:
             raise error

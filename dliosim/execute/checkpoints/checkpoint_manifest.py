@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from dliosim.execute.io_errors import failed, is_damage, reason, unreadable
-from dliosim.execute.safe_open import folder_open, read_pieces, reading
+from dliosim.execute.io_errors import call_error, error_reason, is_damage, unreadable_error
+from dliosim.execute.safe_open import open_folder, open_for_read, read_pieces
 from dliosim.execute.store.manifest import read_manifest
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
@@ -26,7 +26,7 @@ OLDER = "move its directory away to restore an older one"
 
 
 @dataclass(frozen=True, slots=True)
-class SavedFiles:
+class CheckpointManifest:
     """A checkpoint as it was saved: `files` has size and CRC-32 of each by its name, which may name a folder, too.
 
     `ranks` is how many ranks wrote it, `digest` that of what decides its bytes, `commit` how it became complete.
@@ -40,11 +40,11 @@ class SavedFiles:
     files: Mapping[str, tuple[int, int]]
 
     @property
-    def doubt(self) -> str:
+    def commit_warning(self) -> str:
         """What there is to say of a checkpoint whose files are all there, if anything."""
         return "`commit none`: nothing proves that it is complete" if self.commit == "none" else ""
 
-    def described(self) -> dict[str, Any]:
+    def manifest_content(self) -> dict[str, Any]:
         """What its manifest holds."""
         return {
             "kind": "checkpoint",
@@ -56,37 +56,37 @@ class SavedFiles:
             "files": {name: list(found) for name, found in self.files.items()},
         }
 
-    def fault(self, directory: Path) -> str | None:
+    def find_size_fault(self, directory: Path) -> str | None:
         """What of it is not there, too short or too long, by the sizes alone; None if nothing is.
 
         Raises ExecutionError [R401] where that cannot be seen, which proves nothing.
         """
-        for folder, names in self._by_folder().items():
+        for folder, names in self._group_by_folder().items():
             try:
-                with folder_open(directory / folder) as opened:
+                with open_folder(directory / folder) as opened:
                     for name in names:
-                        found, size = os.lstat(_own(name), dir_fd=opened), self.files[name][0]
+                        found, size = os.lstat(_base_name(name), dir_fd=opened), self.files[name][0]
                         if not stat.S_ISREG(found.st_mode):
                             return f"{name} is no file"
                         if found.st_size != size:
                             return f"{name} has {found.st_size} bytes, not {size}"
             except OSError as error:
-                name = _named(error, folder)
+                name = _error_path(error, folder)
                 if is_damage(error):
                     return f"{name}: {error.strerror}"
-                raise unreadable(failed("lstat", str(directory / name), error), OLDER) from error
+                raise unreadable_error(call_error("lstat", str(directory / name), error), OLDER) from error
         return None
 
-    def wrong_sums(self, directory: Path) -> list[str]:
+    def find_checksum_faults(self, directory: Path) -> list[str]:
         """Every file that is not there or does not have its size or its CRC-32, and why; reads all bytes."""
         wrong = []
         for name, expected in self.files.items():
             folder = name.rpartition("/")[0]
             try:
-                with folder_open(directory / folder) as opened:
-                    found = _size_and_sum(_own(name), opened)
+                with open_folder(directory / folder) as opened:
+                    found = _size_and_checksum(_base_name(name), opened)
             except OSError as error:
-                wrong.append(f"{name}: {reason(error)}")
+                wrong.append(f"{name}: {error_reason(error)}")
                 continue
             if found[0] != expected[0]:
                 wrong.append(f"{name} has {found[0]} bytes, not {expected[0]}")
@@ -94,14 +94,14 @@ class SavedFiles:
                 wrong.append(f"{name} has CRC-32 {found[1]:08x}, not {expected[1]:08x}")
         return wrong
 
-    def _by_folder(self) -> dict[str, list[str]]:
+    def _group_by_folder(self) -> dict[str, list[str]]:
         folders: dict[str, list[str]] = {}
         for name in self.files:
             folders.setdefault(name.rpartition("/")[0], []).append(name)
         return folders
 
 
-def saved_in(directory: Path) -> SavedFiles:
+def load_manifest(directory: Path) -> CheckpointManifest:
     """What the manifest of a checkpoint's directory says. ValueError with the reason where it says nothing of use.
 
     Raises ExecutionError [R401] where it cannot be read.
@@ -113,26 +113,26 @@ def saved_in(directory: Path) -> SavedFiles:
         raise ValueError("has no manifest of such a checkpoint")
     name, ranks = content.get("name"), content.get("ranks")
     commit: Commit | None = next((word for word in get_args(Commit) if word == content.get("commit")), None)
-    split, files = _split(content.get("split")), content.get("files")
+    split, files = _parse_split(content.get("split")), content.get("files")
     if not isinstance(name, str) or not isinstance(ranks, int) or commit is None or split is None:
         raise ValueError("has a manifest that does not say what was saved")
-    if not isinstance(files, dict) or not all(_is_file(key, value) for key, value in files.items()):
+    if not isinstance(files, dict) or not all(_is_file_entry(key, value) for key, value in files.items()):
         raise ValueError("has a manifest with files that cannot be")
     if not files:
         raise ValueError("has a manifest without files")
     found = {key: (value[0], value[1]) for key, value in files.items()}
-    return SavedFiles(name, directory.parent.name, commit, ranks, split, found)
+    return CheckpointManifest(name, directory.parent.name, commit, ranks, split, found)
 
 
-def check_sums(directory: Path) -> list[str]:
+def check_checksums(directory: Path) -> list[str]:
     """What is wrong with a checkpoint, every byte of it looked at; empty if nothing is."""
     try:
-        return saved_in(directory).wrong_sums(directory)
+        return load_manifest(directory).find_checksum_faults(directory)
     except ValueError as error:
         return [str(error)]
 
 
-def _split(found: object) -> Split | None:
+def _parse_split(found: object) -> Split | None:
     if not isinstance(found, dict) or set(found) != {"tensor", "pipeline", "data", "played"}:
         return None
     if not all(_is_count(value) for value in found.values()):
@@ -140,7 +140,7 @@ def _split(found: object) -> Split | None:
     return Split(**found)
 
 
-def _is_file(name: str, found: object) -> bool:
+def _is_file_entry(name: str, found: object) -> bool:
     if _PLAIN.fullmatch(name) is None or not isinstance(found, list) or len(found) != 2:
         return False
     return all(_is_count(value) for value in found) and found[1] < 1 << 32
@@ -151,19 +151,19 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-def _own(name: str) -> str:
+def _base_name(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _named(error: OSError, folder: str) -> str:
+def _error_path(error: OSError, folder: str) -> str:
     """What an error is about: a file in the folder, or the folder itself."""
     own = Path(str(error.filename)).name
     return own if own == folder or not folder else f"{folder}/{own}"
 
 
-def _size_and_sum(name: str, folder: int) -> tuple[int, int]:
+def _size_and_checksum(name: str, folder: int) -> tuple[int, int]:
     size = total = 0
-    with reading(name, folder) as descriptor:
+    with open_for_read(name, folder) as descriptor:
         for data in read_pieces(descriptor, _LARGEST):
             total = zlib.crc32(data, total)
             size += len(data)

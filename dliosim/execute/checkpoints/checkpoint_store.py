@@ -15,17 +15,17 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles, saved_in
-from dliosim.execute.io_errors import calling, failed, is_damage, unreadable
+from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest, load_manifest
+from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
 from dliosim.execute.safe_open import write_file
-from dliosim.execute.store.locking import Hold
+from dliosim.execute.store.locking import DirectoryLock
 from dliosim.execute.store.manifest import (
     NAME,
-    ends_whole,
+    encode_manifest,
+    find_manifest,
+    has_complete_manifest,
     make_directory,
-    make_durably,
-    manifest_bytes,
-    manifest_of,
+    make_durable_directory,
     sync_directory,
     write_manifest,
 )
@@ -37,7 +37,7 @@ _ASIDE, _DYING = ".partial", ".old.partial"
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """A checkpoint that was just completed, and how long each part of that took (ns).
 
     `sync_ns` is for making directories durable, the manifest's apart from those; `manifest_ns` for writing, syncing
@@ -55,32 +55,34 @@ def file_name(file: int) -> str:
     return f"{file:06d}.ckpt"
 
 
-def numbers(base: Path) -> list[int]:
+def checkpoint_numbers(base: Path) -> list[int]:
     """Numbers of the checkpoints under `base` that have their name, complete or not, newest first."""
-    return sorted((number for number, kind, _ in _entries(base) if not kind), reverse=True)
+    return sorted((number for number, kind, _ in _list_entries(base) if not kind), reverse=True)
 
 
-def saved_files(base: Path) -> list[Path]:
+def list_data_files(base: Path) -> list[Path]:
     """All data files of the checkpoints under `base` that have their name."""
-    return [path for number in numbers(base) for path in _files_below(base / f"{number:06d}") if path.name != NAME]
+    return [
+        path for number in checkpoint_numbers(base) for path in _list_files(base / f"{number:06d}") if path.name != NAME
+    ]
 
 
-def unfinished_bytes(base: Path) -> int:
+def count_leftover_bytes(base: Path) -> int:
     """What checkpoints that were never finished, or not wholly deleted, take on storage until the next is begun."""
     return sum(
         path.lstat().st_blocks * 512
-        for _, kind, entry in _entries(base)
+        for _, kind, entry in _list_entries(base)
         if kind or _is_unfinished(entry)
-        for path in _files_below(entry)
+        for path in _list_files(entry)
     )
 
 
-def highest(base: Path) -> int:
+def highest_number(base: Path) -> int:
     """The highest number of what lies under `base`, complete or not; 0 where there is nothing."""
-    return max((number for number, _, _ in _entries(base)), default=0)
+    return max((number for number, _, _ in _list_entries(base)), default=0)
 
 
-def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
+def begin_checkpoint(hold: DirectoryLock, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
 
     Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes, and
@@ -88,8 +90,8 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     the last number that there is.
     """
     with hold.mutex:
-        make_durably(hold.base)
-        number = max(_sweep(hold), hold.last, above) + 1
+        make_durable_directory(hold.base)
+        number = max(_remove_unfinished(hold), hold.last, above) + 1
         if number > _MOST:
             raise ExecutionError(f"{hold.base / str(_MOST)} has the last number that there is: move it away")
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
@@ -99,15 +101,15 @@ def begin(hold: Hold, commit: Commit, above: int = 0) -> tuple[int, Path]:
     return number, directory
 
 
-def begin_copy(hold: Hold, number: int) -> Path:
+def begin_copy(hold: DirectoryLock, number: int) -> Path:
     """Make the directory to which a checkpoint of that number is copied, in another root; as `begin` with `rename`.
 
     A copy of that number that is there already is taken away.
     """
     with hold.mutex:
-        make_durably(hold.base)
-        _sweep(hold)
-        _remove(hold.base / f"{number:06d}")
+        make_durable_directory(hold.base)
+        _remove_unfinished(hold)
+        _remove_checkpoint(hold.base / f"{number:06d}")
         directory = hold.base / f"{number:06d}{_ASIDE}"
         make_directory(directory)
         hold.busy.add(number)
@@ -115,7 +117,7 @@ def begin_copy(hold: Hold, number: int) -> Path:
     return directory
 
 
-def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
+def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> CommitResult:
     """Make a checkpoint complete whose files are written, and synced if they ever will be; from then on it counts.
 
     How is `saved.commit`. Raises ExecutionError; it is then to be given up (`abandon`).
@@ -125,8 +127,8 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
     rename_ns = 0
     begun = perf_counter_ns()
     if saved.commit == "none":
-        write_file(directory / NAME, [manifest_bytes(directory, saved.described())], durable=False)
-        done = Committed(final, 0, perf_counter_ns() - begun, 0)
+        write_file(directory / NAME, [encode_manifest(directory, saved.manifest_content())], durable=False)
+        done = CommitResult(final, 0, perf_counter_ns() - begun, 0)
     else:
         for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
             sync_directory(directory / folder)
@@ -135,16 +137,16 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
             sync_directory(directory)
             sync_directory(hold.base)
         synced = perf_counter_ns()
-        write_manifest(directory, saved.described())
+        write_manifest(directory, saved.manifest_content())
         written = perf_counter_ns()
         sync_ns = synced - begun
         if saved.commit == "rename":
-            with calling("rename", directory):
+            with wrap_call("rename", directory):
                 directory.rename(final)
             renamed = perf_counter_ns()
             sync_directory(hold.base)
             rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
-        done = Committed(final, sync_ns, written - synced, rename_ns)
+        done = CommitResult(final, sync_ns, written - synced, rename_ns)
     with hold.mutex:
         hold.busy.discard(number)
         hold.finished.add(number)
@@ -152,51 +154,51 @@ def commit(hold: Hold, number: int, saved: SavedFiles) -> Committed:
     return done
 
 
-def abandon(hold: Hold, number: int) -> None:
+def abandon(hold: DirectoryLock, number: int) -> None:
     """Remove what was begun and will not be complete. Raises nothing: what stays is removed by the next `begin`."""
     name = f"{number:06d}"
     with hold.mutex:
         for entry in (hold.base / f"{name}{_ASIDE}", hold.base / name):
             with suppress(OSError):
-                _remove(entry)
+                _remove_checkpoint(entry)
         hold.busy.discard(number)
 
 
-def delete_old(hold: Hold, keep: int) -> None:
+def delete_old(hold: DirectoryLock, keep: int) -> None:
     """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
 
     The newest of all is believed without a look if this run has completed it, as others wait meanwhile; and of the
     rest only those are looked at on which it depends what is deleted. What is being written, drained or restored stays.
     """
     with hold.mutex:
-        found = [number for number in numbers(hold.base) if number not in hold.busy]
+        found = [number for number in checkpoint_numbers(hold.base) if number not in hold.busy]
         complete = at = 0
         while complete < keep:
             if len(found) - at <= keep - complete:
                 return  # all of them are kept, complete or not
-            complete += found[at] == hold.newest or _counts(hold.base / f"{found[at]:06d}")
+            complete += found[at] == hold.newest or _is_complete(hold.base / f"{found[at]:06d}")
             at += 1
         dying = {}
         for number in found[at:]:
             if number not in hold.used:
                 # Aside first, so that a deletion cut short leaves nothing that looks complete.
                 old = hold.base / f"{number:06d}"
-                with calling("rename", old):
+                with wrap_call("rename", old):
                     dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
         hold.busy |= dying.keys()
     try:
         if dying:
             sync_directory(hold.base)
         for old in dying.values():
-            _remove(old)
+            _remove_checkpoint(old)
     finally:
         with hold.mutex:
             hold.busy -= dying.keys()
 
 
-def newest_complete(
+def find_newest_complete(
     base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
-) -> tuple[int, SavedFiles, list[str]]:
+) -> tuple[int, CheckpointManifest, list[str]]:
     """The newest complete checkpoint: number, what it has, and what was found newer and why it does not count.
 
     With `below` the newest one older than that number, whose content was found to be damaged, say; `passed_over` is
@@ -204,24 +206,24 @@ def newest_complete(
     may be complete, and UsageError [E208] where a link may lead out of the root.
     """
     notes = list(passed_over)
-    for number in numbers(base):
+    for number in checkpoint_numbers(base):
         if below is not None and number >= below:
             continue
-        directory = directory_of(base, number)
+        directory = checkpoint_directory(base, number)
         try:
-            saved = saved_in(directory)
-            fault = saved.fault(directory)
+            saved = load_manifest(directory)
+            fault = saved.find_size_fault(directory)
             if fault is None:
                 return number, saved, notes
         except ValueError as error:
             fault = str(error)
         notes.append(f"{directory.name}: {fault}")
-    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_entries(base)) if kind]
+    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_list_entries(base)) if kind]
     found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 
-def directory_of(base: Path, number: int) -> Path:
+def checkpoint_directory(base: Path, number: int) -> Path:
     """Where a checkpoint lies that has its name; UsageError [E208] if that is a link, which may lead anywhere."""
     directory = base / f"{number:06d}"
     if directory.is_symlink():
@@ -232,26 +234,26 @@ def directory_of(base: Path, number: int) -> Path:
     return directory
 
 
-def writers_beside(base: Path, name: str) -> Iterator[tuple[str, int]]:
+def find_other_writers(base: Path, name: str) -> Iterator[tuple[str, int]]:
     """Digest and number of ranks of the checkpoints of that name in the directories beside `base`. Raises OSError."""
     for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
-        for number in numbers(other) if other != base else []:
-            manifest = manifest_of(other / f"{number:06d}", "checkpoint", other.name)
+        for number in checkpoint_numbers(other) if other != base else []:
+            manifest = find_manifest(other / f"{number:06d}", "checkpoint", other.name)
             ranks = manifest.get("ranks") if manifest and manifest.get("name") == name else None
             if isinstance(ranks, int):
                 yield other.name, ranks
                 break
 
 
-def _counts(directory: Path) -> bool:
+def _is_complete(directory: Path) -> bool:
     """Whether a checkpoint is certainly complete."""
     try:
-        return saved_in(directory).fault(directory) is None
+        return load_manifest(directory).find_size_fault(directory) is None
     except (OSError, ValueError):
         return False  # and so nothing is deleted for its sake
 
 
-def _entries(base: Path) -> list[tuple[int, str, Path]]:
+def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
     """What lies under `base` and has a name of ours: number, what stands behind it in the name, and path.
 
     Raises ExecutionError [R401] where that cannot be seen.
@@ -261,28 +263,28 @@ def _entries(base: Path) -> list[tuple[int, str, Path]]:
     except OSError as error:
         if is_damage(error):
             return []
-        raise unreadable(failed("opendir", str(base), error)) from error
+        raise unreadable_error(call_error("opendir", str(base), error)) from error
     found = ((_OURS.fullmatch(entry.name), entry) for entry in listed)
     made = ((int(match[1]), match[2], entry) for match, entry in found if match)
     return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
 
 
-def _sweep(hold: Hold) -> int:
+def _remove_unfinished(hold: DirectoryLock) -> int:
     """Remove what jobs that are no more have left unfinished; the highest number that was there. With the `mutex`."""
     # Those that are dying come first: another one may have to take their name.
-    found = sorted(_entries(hold.base), key=lambda entry: entry[1], reverse=True)
+    found = sorted(_list_entries(hold.base), key=lambda entry: entry[1], reverse=True)
     for number, kind, entry in found:
         if number in hold.busy or (number in hold.finished and not kind):
             continue
         if kind or _is_unfinished(entry):
-            _remove(entry)
+            _remove_checkpoint(entry)
             hold.swept.append(entry.name)
         else:
             hold.finished.add(number)
     return max((number for number, _, _ in found), default=0)
 
 
-def _files_below(directory: Path) -> list[Path]:
+def _list_files(directory: Path) -> list[Path]:
     """The files of a checkpoint, in order: they lie in its directory, which is no link, or in a folder there."""
     if directory.is_symlink():
         return []
@@ -295,18 +297,18 @@ def _is_unfinished(directory: Path) -> bool:
 
     One that is damaged otherwise stays: somebody may still want what lies beside it.
     """
-    return directory.is_dir() and not directory.is_symlink() and not ends_whole(directory)
+    return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
 
 
-def _remove(entry: Path) -> None:
+def _remove_checkpoint(entry: Path) -> None:
     """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
     if entry.is_symlink() or not entry.is_dir():
-        with calling("unlink", entry):
+        with wrap_call("unlink", entry):
             entry.unlink(missing_ok=True)  # where it is a pipe, looking for what is in it would wait
         return
     dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
-    with calling("rename", entry), suppress(FileNotFoundError):
+    with wrap_call("rename", entry), suppress(FileNotFoundError):
         if dying != entry:
             entry.rename(dying)
-    with calling("rmtree", dying), suppress(FileNotFoundError):
+    with wrap_call("rmtree", dying), suppress(FileNotFoundError):
         shutil.rmtree(dying)

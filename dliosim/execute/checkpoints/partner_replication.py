@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from dliosim.errors import DliosimError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer, finish
+from dliosim.execute.backends.contract import Writer, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of
 from dliosim.execute.context import Session
@@ -31,7 +31,7 @@ def copy_to_partner(
     world, checkpoint = session.world, files.checkpoint
     target, source = (world.rank + distance) % world.size, (world.rank - distance) % world.size
     begun, made_before = perf_counter_ns(), record.content_ns
-    keeping = _Keeping(checkpoint.access, directory / partner_file(source))
+    keeping = _PartnerFile(checkpoint.access, directory / partner_file(source))
     buffer = allocate(largest_call(files, source))
     # Who is in an odd group of so many neighbours receives first: in every ring of partners there is one of each.
     sends_first = world.rank // distance % 2 == 0
@@ -47,11 +47,11 @@ def copy_to_partner(
     keeping.close(checkpoint.fsync)
     record.partner_bytes = keeping.size
     record.partner_ns = perf_counter_ns() - begun - (record.content_ns - made_before)
-    world.agree(keeping.error)
+    world.agree_on_error(keeping.error)
     return [(partner_file(source), 0, keeping.size, keeping.checksum)] if keeping.size else []
 
 
-class _Keeping:
+class _PartnerFile:
     """A file that goes on after an error (`error`) as if nothing were, since others wait to send and to receive."""
 
     def __init__(self, access: Access, path: Path) -> None:
@@ -80,6 +80,6 @@ class _Keeping:
         try:
             if fsync and self.error is None:
                 self._writer.sync()
-            finish(self._writer, VerbRecord())
+            close_writer(self._writer, VerbRecord())
         except DliosimError as error:
             self.error = self.error or error

@@ -32,19 +32,19 @@ SavedFile = tuple[int, int]
 """Bytes of a file of a checkpoint, and their CRC-32."""
 
 
-def agree_on_plan(world: World, files: StateFiles, record: VerbRecord) -> NDArray[np.int64] | None:
+def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArray[np.int64] | None:
     """Gather the plans of all ranks and send each its own. Collective.
 
     On rank 0 a row a shard: part, row0, row1, col0, col1, file (of all, in the order of `StateFiles.files`), offset.
     """
     begun = perf_counter_ns()
-    own = _rows(files, world.rank)
-    gathered = _gather(world, own)
+    own = _shard_rows(files, world.rank)
+    gathered = _gather_rows(world, own)
     told = own.ravel().copy()
-    world.ranks.scatter([_bytes_of(part) for part in gathered] if gathered is not None else None, _bytes_of(told))
+    world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(told))
     if not np.array_equal(told, own.ravel()):
         raise ExecutionError("the plan that rank 0 made of all differs from what this rank holds")
-    plan = None if gathered is None else _numbered(files, gathered)
+    plan = None if gathered is None else _number_files(files, gathered)
     record.plan_ns += perf_counter_ns() - begun
     return plan
 
@@ -61,38 +61,38 @@ def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) 
     return len(data), zlib.crc32(data)
 
 
-def gather_written(world: World, files: StateFiles, written: Sequence[Run]) -> list[NDArray[np.int64]] | None:
-    """What each rank has written, for `joined`, on rank 0; None elsewhere. Collective."""
-    made = _written_by(files, world.rank)
+def gather_runs(world: World, files: StateFiles, written: Sequence[Run]) -> list[NDArray[np.int64]] | None:
+    """What each rank has written, for `join_runs`, on rank 0; None elsewhere. Collective."""
+    made = _writer_files(files, world.rank)
     rows = [(made.index(name), offset, length, value) for name, offset, length, value in written]
-    return _gather(world, np.array(rows, np.int64).reshape(-1, _RUN))
+    return _gather_rows(world, np.array(rows, np.int64).reshape(-1, _RUN))
 
 
-def joined(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str, SavedFile]:
+def join_runs(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str, SavedFile]:
     """Every file with the bytes and checksum of what all ranks have written to it.
 
     Raises ExecutionError where what was written to a file has a gap, or is not all of it.
     """
     runs: dict[str, list[list[int]]] = defaultdict(list)
     for rank, own in enumerate(gathered):
-        names = _written_by(files, rank)
+        names = _writer_files(files, rank)
         for file, *run in own.reshape(-1, _RUN).tolist():
             runs[names[file]].append(run)
-    found = {name: _joined(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
-    copies = {name: _joined(name, files.owned_bytes(rank), runs[name]) for name, rank in files.partner_files()}
+    found = {name: _join_file_runs(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
+    copies = {name: _join_file_runs(name, files.owner_bytes(rank), runs[name]) for name, rank in files.partner_files()}
     return found | copies
 
 
-def _written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
+def _writer_files(files: StateFiles, rank: int) -> tuple[str, ...]:
     """The files that a rank writes to: those that it makes, or the one of all ranks, and that of its partner."""
     checkpoint = files.checkpoint
-    own = (files.name_of_shared(),) if checkpoint.writers.kind == "shared file" else files.made_by(rank)
+    own = (files.shared_file_name(),) if checkpoint.writers.kind == "shared file" else files.file_names(rank)
     if checkpoint.partner is None:
         return own
-    return (*own, partner_file((rank - checkpoint.partner) % files.split.present))
+    return (*own, partner_file((rank - checkpoint.partner) % files.split.present_ranks))
 
 
-def _joined(name: str, size: int, runs: list[list[int]]) -> SavedFile:
+def _join_file_runs(name: str, size: int, runs: list[list[int]]) -> SavedFile:
     end = value = 0
     for offset, length, checksum in sorted(runs):
         if offset != end:
@@ -104,13 +104,13 @@ def _joined(name: str, size: int, runs: list[list[int]]) -> SavedFile:
     return size, value
 
 
-def _rows(files: StateFiles, rank: int) -> NDArray[np.int64]:
-    made = {name: number for number, name in enumerate(files.made_by(files.writer(rank)))}
+def _shard_rows(files: StateFiles, rank: int) -> NDArray[np.int64]:
+    made = {name: number for number, name in enumerate(files.file_names(files.writer(rank)))}
     rows = [(shard.part, *shard.block, made.get(shard.file, 0), shard.offset) for shard in files.shards(rank)]
     return np.array(rows, np.int64).reshape(-1, _SHARD)
 
 
-def _numbered(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _number_files(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """All rows, with files counted over all ranks instead of over those that one rank makes."""
     first: dict[int, int] = {}
     for number, (_, maker) in enumerate(files.files()):
@@ -121,11 +121,11 @@ def _numbered(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArr
     return np.concatenate(rows)
 
 
-def _bytes_of(numbers: NDArray[np.int64]) -> memoryview:
+def _byte_view(numbers: NDArray[np.int64]) -> memoryview:
     return memoryview(cast(bytes, numbers.view(np.uint8).ravel()))
 
 
-def _gather(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
+def _gather_rows(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
     """The rows of all ranks, flat, on rank 0; None elsewhere. Collective."""
     counts = world.gather(np.array([rows.size], np.int64))
     lengths = counts.ravel().tolist() if counts is not None else [0] * world.rank + [rows.size]

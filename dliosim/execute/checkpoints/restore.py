@@ -11,17 +11,17 @@ from time import perf_counter_ns
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.checkpoint_manifest import OLDER
-from dliosim.execute.checkpoints.selection import Found, Newest
-from dliosim.execute.checkpoints.state_reader import Pass, read_state
+from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
+from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
 from dliosim.execute.context import Session
-from dliosim.execute.io_errors import failed, unreadable
-from dliosim.execute.mpi.world import ranks_of_colour
-from dliosim.execute.residency import resident_before_reading
-from dliosim.execute.safe_open import read_pieces, reading
+from dliosim.execute.io_errors import call_error, unreadable_error
+from dliosim.execute.mpi.world import split_ranks
+from dliosim.execute.residency import measure_file_residency
+from dliosim.execute.safe_open import open_for_read, read_pieces
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.reshard import everything, fetches, lone_reads, shared_reads
+from dliosim.plan.checkpoints.reshard import lone_reads, shard_reads, shared_reads, whole_state_reads
 from dliosim.readable import seconds
 
 #: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
@@ -41,28 +41,31 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
     written = verb.written_by or checkpoint.split(world.size)
     files = state_files(checkpoint, written)
     holder = verb.parallel or checkpoint.split(world.size)
-    newest = Newest(session, checkpoint, written) if world.rank == 0 else None
+    newest = CheckpointSearch(session, checkpoint, written) if world.rank == 0 else None
     while True:
-        found = world.on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _held(session, newest))
+        found = world.run_on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _hold_newest(session, newest))
         try:
-            record, found, residency = _read(session, files, found, holder, verb)
-        except _Damaged as damage:
+            record, found, residency = _read_checkpoint(session, files, found, holder, verb)
+        except _DamagedCheckpoint as damage:
             if newest is not None:
                 newest.pass_over(found, damage.message)
         else:
-            return record, (*world.share(newest.notes(found) if newest is not None else None), *residency)
+            return record, (
+                *world.broadcast_object(newest.restore_notes(found) if newest is not None else None),
+                *residency,
+            )
         finally:
             if world.rank == 0:
-                session.locks.to_restore(found.directory.parent).let_go(found.number)
+                session.locks.lock_to_restore(found.directory.parent).remove_pin(found.number)
 
 
-class _Damaged(ExecutionError):
+class _DamagedCheckpoint(ExecutionError):
     """A checkpoint is not what was saved, and why; on every rank."""
 
 
-def _read(
-    session: Session, files: StateFiles, found: Found, holder: Split, verb: Restore
-) -> tuple[VerbRecord, Found, tuple[str, ...]]:
+def _read_checkpoint(
+    session: Session, files: StateFiles, found: FoundCheckpoint, holder: Split, verb: Restore
+) -> tuple[VerbRecord, FoundCheckpoint, tuple[str, ...]]:
     """Read what this rank needs, from the copies of partners where a file is lost.
 
     Returns what was done, with the files that are lost, and why nobody knows how much was in the page cache, if so.
@@ -70,10 +73,10 @@ def _read(
     """
     while True:
         begun, record = perf_counter_ns(), VerbRecord()
-        sound = files.without(found.lost)
+        sound = files.redirect_to_partners(found.lost)
         try:
-            with _passes(session, sound, holder, verb) as passes:
-                residency = _look(session, sound, found, record)
+            with _plan_passes(session, sound, holder, verb) as passes:
+                residency = _inspect_checkpoint(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
             record.root = found.root
             return record, found, residency
@@ -82,18 +85,18 @@ def _read(
                 raise
             took = seconds((perf_counter_ns() - begun) * 1e-9)
             # Rank 0's clock for all: who lost what must be the same on every rank.
-            why = session.world.share(f"{_without_place(error, found)} (found after {took})")
-            lost = _file_of(error, files, found)
+            why = session.world.broadcast_object(f"{_cut_location(error, found)} (found after {took})")
+            lost = _find_lost_file(error, files, found)
             if lost is None and error.code is None:
-                failure = unreadable(error, OLDER)
+                failure = unreadable_error(error, OLDER)
                 failure.shared = True
                 raise failure from error
             if lost is None:
-                raise _Damaged(why) from error
+                raise _DamagedCheckpoint(why) from error
             found = replace(found, lost={**found.lost, lost: why})
 
 
-def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | None:
+def _find_lost_file(error: ExecutionError, files: StateFiles, found: FoundCheckpoint) -> str | None:
     """The file that an error is about, if partners keep what it held and it is not known to be lost."""
     copies = {name for name, _ in files.partner_files()}
     if not copies or not found.saved.files.keys() >= copies:
@@ -102,43 +105,45 @@ def _file_of(error: ExecutionError, files: StateFiles, found: Found) -> str | No
     return next((name for name in sorted(own) if f"{found.directory}/{name}" in error.message), None)
 
 
-def _held(session: Session, newest: Newest | None) -> Found:
+def _hold_newest(session: Session, newest: CheckpointSearch | None) -> FoundCheckpoint:
     """The newest that was not passed over, which is not deleted until it is let go of; for rank 0."""
     assert newest is not None
     found = newest.find()
-    session.locks.to_restore(found.directory.parent).keep(found.number)
+    session.locks.lock_to_restore(found.directory.parent).add_pin(found.number)
     return found
 
 
 @contextmanager
-def _passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -> Iterator[list[Pass]]:
+def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -> Iterator[list[ReadPass]]:
     """What this rank reads, and for whom. Collective, as leaving the block is."""
     world = session.world
     place = (world.rank + verb.shift) % world.size
     if verb.everything:
-        yield [Pass(lambda: everything(files), world.ranks if verb.once else None)]
+        yield [ReadPass(lambda: whole_state_reads(files), world.ranks if verb.once else None)]
     elif not verb.once:
-        yield [Pass(lambda: fetches(files, holder, place), None)]
+        yield [ReadPass(lambda: shard_reads(files, holder, place), None)]
     else:
-        tensor, stage, data = holder.place(place)
-        with ranks_of_colour(world, tensor + holder.tensor * stage, data) as alike:
-            shared = Pass(lambda: shared_reads(files, holder, place), alike)
-            yield [shared, Pass(lambda: lone_reads(files, holder, place), None)]
+        tensor, stage, data = holder.coordinates(place)
+        with split_ranks(world, tensor + holder.tensor * stage, data) as alike:
+            shared = ReadPass(lambda: shared_reads(files, holder, place), alike)
+            yield [shared, ReadPass(lambda: lone_reads(files, holder, place), None)]
 
 
-def _look(session: Session, files: StateFiles, found: Found, record: VerbRecord) -> tuple[str, ...]:
+def _inspect_checkpoint(
+    session: Session, files: StateFiles, found: FoundCheckpoint, record: VerbRecord
+) -> tuple[str, ...]:
     """Look how much of it is in the page cache, or why that is unknown, and read the file of all shards' places."""
     apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
     names = sorted(found.saved.files.keys() - apart)
-    record.resident_bytes, record.examined_bytes, notes = resident_before_reading(
+    record.resident_bytes, record.examined_bytes, notes = measure_file_residency(
         session, len(names), lambda file: found.directory / names[file]
     )
     if files.checkpoint.metadata:
-        session.world.together(lambda: _read_metadata(found, record))
+        session.world.run_on_all(lambda: _read_metadata(found, record))
     return notes
 
 
-def _read_metadata(found: Found, record: VerbRecord) -> None:
+def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
     """Read the file of all shards' places, as every rank of PyTorch's distributed checkpoint does before anything else.
 
     Raises ExecutionError where it is not what was written.
@@ -149,11 +154,11 @@ def _read_metadata(found: Found, record: VerbRecord) -> None:
     size, checksum = found.saved.files[METADATA]
     value = 0
     try:
-        with reading(path) as descriptor:
+        with open_for_read(path) as descriptor:
             for data in read_pieces(descriptor, size):
                 value = zlib.crc32(data, value)
     except OSError as error:
-        raise failed("read", str(path), error, reading=True) from error
+        raise call_error("read", str(path), error, reading=True) from error
     took = perf_counter_ns() - begun
     record.plan_ns += took
     record.wall_ns += took
@@ -162,6 +167,6 @@ def _read_metadata(found: Found, record: VerbRecord) -> None:
         raise ExecutionError(f"{path} differs from what was saved", "R401")
 
 
-def _without_place(error: DliosimError, found: Found) -> str:
+def _cut_location(error: DliosimError, found: FoundCheckpoint) -> str:
     """What an error says of a checkpoint, without where that lies and which rank met it."""
     return re.sub(r"^rank \d+: ", "", error.message).replace(f"{found.directory}/", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles, saved_in
+from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.execute.context import Session
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.layout import METADATA, state_files
@@ -17,7 +17,7 @@ from dliosim.readable import count
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """A checkpoint that can be restored: its number, where it lies, in which root, and what its manifest says.
 
     `lost` has the files that are not what was saved, and why, where partners keep copies of what they held.
@@ -26,12 +26,12 @@ class Found:
     number: int
     directory: Path
     root: str
-    saved: SavedFiles
+    saved: CheckpointManifest
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _Place:
+class _CheckpointRoot:
     """A root in which checkpoints may lie (`base`); those from number `below` on, if that is known, do not count."""
 
     root: str
@@ -40,47 +40,47 @@ class _Place:
     passed_over: list[str] = field(default_factory=list)
 
 
-class Newest:
+class CheckpointSearch:
     """The complete checkpoints that ranks split as `written` have saved, newest first; for rank 0."""
 
     def __init__(self, session: Session, checkpoint: Checkpoint, written: Split) -> None:
         self._checkpoint = checkpoint
         self._written = written
         self._files = state_files(checkpoint, written)
-        self._places = [_Place(checkpoint.root, session.saved_at(checkpoint, written))]
-        drained = session.drained_to(checkpoint, written)
+        self._places = [_CheckpointRoot(checkpoint.root, session.save_directory(checkpoint, written))]
+        drained = session.drain_directory(checkpoint, written)
         if drained is not None and checkpoint.drain is not None:
-            self._places.append(_Place(checkpoint.drain, drained))
+            self._places.append(_CheckpointRoot(checkpoint.drain, drained))
 
-    def find(self) -> Found:
+    def find(self) -> FoundCheckpoint:
         """The newest that was not passed over; of two with one number, that of the checkpoint's own root.
 
-        Raises ExecutionError, [R404] where there is none, and as `checkpoint_store.newest_complete`.
+        Raises ExecutionError, [R404] where there is none, and as `checkpoint_store.find_newest_complete`.
         """
-        found: list[Found] = []
+        found: list[FoundCheckpoint] = []
         failures: list[ExecutionError] = []
         for place in self._places:
             try:
-                found.append(self._newest_in(place))
+                found.append(self._find_newest(place))
             except ExecutionError as error:
                 if error.code != "R404":
                     raise
                 failures.append(error)
         if not found:
             text = "; ".join(failure.message for failure in failures)
-            raise ExecutionError(text + self._saved_by_others(), failures[0].code)
+            raise ExecutionError(text + self._other_writers_hint(), failures[0].code)
         return max(found, key=lambda one: one.number)
 
-    def pass_over(self, found: Found, why: str) -> None:
+    def pass_over(self, found: FoundCheckpoint, why: str) -> None:
         """Have what `find` gave not count, because of what became clear only when it was read."""
         place = next(place for place in self._places if place.root == found.root)
         place.passed_over.append(f"{found.directory.name}: {why}")
         place.below = found.number
 
-    def notes(self, found: Found) -> tuple[str, ...]:
+    def restore_notes(self, found: FoundCheckpoint) -> tuple[str, ...]:
         """What there is to say when `found` was restored."""
         notes = [
-            f"passed over {text}{self._of(place)}"
+            f"passed over {text}{self._root_label(place)}"
             for place in self._places
             for text in place.passed_over
             if int(text.partition(":")[0]) >= found.number
@@ -91,78 +91,84 @@ class Newest:
             notes.append(f"read {found.directory.name}")
         copies = "what it held was read from partners' copies"
         notes += [f"{found.directory.name}: {why}; {copies}" for why in found.lost.values()]
-        if found.saved.doubt:
-            notes.append(f"{found.directory.name}: {found.saved.doubt}")
+        if found.saved.commit_warning:
+            notes.append(f"{found.directory.name}: {found.saved.commit_warning}")
         return tuple(notes)
 
-    def _newest_in(self, place: _Place) -> Found:
-        name, ranks, passed = self._checkpoint.name, self._written.present, place.passed_over
+    def _find_newest(self, place: _CheckpointRoot) -> FoundCheckpoint:
+        name, ranks, passed = self._checkpoint.name, self._written.present_ranks, place.passed_over
         try:
-            number, saved, passed = checkpoint_store.newest_complete(place.base, name, ranks, place.below, passed)
+            number, saved, passed = checkpoint_store.find_newest_complete(place.base, name, ranks, place.below, passed)
         except ExecutionError as error:
-            mended = self._mended(place, 0) if error.code == "R404" else None
+            mended = self._find_recoverable(place, 0) if error.code == "R404" else None
             if mended is None:
                 raise
             return mended
-        mended = self._mended(place, number)
+        mended = self._find_recoverable(place, number)
         if mended is not None:
             return mended
         place.passed_over = passed
         # What is newer than this was said.
         place.below = number + 1
-        return Found(number, checkpoint_store.directory_of(place.base, number), place.root, saved)
+        return FoundCheckpoint(number, checkpoint_store.checkpoint_directory(place.base, number), place.root, saved)
 
-    def _mended(self, place: _Place, above: int) -> Found | None:
+    def _find_recoverable(self, place: _CheckpointRoot, above: int) -> FoundCheckpoint | None:
         """The newest above a number of which files are missing or cut, and partners keep all that these held."""
         copies = {name for name, _ in self._files.partner_files()}
-        for number in checkpoint_store.numbers(place.base) if copies else ():
+        for number in checkpoint_store.checkpoint_numbers(place.base) if copies else ():
             if number > above and (place.below is None or number < place.below):
-                directory = checkpoint_store.directory_of(place.base, number)
+                directory = checkpoint_store.checkpoint_directory(place.base, number)
                 with suppress(ValueError):
-                    saved = saved_in(directory)
-                    lost = dict(_faults(saved, directory))
+                    saved = load_manifest(directory)
+                    lost = dict(_find_file_faults(saved, directory))
                     if saved.files.keys() >= copies and not lost.keys() & {*copies, METADATA}:
-                        return Found(number, directory, place.root, saved, lost)
+                        return FoundCheckpoint(number, directory, place.root, saved, lost)
         return None
 
-    def _of(self, place: _Place) -> str:
+    def _root_label(self, place: _CheckpointRoot) -> str:
         return f" (root `{place.root}`)" if len(self._places) > 1 else ""
 
-    def _saved_by_others(self) -> str:
+    def _other_writers_hint(self) -> str:
         """What ranks split otherwise have saved beside, and how to restore that."""
         checkpoint, base = self._checkpoint, self._places[0].base
         others: list[Path] = []
         with suppress(OSError):
-            others += [base.with_name(digest) for digest, _ in checkpoint_store.writers_beside(base, checkpoint.name)]
+            others += [
+                base.with_name(digest) for digest, _ in checkpoint_store.find_other_writers(base, checkpoint.name)
+            ]
         if not others:
             return ""
-        ways = [_restoring(checkpoint.name, split) for split in _splits(others) if self._is_ours(split, others)]
+        ways = [
+            _restore_phrase(checkpoint.name, split)
+            for split in _list_splits(others)
+            if self._has_saved_split(split, others)
+        ]
         if ways:
             return f"; others have saved it there: say {' or '.join(ways)}"
         return f"; one of another description is there, in {others[0]}"
 
-    def _is_ours(self, split: Split, others: Sequence[Path]) -> bool:
+    def _has_saved_split(self, split: Split, others: Sequence[Path]) -> bool:
         return self._checkpoint.digest(split) in {base.name for base in others}
 
 
-def _faults(saved: SavedFiles, directory: Path) -> Iterator[tuple[str, str]]:
+def _find_file_faults(saved: CheckpointManifest, directory: Path) -> Iterator[tuple[str, str]]:
     """The files that are missing or have another size, and what is wrong with each."""
     for name, found in saved.files.items():
-        fault = replace(saved, files={name: found}).fault(directory)
+        fault = replace(saved, files={name: found}).find_size_fault(directory)
         if fault is not None:
             yield name, fault
 
 
-def _splits(bases: Sequence[Path]) -> list[Split]:
+def _list_splits(bases: Sequence[Path]) -> list[Split]:
     """How the ranks were split that saved last under each of these."""
     found: dict[Split, None] = {}
     for base in bases:
         with suppress(OSError, ValueError):
-            found[saved_in(base / f"{checkpoint_store.numbers(base)[0]:06d}").split] = None
+            found[load_manifest(base / f"{checkpoint_store.checkpoint_numbers(base)[0]:06d}").split] = None
     return list(found)
 
 
-def _restoring(name: str, split: Split) -> str:
+def _restore_phrase(name: str, split: Split) -> str:
     """What a pattern says to restore what ranks split so have saved."""
     if split.tensor == split.pipeline == 1 and not split.played:
         return f"`restore {name} written by {count(split.ranks, 'rank')}`"

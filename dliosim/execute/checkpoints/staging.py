@@ -9,7 +9,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints.state_writer import Made, fill_piece, generated, largest_call, pieces_of
+from dliosim.execute.checkpoints.state_writer import Made, fill_piece, generate_pieces, largest_call, pieces_of
 from dliosim.execute.context import Progress
 from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.payload.shard_payload import part_keys
@@ -18,7 +18,7 @@ from dliosim.model.checkpoint import Background
 from dliosim.plan.checkpoints.layout import StateFiles
 
 
-class Staged:
+class StagedSave:
     """What one save has copied, to be flushed as often as asked: `made` gives its calls anew each time.
 
     `late_ns` is by how much the copy was slower than its pace. `release` gives the buffer back, if there is one.
@@ -32,7 +32,7 @@ class Staged:
         self.release = release
 
 
-class Staging:
+class StagingBuffers:
     """The staging buffers of one rank for one checkpoint, one for each save in flight; there is none if simulated."""
 
     def __init__(self, files: StateFiles, rank: int, background: Background) -> None:
@@ -41,7 +41,7 @@ class Staging:
         self._rank = rank
         self._background = background
         self._align = files.checkpoint.access.page
-        size = _staged_bytes(files, rank)
+        size = _buffer_bytes(files, rank)
         self._source = memoryview(b"")
         self._free: deque[memoryview] = deque()
         if not background.simulated:
@@ -49,15 +49,15 @@ class Staging:
             self._source = allocate(largest_call(files, rank))
             self._free.extend(allocate(size) for _ in range(background.in_flight))
 
-    def stage(self, number: int, may_spin: bool, progress: Progress, record: VerbRecord) -> Staged:
+    def stage(self, number: int, may_spin: bool, progress: Progress, record: VerbRecord) -> StagedSave:
         """Copy what this rank saves in save `number`, in the time that its pace asks for; a buffer must be free.
 
         `record.stage_ns` gets the copy alone. Making what is copied is in `content_ns`.
         """
         keys = part_keys(self._files.checkpoint, self._files.parts, number)
         if self._background.simulated:
-            late = self._pass_time(perf_counter_ns(), 0, may_spin, record)
-            return Staged(lambda: generated(self._files, keys, self._rank, record), late, lambda: None, True)
+            late = self._wait_for_pace(perf_counter_ns(), 0, may_spin, record)
+            return StagedSave(lambda: generate_pieces(self._files, keys, self._rank, record), late, lambda: None, True)
         buffer = self._free.popleft()
         at = copied = done = 0
         ended = perf_counter_ns()
@@ -71,42 +71,42 @@ class Staging:
             ended = perf_counter_ns()
             record.content_ns += made - begun
             copied += ended - made
-            at += _aligned(piece.length, self._align)
+            at += _align_up(piece.length, self._align)
             done += piece.length
             progress.tick(ended, 0, done)
-        late = self._pass_time(ended, copied, may_spin, record)
-        return Staged(lambda: self._calls(buffer), late, lambda: self._free.append(buffer), False)
+        late = self._wait_for_pace(ended, copied, may_spin, record)
+        return StagedSave(lambda: self._buffer_pieces(buffer), late, lambda: self._free.append(buffer), False)
 
-    def _pass_time(self, now: int, copied: int, may_spin: bool, record: VerbRecord) -> int:
+    def _wait_for_pace(self, now: int, copied: int, may_spin: bool, record: VerbRecord) -> int:
         """Sleep what is left of the time that the copy should take; by how much it took longer."""
         pace = self._background.staging
-        due = round(pace.of(self._files.owned_bytes(self._rank)) * 1e9) if pace is not None else copied
+        due = round(pace.duration(self._files.owner_bytes(self._rank)) * 1e9) if pace is not None else copied
         if due > copied:
             sleep_until(now + due - copied, may_spin)
         record.stage_ns += copied + perf_counter_ns() - now
         return max(0, copied - due)
 
-    def _calls(self, buffer: memoryview) -> Made:
+    def _buffer_pieces(self, buffer: memoryview) -> Made:
         at = 0
         for piece in pieces_of(self._files, self._rank):
             yield piece, buffer[at : at + piece.length]
-            at += _aligned(piece.length, self._align)
+            at += _align_up(piece.length, self._align)
 
 
 def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
-    """Bytes of all buffers that `Staging` of a rank allocates."""
+    """Bytes of all buffers that `StagingBuffers` of a rank allocates."""
     if background.simulated:
         return 0
-    return background.in_flight * _staged_bytes(files, rank) + largest_call(files, rank)
+    return background.in_flight * _buffer_bytes(files, rank) + largest_call(files, rank)
 
 
-def _staged_bytes(files: StateFiles, rank: int) -> int:
+def _buffer_bytes(files: StateFiles, rank: int) -> int:
     align = files.checkpoint.access.page
     if align == 1:
-        return files.owned_bytes(rank)
-    return sum(_aligned(piece.length, align) for piece in pieces_of(files, rank))
+        return files.owner_bytes(rank)
+    return sum(_align_up(piece.length, align) for piece in pieces_of(files, rank))
 
 
-def _aligned(length: int, align: int) -> int:
+def _align_up(length: int, align: int) -> int:
     """O_DIRECT writes without a copy only what begins at a page."""
     return -(-length // align) * align

@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Reader, account
+from dliosim.execute.backends.contract import Reader, record_meter
 from dliosim.execute.backends.registry import Files, open_readers
-from dliosim.execute.checkpoints.selection import Found
+from dliosim.execute.checkpoints.selection import FoundCheckpoint
 from dliosim.execute.context import Session
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.ranks import Ranks
 from dliosim.execute.node.free_space import require_memory
-from dliosim.execute.node.page_cache import process_io, read_since
-from dliosim.execute.payload.shard_payload import first_wrong, part_keys
+from dliosim.execute.node.page_cache import process_io_since, read_process_io
+from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.reshard import Fetch, Reading, Step, count_steps, steps
-from dliosim.plan.samples.distinct_ranges import MOST_RANGES, Ranges, union
-from dliosim.plan.samples.io_requests import Calls, Extents, calls
+from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, ShardRead, count_steps, cut_steps
+from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, union_ranges
+from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 
 #: Bytes behind those of a step that the reading rank of a group sends with them: whether it has failed, and how long
 #: it has planned and compared.
@@ -39,66 +39,70 @@ _WORD = np.dtype(np.int64)
 _TRAILER = 2 * _WORD.itemsize
 
 
-class Pass(NamedTuple):
+class ReadPass(NamedTuple):
     """Fetches that are read in their order. Those of a `group` are the same on all of it, and its first rank reads."""
 
-    fetches: Callable[[], Iterator[Fetch]]
+    fetches: Callable[[], Iterator[ShardRead]]
     group: Ranks | None
 
     @property
-    def reads(self) -> bool:
+    def is_reader(self) -> bool:
         """Whether this rank does."""
         return self.group is None or self.group.rank == 0
 
 
-def read_state(session: Session, files: StateFiles, found: Found, passes: list[Pass], record: VerbRecord) -> None:
+def read_state(
+    session: Session, files: StateFiles, found: FoundCheckpoint, passes: list[ReadPass], record: VerbRecord
+) -> None:
     """Read passes of a checkpoint. Collective, with as many passes on every rank. Raises DliosimError on every rank."""
     world, access = session.world, files.checkpoint.access
-    counts = world.together(lambda: [_count(files, found, one) for one in passes])
+    counts = world.run_on_all(lambda: [_count_pass(files, found, one) for one in passes])
     rounds = np.array([count.steps for count in counts], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
-    buffer = world.together(lambda: _buffer(session, max(count.largest for count in counts) + _TRAILER))
-    names = _Names([files.name_of_shared()] if files.one_file else [])
+    buffer = world.run_on_all(lambda: _make_buffer(session, max(count.largest for count in counts) + _TRAILER))
+    names = _FileNumbers([files.shared_file_name()] if files.is_one_file else [])
     sizes = found.saved.files
-    of_files = Files(found.directory, names.name, lambda file: sizes[names.name(file)][0], files.one_file, world.comm)
+    of_files = Files(
+        found.directory, names.name, lambda file: sizes[names.name(file)][0], files.is_one_file, world.comm
+    )
     reader = open_readers(access, of_files)[0]
-    reading = _Reading(
+    reading = _StateReader(
         session, files, found.directory, part_keys(files.checkpoint, files.parts, found.number), names, reader, buffer,
         record,
     )  # fmt: skip
-    total = sum(count.bytes for count, one in zip(counts, passes, strict=True) if one.reads)
-    before = process_io()
+    total = sum(count.bytes for count, one in zip(counts, passes, strict=True) if one.is_reader)
+    before = read_process_io()
     try:
-        with session.progress.during(f"restore {files.checkpoint.name}", lambda: total):
-            _agreed(session, record, lambda: reading.all(passes, rounds.tolist()))
+        with session.progress.track_bytes(f"restore {files.checkpoint.name}", lambda: total):
+            _time_collective(session, record, lambda: reading.read_passes(passes, rounds.tolist()))
             # Closing may be collective: nobody who is done waits in it for those who read.
-            _agreed(session, record, reader.end_epoch)
-        read = read_since(before)
+            _time_collective(session, record, reader.end_epoch)
+        read = process_io_since(before)
         record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
-        record.distinct_bytes = distinct_bytes(world, reading.asked.ranges(sorted(sizes)))
+        record.distinct_bytes = distinct_bytes(world, reading.asked.merge_ranges(sorted(sizes)))
     finally:
         if reader.meter.opens:
-            record.hints = reader.granted()
+            record.hints = reader.active_hints()
         begun = perf_counter_ns()
         reader.close()
         record.wall_ns += perf_counter_ns() - begun
-        account(reader.meter, record)
+        record_meter(reader.meter, record)
     record.files = len(names.numbers)
 
 
-def _agreed(session: Session, record: VerbRecord, action: Callable[[], int | None]) -> None:
+def _time_collective(session: Session, record: VerbRecord, action: Callable[[], int | None]) -> None:
     """Do what takes wall time, less what it says was none of it; raise on all ranks if it fails on any."""
 
-    def timed() -> None:
+    def run_action() -> None:
         begun = perf_counter_ns()
         aside = action() or 0
         record.wall_ns += perf_counter_ns() - begun - aside
 
-    session.world.together(timed)
+    session.world.run_on_all(run_action)
 
 
-class _Names:
+class _FileNumbers:
     """The files that a rank reads, numbered in the order in which it first does; `names` are read before others."""
 
     def __init__(self, names: list[str]) -> None:
@@ -116,14 +120,14 @@ class _Names:
         return self._names[number]
 
 
-class _Asked:
+class _ReadRanges:
     """Which bytes of which files were read, kept as few ranges; or that they are too many."""
 
     def __init__(self) -> None:
         self._steps: dict[str, list[NDArray[np.int64]]] = {}
         self._count = 0
 
-    def add(self, step: Step) -> None:
+    def add_step(self, step: ReadStep) -> None:
         """Note those of a step; what goes on where the one before ended makes one range with it."""
         some, begin, end = self._steps.setdefault(step.file, []), step.offset, step.offset + step.length
         if len(begin) == 1 and some and some[-1][-1, 1] == begin[0]:
@@ -132,7 +136,7 @@ class _Asked:
             some.append(np.column_stack([begin, end]))
             self._count += len(begin)
 
-    def ranges(self, names: list[str]) -> Ranges | None:
+    def merge_ranges(self, names: list[str]) -> ByteRanges | None:
         """All of them, files numbered as their `names` are; None where these are more than `MOST_RANGES`."""
         if self._count > MOST_RANGES:
             return None
@@ -140,11 +144,11 @@ class _Asked:
         pairs = [(number[name], np.concatenate(some)) for name, some in self._steps.items()]
         file = np.repeat([i for i, _ in pairs], [len(some) for _, some in pairs])
         both = np.concatenate([np.empty((0, 2), np.int64), *(some for _, some in pairs)])
-        return union(file.astype(np.int64), both[:, 0], both[:, 1])
+        return union_ranges(file.astype(np.int64), both[:, 0], both[:, 1])
 
 
 @dataclass(slots=True)
-class _Reading:
+class _StateReader:
     """What all passes share, and how far this rank is.
 
     `aside_ns` is how long it has been at other things than reading. It has `given_up` when reading failed here, or on
@@ -155,54 +159,54 @@ class _Reading:
     files: StateFiles
     directory: Path
     keys: list[int]
-    names: _Names
+    names: _FileNumbers
     reader: Reader
     buffer: memoryview
     record: VerbRecord
-    asked: _Asked = field(default_factory=_Asked)
+    asked: _ReadRanges = field(default_factory=_ReadRanges)
     aside_ns: int = 0
     given_up: bool = False
     failure: ExecutionError | None = None
 
-    def all(self, passes: list[Pass], rounds: list[int]) -> int:
+    def read_passes(self, passes: list[ReadPass], rounds: list[int]) -> int:
         """Read them; the time aside. Raises DliosimError on this rank alone, unless it is `shared`."""
         self.reader.begin_epoch()
         for one, count in zip(passes, rounds, strict=True):
-            self._pass(one, count)
+            self._read_pass(one, count)
         if self.failure is not None:
             raise self.failure
         return self.aside_ns
 
-    def _pass(self, one: Pass, rounds: int) -> None:
+    def _read_pass(self, one: ReadPass, rounds: int) -> None:
         checkpoint = self.files.checkpoint
         access, whole = checkpoint.access, checkpoint.pieces == "whole"
-        planned = steps(one.fetches(), access.transfer, whole, access.page)
+        planned = cut_steps(one.fetches(), access.transfer, whole, access.page)
         before, told = self.aside_ns, False
         for _ in range(rounds):
             begun = perf_counter_ns()
             step = next(planned, None)
             plan = _NOTHING
             if step is not None:
-                plan = _calls(self.names.number(step.file) if one.reads else 0, step, access.page)
+                plan = _step_calls(self.names.number(step.file) if one.is_reader else 0, step, access.page)
             self.aside_ns += perf_counter_ns() - begun
-            mine = step if one.reads and not self.given_up else None
+            mine = step if one.is_reader and not self.given_up else None
             if mine is not None or access.collective:
-                self._round(plan, mine)
+                self._read_round(plan, mine)
             if one.group is not None and step is not None and not told:
-                told = self._pass_on(one.group, plan.buffer_size, before)
+                told = self._broadcast_step(one.group, plan.buffer_size, before)
             if self.given_up and not access.collective:
                 return
 
-    def _round(self, plan: Calls, step: Step | None) -> None:
+    def _read_round(self, plan: Calls, step: ReadStep | None) -> None:
         """Read a step, or take part with nothing where others read; what fails is raised when they are done."""
         calls = self.reader.meter.calls
         try:
             if step is None:
                 self.reader.read(_NOTHING, self.buffer)
             else:
-                self._step(plan, step)
+                self._read_step(plan, step)
         except ExecutionError as failure:
-            took_part = self.reader.meter.calls > calls or _is_of_the_file(failure)
+            took_part = self.reader.meter.calls > calls or _is_storage_error(failure)
             if self.files.checkpoint.access.collective and not took_part:
                 if not failure.shared:
                     self.session.world.abort(failure)
@@ -210,11 +214,11 @@ class _Reading:
             self.failure = self.failure or failure
             self.given_up = True
 
-    def _step(self, plan: Calls, step: Step) -> None:
+    def _read_step(self, plan: Calls, step: ReadStep) -> None:
         self.reader.read(plan, self.buffer)
         begun = perf_counter_ns()
-        wrong = self._first_wrong(plan, step)
-        self.asked.add(step)
+        wrong = self._find_mismatch(plan, step)
+        self.asked.add_step(step)
         ended = perf_counter_ns()
         self.record.content_ns += ended - begun
         self.aside_ns += ended - begun
@@ -224,7 +228,7 @@ class _Reading:
         self.record.bytes += int(step.length.sum())
         self.session.progress.tick(ended, 0, self.record.bytes)
 
-    def _first_wrong(self, plan: Calls, step: Step) -> int | None:
+    def _find_mismatch(self, plan: Calls, step: ReadStep) -> int | None:
         """The place in its file of the first byte that is not what was saved."""
         starts, length = plan.sample_start.tolist(), int(step.length[0])
         if self.files.checkpoint.access.page == 1 or len(starts) == 1:
@@ -234,14 +238,14 @@ class _Reading:
         at = 0
         for segment in step.segments:
             row = self.files.parts[segment.part].row_bytes
-            wrong = first_wrong(self.keys[segment.part], row, segment, data[at : at + segment.length])
+            wrong = find_segment_mismatch(self.keys[segment.part], row, segment, data[at : at + segment.length])
             if wrong is not None:
                 call, inside = divmod(at + wrong, length)
                 return int(step.offset[call]) + inside
             at += segment.length
         return None
 
-    def _pass_on(self, group: Ranks, size: int, before: int) -> bool:
+    def _broadcast_step(self, group: Ranks, size: int, before: int) -> bool:
         """Send what was read to the group, or receive it; whether the reading rank failed, and sends no more."""
         data = self.buffer[: size + _TRAILER]
         told = np.frombuffer(data, np.uint8)[size:]
@@ -262,41 +266,41 @@ class _Reading:
         return bool(failed)
 
 
-def _is_of_the_file(failure: ExecutionError) -> bool:
+def _is_storage_error(failure: ExecutionError) -> bool:
     """Whether a read failed in storage: a collective one for which the others have not waited in vain."""
     cause = failure.__cause__
     return isinstance(cause, MPI.Exception) and cause.Get_error_class() == MPI.ERR_IO
 
 
-def _count(files: StateFiles, found: Found, one: Pass) -> Reading:
+def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> ReadTotals:
     """How much a pass reads. Raises ExecutionError [R401] for a file that was not saved, says the manifest."""
     checkpoint = files.checkpoint
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
-    def known() -> Iterator[Fetch]:
+    def check_fetches() -> Iterator[ShardRead]:
         for fetch in one.fetches():
             if fetch.file not in found.saved.files:
                 raise ExecutionError(f"{found.directory / fetch.file} is not in the manifest", "R401")
             yield fetch
 
-    return count_steps(known(), access.transfer, whole, access.page)
+    return count_steps(check_fetches(), access.transfer, whole, access.page)
 
 
-def _buffer(session: Session, size: int) -> memoryview:
+def _make_buffer(session: Session, size: int) -> memoryview:
     require_memory(size, session.world.node.size, "buffers of `restore`")
     return allocate(size)
 
 
-def _calls(file: int, step: Step, page: int) -> Calls:
+def _step_calls(file: int, step: ReadStep, page: int) -> Calls:
     count = len(step.offset)
     extents = Extents(np.arange(count), np.full(count, file), step.offset, step.length, np.array([0, count]))
-    return calls(extents, None, page)
+    return plan_calls(extents, None, page)
 
 
-def _no_calls() -> Calls:
+def _empty_calls() -> Calls:
     none, edge = np.empty(0, np.int64), np.zeros(2, np.int64)
     return Calls(none, none, none, none, edge, edge[:1], none, edge)
 
 
-_NOTHING = _no_calls()
+_NOTHING = _empty_calls()
 """What a rank brings to a collective round for which it has no more."""

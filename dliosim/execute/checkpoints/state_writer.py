@@ -13,18 +13,18 @@ from mpi4py import MPI
 
 from dliosim.errors import DliosimError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer, finish
+from dliosim.execute.backends.contract import Writer, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.context import Session
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.compute import busy
-from dliosim.execute.node.striping import with_striping
+from dliosim.execute.node.compute import keep_core_busy
+from dliosim.execute.node.striping import add_striping_hints
 from dliosim.execute.payload.shard_payload import fill_segment
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.write_calls import Piece, largest_piece, pieces
+from dliosim.plan.checkpoints.write_calls import Piece, cut_pieces, largest_piece
 
 Made = Iterator[tuple[Piece, memoryview]]
 """The calls of a rank, with their bytes; memory of one may be used for the next."""
@@ -36,7 +36,7 @@ Run = tuple[str, int, int, int]
 def pieces_of(files: StateFiles, rank: int) -> Iterator[Piece]:
     """What a rank saves, call by call."""
     checkpoint = files.checkpoint
-    return pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
+    return cut_pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
 def largest_call(files: StateFiles, rank: int) -> int:
@@ -54,7 +54,7 @@ def fill_piece(files: StateFiles, keys: list[int], piece: Piece, out: memoryview
         at += segment.length
 
 
-def generated(files: StateFiles, keys: list[int], rank: int, record: VerbRecord) -> Made:
+def generate_pieces(files: StateFiles, keys: list[int], rank: int, record: VerbRecord) -> Made:
     """A rank's calls with contents made one at a time, in one buffer; that is no part of what is measured."""
     buffer = allocate(largest_call(files, rank))
     for piece in pieces_of(files, rank):
@@ -65,13 +65,13 @@ def generated(files: StateFiles, keys: list[int], rank: int, record: VerbRecord)
         yield piece, data
 
 
-def serialized(made: Made, checkpoint: Checkpoint, total: int, record: VerbRecord) -> Made:
+def serialize_pieces(made: Made, checkpoint: Checkpoint, total: int, record: VerbRecord) -> Made:
     """The same, each call after the CPU's share of it: `serialize` for `total` bytes in all."""
     pace = checkpoint.serialize
     for piece, data in made:
         if pace is not None:
             begun = perf_counter_ns()
-            busy(round(pace.of(total) * 1e9 * piece.length / total))
+            keep_core_busy(round(pace.duration(total) * 1e9 * piece.length / total))
             record.serialize_ns += perf_counter_ns() - begun
         yield piece, data
 
@@ -82,15 +82,15 @@ def write_state(session: Session, files: StateFiles, directory: Path, made: Made
     Files are synced where the checkpoint says so. Raises DliosimError, on this rank alone unless it is `shared`.
     """
     world, rank, checkpoint = session.world, session.world.rank, files.checkpoint
-    made = serialized(made, checkpoint, files.owned_bytes(rank), record)
+    made = serialize_pieces(made, checkpoint, files.owner_bytes(rank), record)
     if files.writer(rank) != rank:
-        _send(session, files.writer(rank), made, record)
+        _send_pieces(session, files.writer(rank), made, record)
         return []
     if checkpoint.writers.kind == "shared file":
-        return _write_shared(session, files, directory, made, record)
+        return _write_shared_file(session, files, directory, made, record)
     written: list[Run] = []
     try:
-        for name, own in _by_file(files, rank, made):
+        for name, own in _group_by_file(files, rank, made):
             senders = files.senders(rank)
             written += _write_file(session, files, directory, name, own, senders, record)
     except DliosimError as failure:
@@ -101,9 +101,9 @@ def write_state(session: Session, files: StateFiles, directory: Path, made: Made
     return written
 
 
-def _by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[str, Made]]:
+def _group_by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[str, Made]]:
     """The calls of each file that a rank makes; files of no bytes come last."""
-    left = dict.fromkeys(files.made_by(rank))
+    left = dict.fromkeys(files.file_names(rank))
     for name, own in groupby(made, lambda call: call[0].file):
         del left[name]
         yield name, own
@@ -120,35 +120,37 @@ def _write_file(
     senders: Iterable[int],
     record: VerbRecord,
 ) -> list[Run]:
-    checkpoint, path, written = files.checkpoint, directory / name, _Written(name)
+    checkpoint, path, written = files.checkpoint, directory / name, _FileRuns(name)
     if checkpoint.folder:
         make_directory(path.parent, exist_ok=True)
-    writer = open_writer(_writing(checkpoint), path, MPI.COMM_SELF)
+    writer = open_writer(_write_access(checkpoint), path, MPI.COMM_SELF)
     try:
         for piece, data in made:
-            _write(session, writer, piece, data, written, record)
+            _write_piece(session, writer, piece, data, written, record)
         for sender in senders:
-            _receive(session, files, sender, writer, written, record)
+            _receive_pieces(session, files, sender, writer, written, record)
         if checkpoint.fsync:
             writer.sync()
     finally:
-        finish(writer, record)
+        close_writer(writer, record)
         record.files += 1
     return written.runs
 
 
-def _write_shared(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
+def _write_shared_file(
+    session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord
+) -> list[Run]:
     world, checkpoint = session.world, files.checkpoint
-    name = files.name_of_shared()
-    written = _Written(name)
-    writer = open_writer(_writing(checkpoint), directory / name, world.comm)
+    name = files.shared_file_name()
+    written = _FileRuns(name)
+    writer = open_writer(_write_access(checkpoint), directory / name, world.comm)
     error: DliosimError | None = None
     try:
         if checkpoint.access.collective:
             _write_rounds(session, files, writer, made, written, record)
         else:
             for piece, data in made:
-                _write(session, writer, piece, data, written, record)
+                _write_piece(session, writer, piece, data, written, record)
     except DliosimError as failure:
         if checkpoint.access.collective:
             # Others wait for this rank in a collective write, so that nobody could hear of the error.
@@ -157,29 +159,29 @@ def _write_shared(session: Session, files: StateFiles, directory: Path, made: Ma
     try:
         # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
         if world.size > 1:
-            world.agree(error)
+            world.agree_on_error(error)
         elif error is not None:
             raise error
         if checkpoint.fsync:
             writer.sync()
     finally:
-        finish(writer, record)
+        close_writer(writer, record)
         record.files += world.rank == 0
     return written.runs
 
 
-def _writing(checkpoint: Checkpoint) -> Access:
-    return with_striping(checkpoint.access, checkpoint.stripe)
+def _write_access(checkpoint: Checkpoint) -> Access:
+    return add_striping_hints(checkpoint.access, checkpoint.stripe)
 
 
-class _Written:
+class _FileRuns:
     """What of one file this rank has written, and its checksum; calls that follow each other are one run."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.runs: list[Run] = []
 
-    def add(self, offset: int, data: memoryview) -> None:
+    def add_call(self, offset: int, data: memoryview) -> None:
         if self.runs:
             _, begin, length, value = self.runs[-1]
             if begin + length == offset:
@@ -188,19 +190,19 @@ class _Written:
         self.runs.append((self.name, offset, len(data), zlib.crc32(data)))
 
 
-def _write(
-    session: Session, writer: Writer, piece: Piece, data: memoryview, written: _Written, record: VerbRecord
+def _write_piece(
+    session: Session, writer: Writer, piece: Piece, data: memoryview, written: _FileRuns, record: VerbRecord
 ) -> None:
     writer.write(piece.offset, data)
     record.bytes += len(data)
     begun = perf_counter_ns()
-    written.add(piece.offset, data)
+    written.add_call(piece.offset, data)
     record.content_ns += perf_counter_ns() - begun
     session.progress.tick(begun, 0, record.bytes)
 
 
 def _write_rounds(
-    session: Session, files: StateFiles, writer: Writer, made: Made, written: _Written, record: VerbRecord
+    session: Session, files: StateFiles, writer: Writer, made: Made, written: _FileRuns, record: VerbRecord
 ) -> None:
     """As many rounds on every rank as the one with most needs; the others take part with nothing."""
     own = sum(1 for _ in pieces_of(files, session.world.rank))
@@ -208,12 +210,12 @@ def _write_rounds(
     for number in range(rounds):
         if number < own:
             piece, data = next(made)
-            _write(session, writer, piece, data, written, record)
+            _write_piece(session, writer, piece, data, written, record)
         else:
             writer.write(0, memoryview(b""))
 
 
-def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None:
+def _send_pieces(session: Session, writer: int, made: Made, record: VerbRecord) -> None:
     world: World = session.world
     sent = 0
     for piece, data in made:
@@ -225,8 +227,8 @@ def _send(session: Session, writer: int, made: Made, record: VerbRecord) -> None
         session.progress.tick(ended, 0, sent)
 
 
-def _receive(
-    session: Session, files: StateFiles, sender: int, writer: Writer, written: _Written, record: VerbRecord
+def _receive_pieces(
+    session: Session, files: StateFiles, sender: int, writer: Writer, written: _FileRuns, record: VerbRecord
 ) -> None:
     world = session.world
     buffer = allocate(largest_call(files, sender))
@@ -235,4 +237,4 @@ def _receive(
         data = buffer[: piece.length]
         world.ranks.receive(data, sender)
         record.send_ns += perf_counter_ns() - begun
-        _write(session, writer, piece, data, written, record)
+        _write_piece(session, writer, piece, data, written, record)

@@ -11,15 +11,15 @@ from time import perf_counter_ns
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.blocking_save import Target
-from dliosim.execute.checkpoints.checkpoint_manifest import saved_in
+from dliosim.execute.checkpoints.blocking_save import SaveTarget
+from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
 from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.context import Session
-from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.node.free_space import require_space
-from dliosim.execute.node.striping import ask_for_striping
-from dliosim.execute.safe_open import reading, writing
-from dliosim.execute.store.locking import Hold
+from dliosim.execute.node.striping import request_striping
+from dliosim.execute.safe_open import open_for_read, open_for_write
+from dliosim.execute.store.locking import DirectoryLock
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
@@ -28,7 +28,7 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 _TRANSFER = 4 << 20
 
 
-def drain(session: Session, files: StateFiles, target: Target, written: Iterable[Run], record: VerbRecord) -> str:
+def drain(session: Session, files: StateFiles, target: SaveTarget, written: Iterable[Run], record: VerbRecord) -> str:
     """Copy what this rank has written of a complete checkpoint, complete the copy, delete old ones. Collective.
 
     The result says why the copy is not striped as the checkpoint is, or nothing. Raises DliosimError on every rank, and
@@ -36,60 +36,62 @@ def drain(session: Session, files: StateFiles, target: Target, written: Iterable
     """
     world, checkpoint = session.world, files.checkpoint
     begun = perf_counter_ns()
-    base = session.drained_to(checkpoint, files.split)
+    base = session.drain_directory(checkpoint, files.split)
     assert base is not None
     doing = f"make room to drain checkpoint `{checkpoint.name}`"
-    aside, refused = world.on_rank_0(doing, lambda: _begin(session.locks.to_save(base), files, target.number))
-    own = _own_files(files, world.rank, written)
+    aside, refused = world.run_on_rank_0(
+        doing, lambda: _begin_copy(session.locks.lock_to_save(base), files, target.number)
+    )
+    own = _runs_to_copy(files, world.rank, written)
     error: DliosimError | None = None
     try:
         try:
             buffer = allocate(checkpoint.access.transfer or _TRANSFER)
             for name, runs in own.items():
-                _copy(target.complete / name, aside / name, runs, buffer, checkpoint.fsync, record)
+                _copy_runs(target.final_directory / name, aside / name, runs, buffer, checkpoint.fsync, record)
         except DliosimError as failure:
             error = failure
-        world.agree(error)
-        world.on_rank_0(
+        world.agree_on_error(error)
+        world.run_on_rank_0(
             f"complete the copy of checkpoint `{checkpoint.name}`",
-            lambda: _complete(session.locks.to_save(base), files, target),
+            lambda: _complete_copy(session.locks.lock_to_save(base), files, target),
         )
     except DliosimError:
         if world.rank == 0:
-            checkpoint_store.abandon(session.locks.to_save(base), target.number)
+            checkpoint_store.abandon(session.locks.lock_to_save(base), target.number)
         raise
     record.drain_ns = perf_counter_ns() - begun
     keep = checkpoint.keep
     if keep is not None:
         doing = f"delete old copies of checkpoint `{checkpoint.name}`"
-        world.on_rank_0(doing, lambda: checkpoint_store.delete_old(session.locks.to_save(base), keep))
+        world.run_on_rank_0(doing, lambda: checkpoint_store.delete_old(session.locks.lock_to_save(base), keep))
     return f"{refused} (root `{checkpoint.drain}`)" if refused else ""
 
 
-def _begin(hold: Hold, files: StateFiles, number: int) -> tuple[Path, str]:
+def _begin_copy(hold: DirectoryLock, files: StateFiles, number: int) -> tuple[Path, str]:
     """The directory that a copy is written in, and why it is not striped, if it should be."""
     checkpoint = files.checkpoint
     require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
     aside = checkpoint_store.begin_copy(hold, number)
-    refused = ask_for_striping(aside, checkpoint.stripe)
+    refused = request_striping(aside, checkpoint.stripe)
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         make_directory(aside / folder)
     return aside, refused
 
 
-def _complete(hold: Hold, files: StateFiles, target: Target) -> None:
+def _complete_copy(hold: DirectoryLock, files: StateFiles, target: SaveTarget) -> None:
     try:
-        saved = saved_in(target.complete)
+        saved = load_manifest(target.final_directory)
     except ValueError as error:
-        raise ExecutionError(f"{target.complete} {error}: it is not what was saved", "R401") from error
+        raise ExecutionError(f"{target.final_directory} {error}: it is not what was saved", "R401") from error
     copied = {name for name, _ in files.files()} | {METADATA}
     found = {name: size for name, size in saved.files.items() if name in copied}
     checkpoint_store.commit(hold, target.number, replace(saved, commit="rename", files=found))
 
 
-def _own_files(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:
+def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:
     """What a rank copies of each file, offsets and bytes: what it has written, but not for its partner."""
-    own: dict[str, list[tuple[int, int]]] = {name: [] for name in files.made_by(rank)}
+    own: dict[str, list[tuple[int, int]]] = {name: [] for name in files.file_names(rank)}
     kept = {name for name, _ in files.partner_files()}
     for name, offset, length, _ in written:
         if name not in kept:
@@ -99,7 +101,7 @@ def _own_files(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str
     return own
 
 
-def _copy(
+def _copy_runs(
     source: Path, target: Path, runs: list[tuple[int, int]], buffer: memoryview, fsync: bool, record: VerbRecord
 ) -> None:
     """Copy runs of a file to the same places of another, which other ranks may be writing, too.
@@ -107,16 +109,16 @@ def _copy(
     The file of metadata, of which nobody has counted the bytes, is copied whole.
     """
     path, call = source, "open"
-    with writing(target, os.O_WRONLY | os.O_CREAT) as to:
+    with open_for_write(target, os.O_WRONLY | os.O_CREAT) as to:
         try:
-            with reading(source) as of:
+            with open_for_read(source) as of:
                 for begin, length in runs if source.name != METADATA else [(0, os.fstat(of).st_size)]:
                     at, end = begin, begin + length
                     while at < end:
                         path, call = source, "preadv"
                         got = os.preadv(of, [buffer[: end - at]], at)
                         if not got:
-                            raise truncated(call, str(source), at, end - at, got)
+                            raise truncation_error(call, str(source), at, end - at, got)
                         record.drain_bytes += got
                         path, call = target, "pwrite"
                         at += os.pwrite(to, buffer[:got], at)
@@ -124,4 +126,4 @@ def _copy(
                 path, call = target, "fsync"
                 os.fsync(to)
         except OSError as error:
-            raise failed(call, str(path), error) from error
+            raise call_error(call, str(path), error) from error

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.context import Progress, Session
 from dliosim.execute.mpi.job_abort import end_job
-from dliosim.execute.mpi.world import sleeping_copy
+from dliosim.execute.mpi.world import duplicate_world
 
 #: The end of what goes on.
 NEVER = (1 << 63) - 1
@@ -24,10 +24,10 @@ NEVER = (1 << 63) - 1
 _LOOK = 0.25
 
 
-class Job:
+class BackgroundTask:
     """Something that a worker does; `error` is what ended it, the same on every rank, once it is over."""
 
-    def __init__(self, action: Callable[[Session], None], after: Job | None) -> None:
+    def __init__(self, action: Callable[[Session], None], after: BackgroundTask | None) -> None:
         self.action = action
         self.after = after
         self.error: DliosimError | None = None
@@ -38,7 +38,7 @@ class Job:
         """Whether it is done, or has failed."""
         return self._over.is_set()
 
-    def end(self) -> None:
+    def mark_done(self) -> None:
         """Wake whoever waits."""
         self._over.set()
 
@@ -58,24 +58,24 @@ class Worker:
 
     def __init__(self, session: Session, name: str) -> None:
         """Raises ExecutionError [R403] on every rank where MPI does not let threads call it."""
-        self._world = sleeping_copy(session.world)
-        self._session = replace(session, world=self._world, progress=_Silent())
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._world = duplicate_world(session.world)
+        self._session = replace(session, world=self._world, progress=_NullProgress())
+        self._jobs: SimpleQueue[BackgroundTask | None] = SimpleQueue()
         self._at_work: list[tuple[int, int]] = []
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_tasks, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, action: Callable[[Session], None], after: Job | None = None) -> Job:
+    def submit(self, action: Callable[[Session], None], after: BackgroundTask | None = None) -> BackgroundTask:
         """Have it done, after those before and, if that does not fail, after `after`, which another worker does.
 
         `action` is given a session to meet the other ranks' workers by. A DliosimError that it raises on this rank
         alone ends the job of all ranks.
         """
-        job = Job(action, after)
+        job = BackgroundTask(action, after)
         self._jobs.put(job)
         return job
 
-    def at_work(self, since: int) -> list[tuple[int, int]]:
+    def busy_intervals(self, since: int) -> list[tuple[int, int]]:
         """When (perf_counter_ns, begin and end) it was at work, of what was not over at `since`; NEVER if it still is.
 
         What was over before is forgotten.
@@ -92,15 +92,15 @@ class Worker:
             self._world.close()
             self._world.comm.Free()
 
-    def _work(self) -> None:
+    def _run_tasks(self) -> None:
         while (job := self._jobs.get()) is not None:
             if job.after is not None:
                 job.after.wait()
             if job.after is None or job.after.error is None:
-                self._perform(job)
-            job.end()
+                self._run_task(job)
+            job.mark_done()
 
-    def _perform(self, job: Job) -> None:
+    def _run_task(self, job: BackgroundTask) -> None:
         begun = perf_counter_ns()
         self._at_work.append((begun, NEVER))
         try:
@@ -117,14 +117,14 @@ class Worker:
             self._at_work[-1] = (begun, perf_counter_ns())
 
 
-class _Silent:
+class _NullProgress:
     """A line of progress that nobody sees: that of the steps is shown meanwhile."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         """Nothing."""
 
     @contextmanager
-    def during(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
+    def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
         """Nothing."""
         yield
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.store.manifest import NAME, manifest_of, write_manifest
+from dliosim.execute.store.manifest import NAME, find_manifest, write_manifest
 from dliosim.model import Dataset
 
 #: What is wrong where nothing is there.
 ABSENT = "has not been prepared"
 
 
-def write_description(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
+def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
     """Write the manifest of a data set of `size` bytes; unless they are `durable`, with this node's boot.
 
     Raises ExecutionError.
@@ -33,12 +33,12 @@ def write_description(dataset: Dataset, directory: Path, size: int, durable: boo
     write_manifest(directory, content if durable else {**content, "boot": boot_id()})
 
 
-def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
+def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
     """Why the data in a directory do not count, to be said after the data set's name; None where they do.
 
     Raises ExecutionError [R401] where their manifest cannot be read.
     """
-    manifest = manifest_of(directory, "data set", dataset.digest())
+    manifest = find_manifest(directory, "data set", dataset.digest())
     if manifest is None:
         if os.path.lexists(directory / NAME):
             return f"has something else in the place of its {NAME}"
@@ -49,24 +49,24 @@ def what_is_wrong(dataset: Dataset, directory: Path) -> str | None:
     return "was prepared with `fsync off` by another node, or before this one was booted, and may have lost bytes,"
 
 
-def prepared_by(dataset: Dataset, directory: Path) -> int:
+def find_preparing_ranks(dataset: Dataset, directory: Path) -> int:
     """By how many other ranks the same data set was prepared beside this directory, or 0 where none can be seen."""
     if dataset.layout.kind != "file per rank":
         return 0
     with suppress(OSError):
         for entry in sorted(directory.parent.iterdir()):
-            manifest = manifest_of(entry, "data set", entry.name) if entry != directory else None
+            manifest = find_manifest(entry, "data set", entry.name) if entry != directory else None
             files = manifest.get("files") if manifest else None
-            if isinstance(files, int) and entry.name == _by_ranks(dataset, files).digest():
+            if isinstance(files, int) and entry.name == _replace_rank_count(dataset, files).digest():
                 return files
     return 0
 
 
-def _by_ranks(dataset: Dataset, ranks: int) -> Dataset:
+def _replace_rank_count(dataset: Dataset, ranks: int) -> Dataset:
     return replace(dataset, layout=replace(dataset.layout, files=ranks))
 
 
-def damaged(dataset: Dataset, what: str) -> ExecutionError:
+def damage_error(dataset: Dataset, what: str) -> ExecutionError:
     """The error of a data set whose manifest, or whose files when they were looked at, say more than is there now."""
     if dataset.source:
         text = f"data set `{dataset.name}` has changed since its files were looked at: {what}"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import damaged
+from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.residency import MOST_READ, Residency, measure_residency, resident_share
 from dliosim.model import Dataset
 
 
-def resident_bytes(session: Session, dataset: Dataset) -> Residency:
+def measure_dataset_residency(session: Session, dataset: Dataset) -> Residency:
     """As `resident_before_reading`, of a complete data set; nothing without I/O."""
     if session.options.null:
         return Residency()
@@ -22,7 +22,7 @@ def resident_bytes(session: Session, dataset: Dataset) -> Residency:
 
 def resident_dataset_share(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
     """As `resident_share`, of a data set."""
-    with damage_named(dataset):
+    with report_damage(dataset):
         return resident_share(session, dataset.layout.files, most, file_paths(session, dataset))
 
 
@@ -33,11 +33,11 @@ def file_paths(session: Session, dataset: Dataset) -> Callable[[int], Path]:
 
 
 @contextmanager
-def damage_named(dataset: Dataset) -> Iterator[None]:
+def report_damage(dataset: Dataset) -> Iterator[None]:
     """A block in which a file that is not there is said to be damage of the data set, with the remedy."""
     try:
         yield
     except ExecutionError as error:
         if error.code == "R401":
-            raise damaged(dataset, error.message) from error
+            raise damage_error(dataset, error.message) from error
         raise

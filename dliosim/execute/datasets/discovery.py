@@ -16,20 +16,20 @@ from typing import Protocol
 import numpy as np
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.datasets.dataset_manifest import what_is_wrong
-from dliosim.execute.io_errors import failed
-from dliosim.execute.safe_open import follow, follow_to_file
+from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
+from dliosim.execute.io_errors import call_error
+from dliosim.execute.safe_open import follow_links, follow_to_file
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
-from dliosim.model import Dataset, Distribution, Found, constant
-from dliosim.model.dataset import unless_even
+from dliosim.model import Dataset, Distribution, FileSurvey, constant
+from dliosim.model.dataset import pack_counts
 
 _AT_ONCE = 8  # files looked at: what waits for a file system overlaps, what computes does not
 _PIECE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExistingFiles:
     """Files that are there already: their paths below the root, in order, and what their own indexes say.
 
     `linked` says of each path whether it leads to its file by symbolic links.
@@ -40,7 +40,7 @@ class Source:
     indexes: list[FileIndex]
 
 
-class Progress(Protocol):
+class ScanProgress(Protocol):
     """Somebody who wants to know how far this is; see `report.progress`."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str) -> None:
@@ -64,36 +64,36 @@ class FileFinder:
     """
 
     roots: Mapping[str, Path]
-    progress: Progress
-    sources: dict[str, Source] = field(default_factory=dict)
-    _known: dict[Dataset, Found] = field(default_factory=dict)
+    progress: ScanProgress
+    sources: dict[str, ExistingFiles] = field(default_factory=dict)
+    _known: dict[Dataset, FileSurvey] = field(default_factory=dict)
 
-    def __call__(self, dataset: Dataset) -> Found:
+    def __call__(self, dataset: Dataset) -> FileSurvey:
         """What is there; ExecutionError [R401] where there is nothing, or something that is no file of the format."""
         if dataset not in self._known:
-            self._known[dataset] = self._look(dataset)
+            self._known[dataset] = self._find_files(dataset)
         return self._known[dataset]
 
-    def prepared(self, dataset: Dataset) -> Source | None:
+    def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """The files of a data set that was prepared, if they alone know where samples lie; None unless complete."""
         if dataset.root not in self.roots or dataset.source or isinstance(format_for(dataset), Framed):
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
-        if what_is_wrong(dataset, self.roots[dataset.root] / folder) is not None:
+        if find_dataset_fault(dataset, self.roots[dataset.root] / folder) is not None:
             return None
         names = [f"{folder}/{dataset.file_name(file)}" for file in range(dataset.layout.files)]
-        indexes = self._indexes(dataset, [(name, False) for name in names])
-        return Source(names, [False] * len(names), indexes)
+        indexes = self._read_indexes(dataset, [(name, False) for name in names])
+        return ExistingFiles(names, [False] * len(names), indexes)
 
-    def _look(self, dataset: Dataset) -> Found:
+    def _find_files(self, dataset: Dataset) -> FileSurvey:
         if dataset.root not in self.roots:
             raise UsageError(f"no place is given for `root {dataset.root}`: add --root {dataset.root}=DIR")
         root = self.roots[dataset.root]
-        matching = sorted(_matching(root, dataset.source))
+        matching = sorted(_match_files(root, dataset.source))
         if not matching:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
             raise ExecutionError(f"{text} (directories do not count)", "R401")
-        indexes = self._indexes(dataset, matching)
+        indexes = self._read_indexes(dataset, matching)
         # Files of the same names and sizes may hold other things on another root, or for one who reads other columns.
         digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
         for (name, linked), index in zip(matching, indexes, strict=True):
@@ -101,30 +101,30 @@ class FileFinder:
             digest.update(said.encode(errors="surrogateescape"))
         samples, short = sum(index.samples for index in indexes), digest.hexdigest()[:16]
         names, links = [name for name, _ in matching], [linked for _, linked in matching]
-        self.sources[short] = Source(names, links, indexes)
-        counts = unless_even(np.array([index.samples for index in indexes], np.int64))
-        return Found(samples, len(matching), short, _size(indexes), counts)
+        self.sources[short] = ExistingFiles(names, links, indexes)
+        counts = pack_counts(np.array([index.samples for index in indexes], np.int64))
+        return FileSurvey(samples, len(matching), short, _size_distribution(indexes), counts)
 
-    def _indexes(self, dataset: Dataset, files: list[tuple[str, bool]]) -> list[FileIndex]:
+    def _read_indexes(self, dataset: Dataset, files: list[tuple[str, bool]]) -> list[FileIndex]:
         """The indexes of files, several read at the same time; of several that are wrong the first one is said."""
         root, found = self.roots[dataset.root], list[FileIndex]()
         real, form = os.path.realpath(root), format_for(dataset)
         beside = form.sidecars(dataset) if isinstance(form, Framed) else ()
         self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(files), "file")
 
-        def look(file: tuple[str, bool]) -> FileIndex:
+        def follow_and_read(file: tuple[str, bool]) -> FileIndex:
             name, linked = file
             path = root / name
             for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
                 if one.is_symlink() or (linked and one is path):
                     follow_to_file(real, str(one.relative_to(root)))
-            return _index(form, dataset, path)
+            return _read_index(form, dataset, path)
 
         try:
             with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
                 # In pieces, since every file that waits takes a kilobyte.
                 for first in range(0, len(files), _PIECE):
-                    for index in pool.map(look, files[first : first + _PIECE]):
+                    for index in pool.map(follow_and_read, files[first : first + _PIECE]):
                         found.append(index)
                         self.progress.tick(perf_counter_ns(), len(found), 0)
         finally:
@@ -132,16 +132,16 @@ class FileFinder:
         return found
 
 
-def _index(form: Format, dataset: Dataset, path: Path) -> FileIndex:
+def _read_index(form: Format, dataset: Dataset, path: Path) -> FileIndex:
     try:
         return form.index(path, dataset)
     except ExecutionError:
         raise
     except OSError as error:
-        raise failed("open", str(path), error, reading=True) from error
+        raise call_error("open", str(path), error, reading=True) from error
 
 
-def _size(indexes: list[FileIndex]) -> Distribution:
+def _size_distribution(indexes: list[FileIndex]) -> Distribution:
     """Bytes of a sample's contents: a constant where all are alike, and are read as they are, with nothing around."""
     sizes = {sum(column.row_bytes or column.unit_bytes // column.samples for column in one.columns) for one in indexes}
     columns = [column for one in indexes for column in one.columns]
@@ -150,7 +150,7 @@ def _size(indexes: list[FileIndex]) -> Distribution:
     return Distribution("uniform", (1.0, float(max(2, *sizes))))
 
 
-def _matching(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
+def _match_files(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
     """Paths below `root` of regular files, and of links, that a pattern of names matches; and whether links lead there.
 
     A link to a directory counts as one where a part of the pattern names it. `**` goes through none: that has no end
@@ -158,10 +158,10 @@ def _matching(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
     """
     real = os.path.realpath(root)
 
-    def below(directory: str, parts: list[str], linked: bool) -> Iterator[tuple[str, bool]]:
+    def match_parts(directory: str, parts: list[str], linked: bool) -> Iterator[tuple[str, bool]]:
         head, rest = parts[0], parts[1:]
         if head == "**":
-            yield from below(directory, rest or ["*"], linked)
+            yield from match_parts(directory, rest or ["*"], linked)
         matches = re.compile(translate(head)).match
         try:
             with os.scandir(root / directory) as entries:
@@ -169,20 +169,20 @@ def _matching(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise failed("opendir", str(root / directory), error) from error
+            raise call_error("opendir", str(root / directory), error) from error
         for entry in found:
             path = f"{directory}/{entry.name}" if directory else entry.name
             if head == "**":
                 if entry.is_dir(follow_symlinks=False):
-                    yield from below(path, parts, linked)
+                    yield from match_parts(path, parts, linked)
             elif not matches(entry.name):
                 continue
             elif rest:
                 if entry.is_symlink():
-                    follow(real, path)
+                    follow_links(real, path)
                 if entry.is_dir():
-                    yield from below(path, rest, linked or entry.is_symlink())
+                    yield from match_parts(path, rest, linked or entry.is_symlink())
             elif entry.is_symlink() or entry.is_file():
                 yield path, linked or entry.is_symlink()
 
-    return iter(dict.fromkeys(below("", pattern.split("/"), False)))
+    return iter(dict.fromkeys(match_parts("", pattern.split("/"), False)))

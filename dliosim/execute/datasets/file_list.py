@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.datasets.index_build import joined_by, shared_memory
+from dliosim.execute.datasets.index_build import join_indexes, shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.safe_open import follow_to_file
 from dliosim.plan.samples.sample_index import DataIndex
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import Source
+    from dliosim.execute.datasets.discovery import ExistingFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class FileNames:
     """Names of files in memory that the ranks of a node share: name f is bytes start[f]:start[f + 1] of `text`."""
 
     text: NDArray[np.uint8]
@@ -49,11 +49,13 @@ class LinkedNames:
         return follow_to_file(self.root, name) if self.linked[file] else name
 
 
-def share_source(world: World, root: Path, source: Source | None) -> tuple[Names | LinkedNames, DataIndex]:
+def share_existing_files(
+    world: World, root: Path, source: ExistingFiles | None
+) -> tuple[FileNames | LinkedNames, DataIndex]:
     """Give all ranks what rank 0 has found below `root`. Collective."""
     encoded = [os.fsencode(name) for name in source.names] if source is not None else []
     links = sum(source.linked) if source is not None else 0
-    counts = world.share([len(encoded), sum(map(len, encoded)), links] if world.rank == 0 else None)
+    counts = world.broadcast_object([len(encoded), sum(map(len, encoded)), links] if world.rank == 0 else None)
     files, size, links = counts
     start = shared_memory(world, files + 1)
     words = shared_memory(world, -(-size // 8))
@@ -64,6 +66,6 @@ def share_source(world: World, root: Path, source: Source | None) -> tuple[Names
     if source is not None and links:
         linked[:] = source.linked
     indexes = source.indexes if source is not None else []
-    index = joined_by(world, files, range(len(indexes)), indexes, (start, words, linked))
-    names = Names(words.view(np.uint8), start)
+    index = join_indexes(world, files, range(len(indexes)), indexes, (start, words, linked))
+    names = FileNames(words.view(np.uint8), start)
     return (LinkedNames(names, linked, os.path.realpath(root)) if links else names), index

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
-from dliosim.execute.payload.payload_format import dress_samples, dressing
+from dliosim.execute.payload.payload_format import dress_function, dress_samples
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
-from dliosim.formats.protocols import Encoding, Framed
+from dliosim.formats.protocols import EncodeTime, Framed
 from dliosim.model import Dataset
 
 Ints = NDArray[np.int64]
 
 
 def make_bodies(
-    form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview, encoding: Encoding
+    form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview, encoding: EncodeTime
 ) -> None:
     """Fill `out[starts[i]:starts[i] + stride]` of sample i, and what `align` leaves behind it with zeros.
 
@@ -27,7 +27,7 @@ def make_bodies(
     at, length = form.content(dataset, sizes)
     fill_batch(sample_keys(dataset, samples), length, starts + at, out)
     begun = perf_counter_ns()
-    dress_samples(dressing(dataset), length, starts + at, out)
+    dress_samples(dress_function(dataset), length, starts + at, out)
     form.frame(dataset, samples, sizes, starts, out)
     encoding.encode_ns += perf_counter_ns() - begun
     align = form.align(dataset)
@@ -38,13 +38,18 @@ def make_bodies(
             out[end : end + gap] = bytes(gap)
 
 
-def checksum_over(form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, body: memoryview, value: int) -> int:
+def extend_checksum(form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, body: memoryview, value: int) -> int:
     """The format's checksum going on from `value` over a body of whole samples, which were made by `make_bodies`."""
     sums = form.checksum
     if sums is None:
         return value
-    size = dataset.fixed_size or 0
-    if sums is zlib.crc32 and size >= WORTH_WHILE and len(body) == size * len(samples) and dressing(dataset) is None:
+    size = dataset.constant_size or 0
+    if (
+        sums is zlib.crc32
+        and size >= WORTH_WHILE
+        and len(body) == size * len(samples)
+        and dress_function(dataset) is None
+    ):
         _, length = form.content(dataset, sizes)
         if (length == size).all():  # nothing but contents, which were never looked at since they were made
             return crc32_of_samples(sample_keys(dataset, samples), size, value)

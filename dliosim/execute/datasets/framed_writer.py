@@ -10,20 +10,20 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.datasets.frame_encoder import checksum_over, make_bodies
+from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.execute.datasets.raw_writer import Chunks, PlacedPart
-from dliosim.execute.datasets.small_files import Memory, is_small, runs_of_small
-from dliosim.formats.protocols import Encoding
+from dliosim.execute.datasets.small_files import SmallFileBuffer, group_small_parts, is_small
+from dliosim.formats.protocols import EncodeTime
 from dliosim.model import Dataset
 from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import framed, room, sample_sizes
+from dliosim.plan.samples.sizes import require_framed, sample_sizes, sample_strides
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _SampleGroup:
     """Consecutive samples that are made together, and the region [start, stop) of the file that they fill.
 
     The first group of a file has its header too, the last one its trailer.
@@ -39,27 +39,29 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _FileExtent:
     """What a header and a trailer are made of: `count` samples that end at `end`."""
 
     count: int
     end: int
 
 
-def place(dataset: Dataset, places: Places, parts: Iterable[FilePart], encoding: Encoding) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `raw_writer.place`. The time of framing goes into `encoding`.
+def place_parts(
+    dataset: Dataset, places: Places, parts: Iterable[FilePart], encoding: EncodeTime
+) -> Iterator[PlacedPart]:
+    """The parts with what makes their chunks; see `raw_writer.place_parts`. The time of framing goes into `encoding`.
 
     Files that are small are made many at a time: to surround one sample takes as long as hundreds.
     """
-    memory = Memory(dataset, places, encoding)
-    for run in runs_of_small(parts):
+    memory = SmallFileBuffer(dataset, places, encoding)
+    for run in group_small_parts(parts):
         for number, part in enumerate(run):
-            alone = partial(_chunks, dataset, places, part, encoding)
-            yield PlacedPart(part, partial(_of_run, memory, run, number, alone) if is_small(part) else alone)
+            alone = partial(_part_chunks, dataset, places, part, encoding)
+            yield PlacedPart(part, partial(_run_chunks, memory, run, number, alone) if is_small(part) else alone)
 
 
-def _of_run(
-    memory: Memory,
+def _run_chunks(
+    memory: SmallFileBuffer,
     run: list[FilePart],
     number: int,
     alone: Callable[[int | None, memoryview], Chunks],
@@ -68,7 +70,7 @@ def _of_run(
 ) -> Chunks:
     part = run[number]
     if part.length <= transfer if transfer is not None else part.last_sample - part.first_sample == 1:
-        yield 0, memory.file(run, number)
+        yield 0, memory.file_view(run, number)
     else:
         yield from alone(transfer, buffer)
 
@@ -76,34 +78,34 @@ def _of_run(
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
     """How many chunks are made of a part."""
     groups, total = 0, 0
-    for group in _groups(dataset, places, part, transfer):
+    for group in _group_samples(dataset, places, part, transfer):
         groups += 1
         length = group.stop - group.start
         total += -(-length // (transfer or max(1, length)))
-    return total + (groups > 1 and part.first and framed(dataset).checksum is not None)
+    return total + (groups > 1 and part.first and require_framed(dataset).checksum is not None)
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
     """Bytes of the largest group of a part, or a little more: what its buffer must hold."""
     if is_small(part):
         return part.length
-    return max(group.stop - group.start for group in _groups(dataset, places, part, transfer))
+    return max(group.stop - group.start for group in _group_samples(dataset, places, part, transfer))
 
 
-def _chunks(
-    dataset: Dataset, places: Places, part: FilePart, encoding: Encoding, transfer: int | None, buffer: memoryview
+def _part_chunks(
+    dataset: Dataset, places: Places, part: FilePart, encoding: EncodeTime, transfer: int | None, buffer: memoryview
 ) -> Chunks:
-    form, whole = framed(dataset), _file(dataset, places, part.file)
+    form, whole = require_framed(dataset), _file_extent(dataset, places, part.file)
     sums = form.checksum
     value = form.start_checksum(dataset, whole.count, whole.end)
     header = form.header(dataset)
     again = False
-    for group in _groups(dataset, places, part, transfer):
+    for group in _group_samples(dataset, places, part, transfer):
         out = buffer[: group.stop - group.start]
         make_bodies(form, dataset, group.samples, group.size, group.offset - group.start, out, encoding)
         begun = perf_counter_ns()
         body = out[header if group.header else 0 : min(whole.end, group.stop) - group.start]
-        value = checksum_over(form, dataset, group.samples, group.size, body, value)
+        value = extend_checksum(form, dataset, group.samples, group.size, body, value)
         if group.header:
             again = sums is not None and not group.trailer
             out[:header] = bytes(header) if again else form.write_header(dataset, whole.count, whole.end, value)
@@ -117,20 +119,22 @@ def _chunks(
         yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
 
 
-def _file(dataset: Dataset, places: Places, file: int) -> _File:
+def _file_extent(dataset: Dataset, places: Places, file: int) -> _FileExtent:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     if first == last:
-        return _File(0, framed(dataset).header(dataset))
+        return _FileExtent(0, require_framed(dataset).header(dataset))
     _, offset, _ = locate(dataset, places, np.array([last - 1]))
-    return _File(last - first, int(offset[0] + room(dataset, sample_sizes(dataset, np.array([last - 1])))[0]))
+    return _FileExtent(
+        last - first, int(offset[0] + sample_strides(dataset, sample_sizes(dataset, np.array([last - 1])))[0])
+    )
 
 
-def _groups(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> Iterator[_Group]:
+def _group_samples(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> Iterator[_SampleGroup]:
     """Samples whose bytes fit into one call of `transfer`, or one sample that does not (None: a sample a group)."""
     end = part.offset + part.length
     none = np.empty(0, np.int64)
     if part.first_sample == part.last_sample:
-        yield _Group(none, none, none, part.offset, end, part.first, part.last)
+        yield _SampleGroup(none, none, none, part.offset, end, part.first, part.last)
         return
     start = part.offset
     for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
@@ -147,7 +151,7 @@ def _groups(dataset: Dataset, places: Places, part: FilePart, transfer: int | No
                 until = max(until, int(np.searchsorted(bounds, start + transfer, side="right")) - 1)
             stop, rows = int(bounds[until]), slice(row, until)
             begins, ends = first + row == part.first_sample, first + until == part.last_sample
-            yield _Group(
+            yield _SampleGroup(
                 samples[rows], size[rows], offset[rows], start, stop, part.first and begins, part.last and ends
             )
             row, start = until, stop

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
-from dliosim.execute.io_errors import failed
+from dliosim.execute.io_errors import call_error
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.safe_open import require_file
@@ -27,7 +27,7 @@ _COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, w
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class BuiltIndex:
     """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
 
     index: DataIndex
@@ -35,13 +35,13 @@ class Resolved:
     wall_ns: int
 
 
-def resolve(
+def build_index(
     session: Session,
     dataset: Dataset,
     files: int,
     path: Callable[[int], Path],
     index_of: Callable[[int], FileIndex],
-) -> Resolved:
+) -> BuiltIndex:
     """Get the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
 
     The arrays lie in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
@@ -50,21 +50,21 @@ def resolve(
     begun = perf_counter_ns()
     own = range(world.rank, files, world.size)
 
-    def read() -> list[FileIndex]:
+    def read_own_indexes() -> list[FileIndex]:
         found = []
-        with session.progress.during(f"index {dataset.name}", lambda: 0):
+        with session.progress.track_bytes(f"index {dataset.name}", lambda: 0):
             for file in own:
-                found.append(_indexed(partial(index_of, file), path(file)))
+                found.append(_read_index(partial(index_of, file), path(file)))
                 session.progress.tick(perf_counter_ns(), 0, sum(one.touched for one in found[-1:]))
         return found
 
-    found = world.together(read)
-    index = joined_by(world, files, own, found)
+    found = world.run_on_all(read_own_indexes)
+    index = join_indexes(world, files, own, found)
     touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    return Resolved(index, int(touched[0]), perf_counter_ns() - begun)
+    return BuiltIndex(index, int(touched[0]), perf_counter_ns() - begun)
 
 
-def joined_by(
+def join_indexes(
     world: World,
     files: int,
     own: range,
@@ -85,16 +85,16 @@ def joined_by(
         failure.shared = True
         raise failure
     for other in others:
-        _complete(world, other)
-    fields = _fields(world, files, own, found, columns)
-    pipelines = _pipelines(world, fields, found, columns)
-    first_sample = _starts(fields[:, 0])
-    known = {_number(filters): row for row, filters in enumerate(pipelines)}
+        _complete_table(world, other)
+    fields = _share_fields(world, files, own, found, columns)
+    pipelines = _share_pipelines(world, fields, found, columns)
+    first_sample = _prefix_sums(fields[:, 0])
+    known = {_pipeline_id(filters): row for row, filters in enumerate(pipelines)}
     made = []
     for number in range(columns):
         field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
-        first_unit = _starts(field[:, 5])
-        units = _units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
+        first_unit = _prefix_sums(field[:, 5])
+        units = _share_units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
         first = units[2] if field[:, 6].any() else None
         pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
         samples, pieces, row_bytes, unit_bytes = field.T[:4]
@@ -104,17 +104,17 @@ def joined_by(
     return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines, fields[:, 2])
 
 
-def _indexed(read: Callable[[], FileIndex], path: Path) -> FileIndex:
+def _read_index(read: Callable[[], FileIndex], path: Path) -> FileIndex:
     require_file(path)
     try:
         return read()
     except ExecutionError:
         raise
     except OSError as error:
-        raise failed("open", str(path), error, reading=True) from error
+        raise call_error("open", str(path), error, reading=True) from error
 
 
-def _fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
+def _share_fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
     """One row a file: its samples, its bytes, and the fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
     table = shared_memory(world, files * width).reshape(files, width)
@@ -127,15 +127,15 @@ def _fields(world: World, files: int, own: range, found: list[FileIndex], column
                 column.pieces,
                 column.row_bytes,
                 column.unit_bytes,
-                _number(column.filters),
+                _pipeline_id(column.filters),
                 len(column.offset),
                 column.first is not None,
             )
-    _complete(world, table)
+    _complete_table(world, table)
     return table
 
 
-def _units(
+def _share_units(
     world: World,
     own: range,
     first_unit: NDArray[np.int64],
@@ -149,26 +149,26 @@ def _units(
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
         table[2, place] = first_of_units(column) + first_sample[file]
-    _complete(world, table)
+    _complete_table(world, table)
     return table
 
 
-def _pipelines(
+def _share_pipelines(
     world: World, fields: NDArray[np.int64], found: list[FileIndex], columns: int
 ) -> tuple[tuple[Filter, ...], ...]:
     """Every pipeline of filters that occurs, given by the lowest rank that has read a file which has it."""
     places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
     numbers = np.unique(fields[:, places])
     result: list[tuple[Filter, ...]] = []
-    mine = {_number(column.filters): column.filters for one in found for column in one.columns}
+    mine = {_pipeline_id(column.filters): column.filters for one in found for column in one.columns}
     for number in numbers.tolist():
         holder = np.array([world.rank if number in mine else world.size], np.int64)
         source = int(world.allreduce(holder, "min")[0])
-        result.append(world.share(mine.get(number) if world.rank == source else None, source))
+        result.append(world.broadcast_object(mine.get(number) if world.rank == source else None, source))
     return tuple(result)
 
 
-def _number(filters: tuple[Filter, ...]) -> int:
+def _pipeline_id(filters: tuple[Filter, ...]) -> int:
     """What tells pipelines apart in an array of int64."""
     text = repr([(one.name, one.parameters) for one in filters])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
@@ -179,7 +179,7 @@ def shared_memory(world: World, count: int) -> NDArray[np.int64]:
     return np.frombuffer(SharedMemory(world.node.comm, max(count, 1) * 8).view, np.int64, count)
 
 
-def _complete(world: World, table: NDArray[np.int64]) -> None:
+def _complete_table(world: World, table: NDArray[np.int64]) -> None:
     """Wait until every rank has written its rows, and bring those of other nodes. Collective."""
     world.barrier()
     if world.node.rank == 0 and world.nodes > 1:
@@ -188,7 +188,7 @@ def _complete(world: World, table: NDArray[np.int64]) -> None:
     table.flags.writeable = False
 
 
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts

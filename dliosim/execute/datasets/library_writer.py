@@ -19,28 +19,28 @@ from numpy.typing import NDArray
 from dliosim import readable
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import damaged
-from dliosim.execute.datasets.index_build import resolve
-from dliosim.execute.io_errors import failed, no_room
-from dliosim.execute.node.page_cache import WriteCount
-from dliosim.execute.payload.payload_format import dressing, fill_samples
+from dliosim.execute.datasets.dataset_manifest import damage_error
+from dliosim.execute.datasets.index_build import build_index
+from dliosim.execute.io_errors import call_error, storage_full_code
+from dliosim.execute.node.page_cache import WriteCounter
+from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.execute.safe_open import reading, remove_file, write_at, write_file, writing
+from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
-from dliosim.formats.protocols import Encoding, FileIndex, Resolved
+from dliosim.formats.protocols import EncodeTime, FileIndex, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import framed, sample_sizes
+from dliosim.plan.samples.sizes import require_framed, sample_sizes
 
 #: A file of which more than this lies outside of samples, or in more pieces, is left to the library.
 _MOST_BYTES, _MOST_PIECES = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class FileTemplate:
     """A file with room for samples and none written: its index, and all that lies around the room, by offset.
 
     `around` is None where that is too much to be kept.
@@ -50,7 +50,7 @@ class LaidOut:
     around: tuple[tuple[int, bytes], ...] | None
 
 
-def laid_out(path: Path, form: Resolved, dataset: Dataset) -> LaidOut:
+def read_template(path: Path, form: Resolved, dataset: Dataset) -> FileTemplate:
     """What a file is that `form.lay_out` has just made. Raises OSError, and ExecutionError as `Format.index`."""
     index = form.index(path, dataset)
     offset = np.concatenate([column.offset for column in index.columns])
@@ -60,18 +60,18 @@ def laid_out(path: Path, form: Resolved, dataset: Dataset) -> LaidOut:
     begins = np.append(offset[order], index.size)
     gaps = [(first, last) for first, last in zip(ends.tolist(), begins.tolist(), strict=True) if first < last]
     if len(gaps) > _MOST_PIECES or sum(last - first for first, last in gaps) > _MOST_BYTES:
-        return LaidOut(index, None)
-    with reading(path) as descriptor:
+        return FileTemplate(index, None)
+    with open_for_read(path) as descriptor:
         around = tuple((first, read_at(descriptor, last - first, first)) for first, last in gaps)
-    return LaidOut(index, around)
+    return FileTemplate(index, around)
 
 
-def make_alike(known: LaidOut, path: Path, by_library: Callable[[], None]) -> None:
+def copy_template(known: FileTemplate, path: Path, by_library: Callable[[], None]) -> None:
     """Make another file like that one, which must not be there yet; by the library where that is all we have."""
     if known.around is None:
         by_library()
         return
-    with writing(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+    with open_for_write(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
         os.truncate(descriptor, known.index.size)
         for offset, data in known.around:
             write_at(descriptor, data, offset)
@@ -93,7 +93,7 @@ class LibraryCalls:
         self.bytes: int | None = 0
 
     def __enter__(self) -> LibraryCalls:
-        self._count = WriteCount()
+        self._count = WriteCounter()
         self._begin()
         return self
 
@@ -101,7 +101,7 @@ class LibraryCalls:
         self._end()
         self._count.close()
 
-    def apart(self, made: Iterator[T]) -> Iterator[T]:
+    def exclude(self, made: Iterator[T]) -> Iterator[T]:
         """The same, made outside of the block: whoever makes it may write, too (a line of progress, a message)."""
         while True:
             self._end()
@@ -125,46 +125,50 @@ class LibraryCalls:
             self.bytes += now[1] - self._before[1]
 
 
-def lay_out(session: Session, dataset: Dataset, form: Resolved, directory: Path, record: VerbRecord) -> None:
+def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory: Path, record: VerbRecord) -> None:
     """Make all files with room for their samples, each by one rank, and learn where these lie. Collective.
 
     What of a file is no sample's counts as written by the rank that makes it.
 
     Files of as many samples are alike until these are written, so that a rank has the library make one of each number.
     """
-    patterns: dict[int, LaidOut] = {}
+    patterns: dict[int, FileTemplate] = {}
 
-    def own() -> None:
+    def lay_out_own() -> None:
         for file, first, last in _own_files(session, dataset):
             path, known = directory / dataset.file_name(file), patterns.get(last - first)
             make = partial(form.lay_out, dataset, path, last - first)
-            anew(path)
+            remove_existing(path)
             with LibraryCalls() as made:
-                by_library(path, make if known is None else partial(make_alike, known, path, make))
+                call_library(path, make if known is None else partial(copy_template, known, path, make))
             if known is None:
-                known = patterns[last - first] = by_library(path, partial(laid_out, path, form, dataset))
-            _account(made, record)
-            record.bytes += known.index.size - (last - first) * (dataset.fixed_size or 0)
+                known = patterns[last - first] = call_library(path, partial(read_template, path, form, dataset))
+            _account_calls(made, record)
+            record.bytes += known.index.size - (last - first) * (dataset.constant_size or 0)
 
-    session.world.together(own)
+    session.world.run_on_all(lay_out_own)
 
     def index_of(file: int) -> FileIndex:
         first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
         return patterns[last - first].index
 
-    session.places[dataset.name] = _resolved(session, dataset, directory, index_of)
+    session.places[dataset.name] = _build_dataset_index(session, dataset, directory, index_of)
 
 
-def resolve_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
+def index_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
     """Where the samples of a prepared data set lie, from its files. Collective."""
     form = format_for(dataset)
-    return _resolved(session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset))
+    return _build_dataset_index(
+        session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset)
+    )
 
 
-def _resolved(session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]) -> DataIndex:
+def _build_dataset_index(
+    session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]
+) -> DataIndex:
     files = dataset.layout.files
     session.places[dataset.name] = None  # what was known before is of other files now, and takes memory
-    found = resolve(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
+    found = build_index(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
     touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
     session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
@@ -174,43 +178,43 @@ def _resolved(session: Session, dataset: Dataset, directory: Path, index_of: Cal
         file = int(wrong[0])
         holds = int(index.first_sample[file + 1] - index.first_sample[file])
         path = directory / dataset.file_name(file)
-        failure = damaged(dataset, f"{path} holds {readable.count(holds, 'sample')}, not {int(planned[file])}")
+        failure = damage_error(dataset, f"{path} holds {readable.count(holds, 'sample')}, not {int(planned[file])}")
         failure.shared = True
         raise failure
     return index
 
 
-def build(
+def build_files(
     session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
     """Let the format's library write this rank's files, whole, from batches of contents. Local."""
     done = 0
     for file, first, last in _own_files(session, dataset):
-        path, encoding = directory / dataset.file_name(file), Encoding()
-        anew(path)
-        batches = contents_of(session, dataset, form.batch(dataset), first, last, record, done)
+        path, encoding = directory / dataset.file_name(file), EncodeTime()
+        remove_existing(path)
+        batches = generate_contents(session, dataset, form.batch(dataset), first, last, record, done)
         with LibraryCalls() as made:
-            by_library(path, partial(form.build, dataset, path, last - first, made.apart(batches), encoding))
+            call_library(path, partial(form.build, dataset, path, last - first, made.exclude(batches), encoding))
         made.ns -= encoding.encode_ns
         record.encode_ns += encoding.encode_ns
-        account_built(path, made, verb, record)
+        account_file(path, made, verb, record)
         done += last - first
 
 
-def account_built(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
+def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
     """Count a file that a library has written, and make it durable where that is asked. Raises ExecutionError."""
-    size = by_library(path, path.stat).st_size
+    size = call_library(path, path.stat).st_size
     if made.bytes is not None and made.bytes < size // 2:
         # It writes on threads of its own, or into a mapping: what was counted is not what was done.
         made.calls = made.bytes = None
     record.files += 1
     record.bytes += size
-    _account(made, record)
+    _account_calls(made, record)
     if verb.fsync:
-        _sync(path, record)
+        _sync_file(path, record)
 
 
-def _account(made: LibraryCalls, record: VerbRecord) -> None:
+def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
     """Count how a file was made."""
     record.opens += 1
     record.call_ns += made.ns
@@ -223,7 +227,7 @@ def _account(made: LibraryCalls, record: VerbRecord) -> None:
 
 def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
     """Write what stands beside a file of a framed format. Raises ExecutionError."""
-    form = framed(dataset)
+    form = require_framed(dataset)
     suffixes = form.sidecars(dataset)
     if not suffixes:
         return
@@ -234,9 +238,9 @@ def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, 
         with LibraryCalls() as made:
             record.bytes += write_file(path, form.write_sidecar(dataset, suffix, first, sizes), durable=False)
         record.files += 1
-        _account(made, record)
+        _account_calls(made, record)
         if durable:
-            _sync(path, record)
+            _sync_file(path, record)
 
 
 def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
@@ -247,14 +251,14 @@ def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, i
         yield file, first, last
 
 
-def contents_of(
+def generate_contents(
     session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord, before: int
 ) -> Iterator[NDArray[np.uint8]]:
     """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites.
 
     `before` is how many samples this rank has made already, for whoever looks on.
     """
-    size, dress = dataset.fixed_size or 0, dressing(dataset)
+    size, dress = dataset.constant_size or 0, dress_function(dataset)
     most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
     for begin in range(first, last, most):
@@ -268,12 +272,12 @@ def contents_of(
         session.progress.tick(perf_counter_ns(), 0, (before + begin + count - first) * size)
 
 
-def anew(path: Path) -> None:
+def remove_existing(path: Path) -> None:
     """See to it that a library makes a file, and follows no link to another."""
     remove_file(str(path))
 
 
-def by_library(path: Path, action: Callable[[], T]) -> T:
+def call_library(path: Path, action: Callable[[], T]) -> T:
     """Run something of a format's library; what the operating system refuses is said with the file.
 
     HDF5 says some of it as a RuntimeError, of many lines: where it writes what it has held back.
@@ -284,16 +288,16 @@ def by_library(path: Path, action: Callable[[], T]) -> T:
         raise
     except RuntimeError as error:
         text = " ".join(str(error).split())
-        raise ExecutionError(f"write failed on {path}: {text}", no_room(text)) from error
+        raise ExecutionError(f"write failed on {path}: {text}", storage_full_code(text)) from error
     except OSError as error:
-        raise failed("write", str(path), error) from error
+        raise call_error("write", str(path), error) from error
 
 
-def _sync(path: Path, record: VerbRecord) -> None:
+def _sync_file(path: Path, record: VerbRecord) -> None:
     begun = perf_counter_ns()
     try:
-        with reading(path) as descriptor:
+        with open_for_read(path) as descriptor:
             os.fsync(descriptor)
     except OSError as error:
-        raise failed("fsync", str(path), error) from error
+        raise call_error("fsync", str(path), error) from error
     record.file_sync_ns += perf_counter_ns() - begun

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.file_list import LinkedNames, Names, share_source
+from dliosim.execute.datasets.file_list import FileNames, LinkedNames, share_existing_files
 from dliosim.execute.datasets.index_build import shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.free_space import require_memory
@@ -18,20 +18,20 @@ from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
 from dliosim.readable import count
 
 
-def share_totals(sessions: Sequence[Session]) -> None:
+def share_sample_places(sessions: Sequence[Session]) -> None:
     """Give each session what it takes to place the samples of its data sets, worked out once for each. Collective.
 
     That is sums of sizes, and of files that are there already their names and indexes.
     """
     known: dict[str, NDArray[np.int64] | None] = {}
-    found: dict[str, tuple[Names | LinkedNames, DataIndex]] = {}
+    found: dict[str, tuple[FileNames | LinkedNames, DataIndex]] = {}
     for session in sessions:
         for dataset in session.workload.datasets:
             digest = dataset.digest()
             if dataset.source:
                 if digest not in found:
                     source = session.sources.get(dataset.found)
-                    found[digest] = share_source(session.world, session.roots[dataset.root], source)
+                    found[digest] = share_existing_files(session.world, session.roots[dataset.root], source)
                 session.names[dataset.name], session.places[dataset.name] = found[digest]
                 samples, files = count(dataset.samples, "sample"), count(dataset.layout.files, "file")
                 session.index_notes[dataset.name] = (
@@ -39,11 +39,11 @@ def share_totals(sessions: Sequence[Session]) -> None:
                 )
                 continue
             if digest not in known:
-                known[digest] = shared_totals(dataset, session.world)
+                known[digest] = share_block_totals(dataset, session.world)
             session.places[dataset.name] = known[digest]
 
 
-def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
+def share_block_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     """Prefix sums of the bytes of a data set's blocks (length blocks + 1), or None where offsets need none; collective.
 
     The array lies in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only,
@@ -54,7 +54,7 @@ def shared_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
     blocks = block_count(dataset)
     needed = -(-(blocks + 1) * 8 // world.node.size)
     what = f"sums of the sizes of the samples of `{dataset.name}`"
-    world.together(lambda: require_memory(needed, world.node.size, what))
+    world.run_on_all(lambda: require_memory(needed, world.node.size, what))
     prefix = shared_memory(world, blocks + 1)
     first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
     prefix[first + 1 : last + 1] = block_totals(dataset, first, last)

@@ -12,8 +12,14 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.library_writer import LibraryCalls, account_built, anew, by_library, contents_of
-from dliosim.formats.protocols import BuiltInGroups
+from dliosim.execute.datasets.library_writer import (
+    LibraryCalls,
+    account_file,
+    call_library,
+    generate_contents,
+    remove_existing,
+)
+from dliosim.formats.protocols import GroupEncoder
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_to_file import first_samples
@@ -22,8 +28,8 @@ from dliosim.plan.samples.sample_to_file import first_samples
 _LENGTH = 8
 
 
-def build_together(
-    session: Session, dataset: Dataset, form: BuiltInGroups, verb: Prepare, directory: Path, record: VerbRecord
+def build_collectively(
+    session: Session, dataset: Dataset, form: GroupEncoder, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
     """Build fewer files than there are ranks. Collective.
 
@@ -35,13 +41,15 @@ def build_together(
         first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
         shared = _SharedFile(session, dataset, form, record, first, last, file % world.size)
         if world.rank != shared.owner:
-            shared.send_own()
+            shared.send_groups()
             continue
         path = directory / dataset.file_name(file)
-        anew(path)
+        remove_existing(path)
         with LibraryCalls() as made:
-            by_library(path, partial(form.assemble, dataset, path, last - first, made.apart(shared.in_order())))
-        account_built(path, made, verb, record)
+            call_library(
+                path, partial(form.assemble, dataset, path, last - first, made.exclude(shared.collect_groups()))
+            )
+        account_file(path, made, verb, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,48 +58,48 @@ class _SharedFile:
 
     session: Session
     dataset: Dataset
-    form: BuiltInGroups
+    form: GroupEncoder
     record: VerbRecord
     first: int
     last: int
     owner: int
 
     @property
-    def groups(self) -> int:
-        return -(-(self.last - self.first) // self.form.group(self.dataset, self.last - self.first))
+    def group_count(self) -> int:
+        return -(-(self.last - self.first) // self.form.group_size(self.dataset, self.last - self.first))
 
-    def encoded(self, number: int) -> list[bytes]:
+    def encode_samples(self, number: int) -> list[bytes]:
         """One group, encoded here."""
         count = self.last - self.first
-        size = self.form.group(self.dataset, count)
+        size = self.form.group_size(self.dataset, count)
         begin = self.first + number * size
         end = min(begin + size, self.last)
         # Every R-th group is this rank's, and of the files before this one as large a part.
         before = (self.first + number * size) // self.session.world.size
-        (rows,) = contents_of(self.session, self.dataset, size, begin, end, self.record, before)
+        (rows,) = generate_contents(self.session, self.dataset, size, begin, end, self.record, before)
         begun = perf_counter_ns()
         units = self.form.encode_group(self.dataset, count, rows)
         self.record.encode_ns += perf_counter_ns() - begun
         return units
 
-    def send_own(self) -> None:
+    def send_groups(self) -> None:
         """Encode every group of this rank, and send it when it is wanted."""
         world = self.session.world
-        for number in range(world.rank, self.groups, world.size):
-            units = self.encoded(number)
+        for number in range(world.rank, self.group_count, world.size):
+            units = self.encode_samples(number)
             begun = perf_counter_ns()
             data = pickle.dumps(units)
             world.ranks.send(memoryview(len(data).to_bytes(_LENGTH, "little")), self.owner)
             world.ranks.send(memoryview(data), self.owner)
             self.record.send_ns += perf_counter_ns() - begun
 
-    def in_order(self) -> Iterator[list[bytes]]:
+    def collect_groups(self) -> Iterator[list[bytes]]:
         """All groups, from whoever encodes them."""
         world = self.session.world
-        for number in range(self.groups):
+        for number in range(self.group_count):
             source = number % world.size
             if source == world.rank:
-                yield self.encoded(number)
+                yield self.encode_samples(number)
                 continue
             begun = perf_counter_ns()
             length = bytearray(_LENGTH)

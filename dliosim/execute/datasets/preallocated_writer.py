@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.execute.datasets.raw_writer import Chunks, PlacedPart
-from dliosim.execute.payload.payload_format import Dress, dressing, fill_part, fill_samples
+from dliosim.execute.payload.payload_format import Dress, dress_function, fill_part, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.model import Dataset
 from dliosim.plan.samples.prepare_partition import FilePart
-from dliosim.plan.samples.sample_index import DataIndex, Places, ranges_of
+from dliosim.plan.samples.sample_index import DataIndex, Places, locate_ranges
 
 Ints: TypeAlias = NDArray[np.int64]
 Keys: TypeAlias = NDArray[np.uint64]
@@ -24,36 +24,38 @@ Keys: TypeAlias = NDArray[np.uint64]
 _AT_ONCE = 4096
 
 
-def place(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `raw_writer.place`."""
+def place_parts(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
+    """The parts with what makes their chunks; see `raw_writer.place_parts`."""
     for part in parts:
-        yield PlacedPart(part, partial(_chunks, dataset, places, part))
+        yield PlacedPart(part, partial(_part_chunks, dataset, places, part))
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
     """How many chunks are made of a part."""
-    return sum(len(run) for rows in _ranges(dataset, places, part) for run in [_bounds(*rows[2:], transfer)])
+    return sum(
+        len(run) for rows in _sample_ranges(dataset, places, part) for run in [_call_bounds(*rows[2:], transfer)]
+    )
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
     """Bytes of the largest chunk of a part, or a little more."""
-    return transfer or dataset.fixed_size or 0
+    return transfer or dataset.constant_size or 0
 
 
-def _chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | None, buffer: memoryview) -> Chunks:
-    dress = dressing(dataset)
-    for key, begin, offset, length in _ranges(dataset, places, part):
+def _part_chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | None, buffer: memoryview) -> Chunks:
+    dress = dress_function(dataset)
+    for key, begin, offset, length in _sample_ranges(dataset, places, part):
         ends = np.cumsum(length)
         starts = ends - length
-        for first, last in _bounds(offset, length, transfer):
+        for first, last in _call_bounds(offset, length, transfer):
             out = buffer[: last - first]
             row, until = np.searchsorted(ends, [first, last - 1], side="right").tolist()
             rows = slice(row, until + 1)
-            _fill(dress, key[rows], begin[rows], starts[rows] - first, ends[rows] - first, out)
+            _fill_ranges(dress, key[rows], begin[rows], starts[rows] - first, ends[rows] - first, out)
             yield int(offset[row]) + first - int(starts[row]), out
 
 
-def _fill(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends: Ints, out: memoryview) -> None:
+def _fill_ranges(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends: Ints, out: memoryview) -> None:
     """Make ranges that lie at [start, end) of `out`; of the first and the last only what is inside it."""
     whole = (begin == 0) & (starts >= 0) & (ends <= len(out))
     fill_samples(dress, key[whole], (ends - starts)[whole], starts[whole], out)
@@ -62,19 +64,19 @@ def _fill(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends: Ints,
         fill_part(dress, int(key[row]), int(begin[row]) + start - int(starts[row]), out[start:end])
 
 
-def _ranges(dataset: Dataset, places: Places, part: FilePart) -> Iterator[tuple[Keys, Ints, Ints, Ints]]:
+def _sample_ranges(dataset: Dataset, places: Places, part: FilePart) -> Iterator[tuple[Keys, Ints, Ints, Ints]]:
     """Key, first byte of the contents, offset and length of ranges in the order of the file, some samples at a time."""
     if not isinstance(places, DataIndex):
         raise PlanError(f"data set `{dataset.name}` was not laid out")
     for first in range(part.first_sample, part.last_sample, _AT_ONCE):
         samples = np.arange(first, min(first + _AT_ONCE, part.last_sample))
-        found = ranges_of(places, samples)
+        found = locate_ranges(places, samples)
         order = np.argsort(found.offset, kind="stable")
         key = sample_keys(dataset, samples)[found.row[order]]
         yield key, found.begin[order], found.offset[order], found.length[order]
 
 
-def _bounds(offset: Ints, length: Ints, transfer: int | None) -> list[tuple[int, int]]:
+def _call_bounds(offset: Ints, length: Ints, transfer: int | None) -> list[tuple[int, int]]:
     """Calls, as [first, last) of all bytes of the ranges put together: those that follow each other in the file.
 
     None is longer than `transfer`; with None there is a call a range.

@@ -14,26 +14,32 @@ from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import finish
+from dliosim.execute.backends.contract import close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import ABSENT, damaged, prepared_by, what_is_wrong, write_description
-from dliosim.execute.datasets.library_writer import build, lay_out, resolve_prepared, write_sidecars
-from dliosim.execute.datasets.parallel_encode import build_together
-from dliosim.execute.datasets.writer_registry import maker_of
-from dliosim.execute.io_errors import failed, is_damage, unreadable
+from dliosim.execute.datasets.dataset_manifest import (
+    ABSENT,
+    damage_error,
+    find_dataset_fault,
+    find_preparing_ranks,
+    write_dataset_manifest,
+)
+from dliosim.execute.datasets.library_writer import build_files, index_prepared, lay_out_files, write_sidecars
+from dliosim.execute.datasets.parallel_encode import build_collectively
+from dliosim.execute.datasets.writer_registry import find_chunk_maker
+from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
 from dliosim.execute.node.free_space import require_space
-from dliosim.execute.node.striping import ask_for_striping, hints_dropped, with_striping
-from dliosim.execute.safe_open import kind_error
+from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
+from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
-from dliosim.formats.protocols import BuiltInGroups, Encoding, Resolved
+from dliosim.formats.protocols import EncodeTime, GroupEncoder, Resolved
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.forecast.layout_forecast import guessed
+from dliosim.plan.forecast.layout_forecast import guess_index
 from dliosim.plan.samples.io_requests import file_sizes
-from dliosim.plan.samples.prepare_partition import FilePart, prepare_parts
-from dliosim.plan.samples.sizes import framed, is_framed, sample_sizes
+from dliosim.plan.samples.prepare_partition import FilePart, file_parts
+from dliosim.plan.samples.sizes import is_framed, require_framed, sample_sizes
 from dliosim.readable import number, size
 
 #: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
@@ -56,41 +62,41 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     why = ""
     if not verb.afresh:
-        wrong = world.on_rank_0("read the manifest", lambda: what_is_wrong(dataset, directory))
+        wrong = world.run_on_rank_0("read the manifest", lambda: find_dataset_fault(dataset, directory))
         if wrong is None:
-            world.agree(_first_fault(session, dataset, directory))
+            world.agree_on_error(_find_size_fault(session, dataset, directory))
             return record, (f"kept: complete data of the same description are in {directory}",)
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
-    refused = world.on_rank_0(doing, lambda: _make_room(session, verb, dataset, directory))
+    refused = world.run_on_rank_0(doing, lambda: _prepare_directory(session, verb, dataset, directory))
     form = format_for(dataset)
     import_libraries(form)
     started = perf_counter_ns()
     try:
-        with session.progress.during(f"prepare {dataset.name}", lambda: _bytes_to_do(session, dataset)):
+        with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(session, dataset)):
             shared = dataset.layout.files < world.size
-            if isinstance(form, BuiltInGroups) and not form.in_place(dataset) and shared:
-                build_together(session, dataset, form, verb, directory, record)
-            elif isinstance(form, Resolved) and not form.in_place(dataset):
-                build(session, dataset, form, verb, directory, record)
+            if isinstance(form, GroupEncoder) and not form.is_preallocated(dataset) and shared:
+                build_collectively(session, dataset, form, verb, directory, record)
+            elif isinstance(form, Resolved) and not form.is_preallocated(dataset):
+                build_files(session, dataset, form, verb, directory, record)
             else:
                 if isinstance(form, Resolved):
-                    lay_out(session, dataset, form, directory, record)
-                _write(session, dataset, verb, directory, record)
+                    lay_out_files(session, dataset, form, directory, record)
+                _write_parts(session, dataset, verb, directory, record)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
             # The others may have hours of writing before them: they are not left to finish what nobody can use.
             world.abort(failure)
         raise
     world.barrier()
-    world.agree(_first_gone(session, dataset, directory))
-    if isinstance(form, Resolved) and not form.in_place(dataset):
-        session.places[dataset.name] = resolve_prepared(session, dataset, directory)
+    world.agree_on_error(_find_missing_file(session, dataset, directory))
+    if isinstance(form, Resolved) and not form.is_preallocated(dataset):
+        session.places[dataset.name] = index_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
-    files = world.on_rank_0(doing, lambda: _complete(session, dataset, directory, verb.fsync))
+    files = world.run_on_rank_0(doing, lambda: _complete_dataset(session, dataset, directory, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
     took = size_note(_content_bytes(session, dataset), files)
-    notes = (why, refused, hints_dropped(verb.access, dataset.stripe, record.hints), took)
+    notes = (why, refused, striping_hint_note(verb.access, dataset.stripe, record.hints), took)
     return record, tuple(note for note in notes if note)
 
 
@@ -98,15 +104,17 @@ def check_prepared(session: Session, dataset: Dataset) -> Path:
     """The directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if not session.options.null:
-        session.world.on_rank_0(f"look for data set `{dataset.name}`", lambda: _require(dataset, directory))
+        session.world.run_on_rank_0(
+            f"look for data set `{dataset.name}`", lambda: _require_complete(dataset, directory)
+        )
     return directory
 
 
-def _require(dataset: Dataset, directory: Path) -> None:
-    wrong = what_is_wrong(dataset, directory)
+def _require_complete(dataset: Dataset, directory: Path) -> None:
+    wrong = find_dataset_fault(dataset, directory)
     if wrong is None:
         return
-    others = prepared_by(dataset, directory)
+    others = find_preparing_ranks(dataset, directory)
     if others:
         text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
@@ -115,7 +123,7 @@ def _require(dataset: Dataset, directory: Path) -> None:
     )
 
 
-def _first_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+def _find_size_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
     """What is wrong with the first bad file among a few of this rank's, spread over all files."""
     files, world = dataset.layout.files, session.world
     probes = min(files, _PROBES * world.size)
@@ -128,43 +136,43 @@ def _first_fault(session: Session, dataset: Dataset, directory: Path) -> Executi
         try:
             about = path.lstat()
         except OSError as error:
-            return _unseen(dataset, path, error)
+            return _missing_file_error(dataset, path, error)
         if not stat.S_ISREG(about.st_mode):
-            return kind_error("open", path, about.st_mode)  # which no `prepare` writes over
+            return file_kind_error("open", path, about.st_mode)  # which no `prepare` writes over
         if about.st_size != planned:
-            return damaged(dataset, f"{path} has {about.st_size} bytes, not {planned}")
+            return damage_error(dataset, f"{path} has {about.st_size} bytes, not {planned}")
     return None
 
 
-def _first_gone(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
     """What is wrong with the first file that somebody has removed since it was written; each rank looks for its own.
 
     That takes 2 us a file where names are cached. Sizes are not looked at: what other nodes wrote is seen later on NFS.
     """
-    beside = framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
+    beside = require_framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
     for file in range(session.world.rank, dataset.layout.files, session.world.size):
         path = directory / dataset.file_name(file)
         for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
             try:
                 os.lstat(one)
             except OSError as error:
-                return _unseen(dataset, one, error, " (somebody removed it meanwhile?)")
+                return _missing_file_error(dataset, one, error, " (somebody removed it meanwhile?)")
     return None
 
 
-def _unseen(dataset: Dataset, path: Path, error: OSError, why: str = "") -> ExecutionError:
+def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str = "") -> ExecutionError:
     """The error of a file that is not there (`why`, if anybody knows), or may be there and cannot be looked at."""
-    failure = failed("lstat", str(path), error)
+    failure = call_error("lstat", str(path), error)
     if is_damage(error):
-        return damaged(dataset, f"{failure.message}{why}")
-    return unreadable(failure, f"`prepare {dataset.name} afresh` writes it again")
+        return damage_error(dataset, f"{failure.message}{why}")
+    return unreadable_error(failure, f"`prepare {dataset.name} afresh` writes it again")
 
 
 def total_bytes(session: Session, dataset: Dataset) -> int:
     """Bytes of all files of a data set."""
     places, files = session.places[dataset.name], dataset.layout.files
     if places is None and not is_framed(dataset):
-        places = guessed(dataset)
+        places = guess_index(dataset)
     step = 1 << 18
     blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
     return sum(int(file_sizes(dataset, places, block).sum()) for block in blocks)
@@ -172,8 +180,8 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
 
 def _content_bytes(session: Session, dataset: Dataset) -> int:
     """Bytes of all samples themselves. Collective: where sizes vary, each rank draws its share of them."""
-    if dataset.fixed_size is not None:
-        return dataset.samples * dataset.fixed_size
+    if dataset.constant_size is not None:
+        return dataset.samples * dataset.constant_size
     world, step = session.world, 1 << 18
     first, last = (dataset.samples * rank // world.size for rank in (world.rank, world.rank + 1))
     blocks = (np.arange(begin, min(begin + step, last), dtype=np.int64) for begin in range(first, last, step))
@@ -188,22 +196,22 @@ def size_note(contents: int, files: int) -> str:
     return f"contents of {size(contents)} took {size(files)} in files ({number(contents / files, 3)} : 1)"
 
 
-def _together(dataset: Dataset, verb: Prepare) -> bool:
+def _is_shared_open(dataset: Dataset, verb: Prepare) -> bool:
     """Whether all ranks open the one file at once."""
     return verb.access.is_mpi and dataset.layout.files == 1
 
 
-def _made_before(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
+def _is_precreated(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
     """Whether rank 0 makes the files, so that of several ranks that open one nobody empties what another has begun."""
-    return dataset.layout.files < ranks and not _together(dataset, verb)
+    return dataset.layout.files < ranks and not _is_shared_open(dataset, verb)
 
 
-def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> str:
+def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> str:
     """Take back the manifest, make the folders, and see that the data will fit; what was not granted, or nothing."""
     remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
-    refused = ask_for_striping(directory, dataset.stripe)
+    refused = request_striping(directory, dataset.stripe)
     for folder in range(dataset.layout.folders):
         made = directory / dataset.folder_name(folder)
         made.mkdir(exist_ok=True)
@@ -215,8 +223,8 @@ def _make_room(session: Session, verb: Prepare, dataset: Dataset, directory: Pat
     except ExecutionError:
         # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
         require_space(directory, needed - present_bytes(dataset, directory), what)
-    if _made_before(dataset, verb, session.world.size) and is_framed(dataset):
-        access = with_striping(verb.access, dataset.stripe)
+    if _is_precreated(dataset, verb, session.world.size) and is_framed(dataset):
+        access = add_striping_hints(verb.access, dataset.stripe)
         for file in range(dataset.layout.files):
             open_writer(access, directory / dataset.file_name(file), MPI.COMM_SELF).close()
     return refused
@@ -232,24 +240,24 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
     )
 
 
-def _bytes_to_do(session: Session, dataset: Dataset) -> int:
+def _bytes_to_write(session: Session, dataset: Dataset) -> int:
     """What this rank writes."""
-    parts = prepare_parts(dataset, session.places[dataset.name], session.workload.job, session.world.rank)
+    parts = file_parts(dataset, session.places[dataset.name], session.workload.job, session.world.rank)
     return sum(part.length for part in parts)
 
 
-def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
-    world, access = session.world, with_striping(verb.access, dataset.stripe)
+def _write_parts(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
+    world, access = session.world, add_striping_hints(verb.access, dataset.stripe)
     places = session.places[dataset.name]
-    parts = prepare_parts(dataset, places, session.workload.job, world.rank)
+    parts = file_parts(dataset, places, session.workload.job, world.rank)
     laid_out = not is_framed(dataset)
-    split = laid_out or _made_before(dataset, verb, world.size)
-    maker, encoding = maker_of(dataset), Encoding()
-    if _together(dataset, verb):
-        _write_together(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
+    split = laid_out or _is_precreated(dataset, verb, world.size)
+    maker, encoding = find_chunk_maker(dataset), EncodeTime()
+    if _is_shared_open(dataset, verb):
+        _write_shared_file(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
         return
     buffer = memoryview(b"")
-    for placed in _timed(maker.place(dataset, places, parts, encoding), record):
+    for placed in _time_items(maker.place(dataset, places, parts, encoding), record):
         part = placed.part
         needed = maker.largest_chunk(dataset, places, part, access.transfer)
         if len(buffer) < needed:
@@ -257,14 +265,14 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
         path = directory / dataset.file_name(part.file)
         writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
         try:
-            for offset, data in _timed(placed.chunks(access.transfer, buffer), record):
+            for offset, data in _time_items(placed.chunks(access.transfer, buffer), record):
                 writer.write(offset, data)
                 record.bytes += len(data)
                 session.progress.tick(perf_counter_ns(), 0, record.bytes)
             if verb.fsync:
                 writer.sync()
         finally:
-            finish(writer, record)
+            close_writer(writer, record)
             record.files += part.first
         if part.first and not laid_out:
             write_sidecars(dataset, directory, part.file, verb.fsync, record)
@@ -272,15 +280,15 @@ def _write(session: Session, dataset: Dataset, verb: Prepare, directory: Path, r
     record.content_ns -= encoding.encode_ns
 
 
-def _write_together(
+def _write_shared_file(
     session: Session, dataset: Dataset, verb: Prepare, path: Path, parts: list[FilePart], record: VerbRecord
 ) -> None:
     """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
-    world, access = session.world, with_striping(verb.access, dataset.stripe)
+    world, access = session.world, add_striping_hints(verb.access, dataset.stripe)
     places = session.places[dataset.name]
-    maker, encoding = maker_of(dataset), Encoding()
+    maker, encoding = find_chunk_maker(dataset), EncodeTime()
     needed = max((maker.largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
-    buffer = world.together(lambda: allocate(needed))
+    buffer = world.run_on_all(lambda: allocate(needed))
     rounds = np.array([sum(maker.chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
@@ -289,7 +297,7 @@ def _write_together(
     try:
         placed = maker.place(dataset, places, parts, encoding)
         made = (chunk for part in placed for chunk in part.chunks(access.transfer, buffer))
-        calls = _timed(made, record)
+        calls = _time_items(made, record)
         for _ in range(int(rounds[0])):
             offset, data = next(calls, (0, buffer[:0]))
             writer.write(offset, data)
@@ -301,11 +309,11 @@ def _write_together(
         error = failure
     try:
         # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
-        world.agree(error)
+        world.agree_on_error(error)
         if verb.fsync:
             writer.sync()
     finally:
-        finish(writer, record)
+        close_writer(writer, record)
         record.files += any(part.first for part in parts)
     if is_framed(dataset) and any(part.first for part in parts):
         write_sidecars(dataset, path.parent, 0, verb.fsync, record)
@@ -313,7 +321,7 @@ def _write_together(
     record.content_ns -= encoding.encode_ns
 
 
-def _timed(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
+def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
     """The same, with the time that making each took."""
     while True:
         begun = perf_counter_ns()
@@ -324,11 +332,11 @@ def _timed(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
         yield one
 
 
-def _complete(session: Session, dataset: Dataset, directory: Path, durable: bool) -> int:
+def _complete_dataset(session: Session, dataset: Dataset, directory: Path, durable: bool) -> int:
     """Say that the data are whole; the bytes of all files."""
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))
     total = total_bytes(session, dataset)
-    write_description(dataset, directory, total, durable)
+    write_dataset_manifest(dataset, directory, total, durable)
     return total

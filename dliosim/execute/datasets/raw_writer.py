@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.payload.payload_format import Dress, dressing, fill_part, fill_samples
+from dliosim.execute.payload.payload_format import Dress, dress_function, fill_part, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.model import Dataset
 from dliosim.plan.samples.io_requests import locate
@@ -24,7 +24,7 @@ SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _SampleRun:
     """Consecutive samples of one file, and the region of the file that they and their padding fill."""
 
     key: NDArray[np.uint64]
@@ -50,28 +50,28 @@ class PlacedPart:
     chunks: Callable[[int | None, memoryview], Chunks]
 
 
-def place(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
+def place_parts(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
     """The parts with their samples placed, small ones many at a time: to place one sample takes as long as hundreds."""
-    left, dress = iter(parts), dressing(dataset)
+    left, dress = iter(parts), dress_function(dataset)
     while some := list(islice(left, PARTS_AT_ONCE)):
         small = [part for part in some if part.last_sample - part.first_sample <= SMALL]
-        rows = _small_ones(dataset, places, small)
+        rows = _place_small_parts(dataset, places, small)
         for part in some:
             large = part.last_sample - part.first_sample > SMALL
-            groups = _groups(dataset, places, part) if large else next(rows)
-            yield PlacedPart(part, partial(_chunks, part, groups, dress))
+            groups = _group_samples(dataset, places, part) if large else next(rows)
+            yield PlacedPart(part, partial(_part_chunks, part, groups, dress))
 
 
-def _chunks(
-    part: FilePart, groups: Iterable[_Rows], dress: Dress | None, transfer: int | None, buffer: memoryview
+def _part_chunks(
+    part: FilePart, groups: Iterable[_SampleRun], dress: Dress | None, transfer: int | None, buffer: memoryview
 ) -> Chunks:
     if part.first_sample == part.last_sample and part.length:
-        yield from _empty(part, transfer or part.length, buffer)
+        yield from _empty_file_chunks(part, transfer or part.length, buffer)
     for rows in groups:
-        bounds = _bounds(rows, transfer)
+        bounds = _call_bounds(rows, transfer)
         for start, stop in pairwise(bounds):
             out = buffer[: stop - start]
-            _produce(rows, dress, start, stop, out)
+            _fill_range(rows, dress, start, stop, out)
             yield start, out
 
 
@@ -90,20 +90,20 @@ def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: in
     """Bytes of the largest chunk of a part, or a little more: what its buffer must hold."""
     if transfer is not None or part.first_sample == part.last_sample:
         return min(transfer or part.length, part.length)
-    if dataset.fixed_size is not None:
-        return min(dataset.fixed_size + dataset.header + 2 * dataset.align, part.length)
-    groups = (_bounds(rows, None) for rows in _groups(dataset, places, part))
+    if dataset.constant_size is not None:
+        return min(dataset.constant_size + dataset.header + 2 * dataset.align, part.length)
+    groups = (_call_bounds(rows, None) for rows in _group_samples(dataset, places, part))
     return max(int(np.diff(bounds).max()) for bounds in groups)
 
 
-def _empty(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
+def _empty_file_chunks(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
     """A file without samples holds its header alone."""
     np.frombuffer(buffer, np.uint8)[:] = 0
     for start in range(part.offset, part.offset + part.length, limit):
         yield start, buffer[: min(limit, part.offset + part.length - start)]
 
 
-def _small_ones(dataset: Dataset, places: Places, parts: list[FilePart]) -> Iterator[list[_Rows]]:
+def _place_small_parts(dataset: Dataset, places: Places, parts: list[FilePart]) -> Iterator[list[_SampleRun]]:
     """The samples of each part, in one group, or none."""
     counts = np.array([part.last_sample - part.first_sample for part in parts], np.int64)
     ends = np.cumsum(counts)
@@ -113,11 +113,15 @@ def _small_ones(dataset: Dataset, places: Places, parts: list[FilePart]) -> Iter
     begin = 0
     for part, end in zip(parts, ends.tolist(), strict=True):
         until = part.offset + part.length
-        yield [_Rows(key[begin:end], offset[begin:end], length[begin:end], part.offset, until)] if end > begin else []
+        yield (
+            [_SampleRun(key[begin:end], offset[begin:end], length[begin:end], part.offset, until)]
+            if end > begin
+            else []
+        )
         begin = end
 
 
-def _groups(dataset: Dataset, places: Places, part: FilePart) -> Iterator[_Rows]:
+def _group_samples(dataset: Dataset, places: Places, part: FilePart) -> Iterator[_SampleRun]:
     begin = part.offset
     for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
         last = min(first + SAMPLES_AT_ONCE, part.last_sample)
@@ -126,24 +130,24 @@ def _groups(dataset: Dataset, places: Places, part: FilePart) -> Iterator[_Rows]
         _, offset, length = locate(dataset, places, samples)
         end = part.offset + part.length if last == part.last_sample else int(offset[-1])
         count = last - first
-        yield _Rows(sample_keys(dataset, samples[:count]), offset[:count], length[:count], begin, end)
+        yield _SampleRun(sample_keys(dataset, samples[:count]), offset[:count], length[:count], begin, end)
         begin = end
 
 
-def _bounds(rows: _Rows, transfer: int | None) -> list[int]:
+def _call_bounds(rows: _SampleRun, transfer: int | None) -> list[int]:
     """Where calls begin, and where the last one ends."""
     if transfer is None:
         return [rows.first, *rows.offset[1:].tolist(), rows.last]
     return [*range(rows.first, rows.last, transfer), rows.last]
 
 
-def _produce(rows: _Rows, dress: Dress | None, start: int, stop: int, out: memoryview) -> None:
+def _fill_range(rows: _SampleRun, dress: Dress | None, start: int, stop: int, out: memoryview) -> None:
     """Make bytes [start, stop) of the file."""
     if len(rows.key) == 1:
         offset, length = int(rows.offset[0]), int(rows.length[0])
         if offset > start or offset + length < stop:
             np.frombuffer(out, np.uint8)[:] = 0
-        _fill_one(dress, int(rows.key[0]), offset, offset + length, start, stop, out)
+        _fill_sample(dress, int(rows.key[0]), offset, offset + length, start, stop, out)
         return
     first = int(np.searchsorted(rows.offset, start, side="right")) - 1
     last = int(np.searchsorted(rows.offset, stop, side="left"))
@@ -156,10 +160,10 @@ def _produce(rows: _Rows, dress: Dress | None, start: int, stop: int, out: memor
     if whole.any():
         fill_samples(dress, rows.key[first:last][whole], lengths[whole], offsets[whole] - start, out)
     for row in np.flatnonzero(~whole & (ends > start)).tolist():
-        _fill_one(dress, int(rows.key[first + row]), int(offsets[row]), int(ends[row]), start, stop, out)
+        _fill_sample(dress, int(rows.key[first + row]), int(offsets[row]), int(ends[row]), start, stop, out)
 
 
-def _fill_one(dress: Dress | None, key: int, begin: int, end: int, start: int, stop: int, out: memoryview) -> None:
+def _fill_sample(dress: Dress | None, key: int, begin: int, end: int, start: int, stop: int, out: memoryview) -> None:
     """Make what lies in bytes [start, stop) of the file of a sample at [begin, end)."""
     low, high = max(begin, start), min(end, stop)
     if low < high:

@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.datasets.frame_encoder import checksum_over, make_bodies
-from dliosim.formats.protocols import Encoding
+from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
+from dliosim.formats.protocols import EncodeTime
 from dliosim.model import PAGE, Dataset
 from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import Places
-from dliosim.plan.samples.sizes import framed, room, sample_sizes
+from dliosim.plan.samples.sizes import require_framed, sample_sizes, sample_strides
 
 #: Bytes, files and samples that are made together, and the bytes and samples of a file that counts as small.
 _BYTES: Final = (4 << 20) + (64 << 10)  # four of 1 MiB, with what is around them
@@ -31,17 +31,17 @@ def is_small(part: FilePart) -> bool:
     return part.first and part.last and 0 < samples <= _SMALL_SAMPLES and part.length <= _SMALL_BYTES
 
 
-def runs_of_small(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
+def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
     """The parts in their order: small ones in runs that are made together, others alone."""
     run: list[FilePart] = []
     size = samples = 0
     for part in parts:
         small = is_small(part)
-        size += _pages(part.length)
+        size += _round_to_pages(part.length)
         samples += part.last_sample - part.first_sample
         if run and (not small or size > _BYTES or samples > _SAMPLES or len(run) == _FILES):
             yield run
-            run, size, samples = [], _pages(part.length), part.last_sample - part.first_sample
+            run, size, samples = [], _round_to_pages(part.length), part.last_sample - part.first_sample
         run.append(part)
         if not small:
             yield run
@@ -50,27 +50,27 @@ def runs_of_small(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
         yield run
 
 
-class Memory:
+class SmallFileBuffer:
     """The bytes of the files of one run, made when the first of them is asked for."""
 
-    def __init__(self, dataset: Dataset, places: Places, encoding: Encoding) -> None:
+    def __init__(self, dataset: Dataset, places: Places, encoding: EncodeTime) -> None:
         """The time of framing goes into `encoding`."""
         self._dataset, self._places, self._encoding = dataset, places, encoding
         self._run: list[FilePart] = []
         self._buffer = memoryview(b"")
         self._starts: list[int] = []
 
-    def file(self, run: list[FilePart], number: int) -> memoryview:
+    def file_view(self, run: list[FilePart], number: int) -> memoryview:
         """File `number` of a run; it stays as it is until one of another run is asked for."""
         if run is not self._run:
             self._run = run
-            self._make()
+            self._encode_run()
         start = self._starts[number]
         return self._buffer[start : start + run[number].length]
 
-    def _make(self) -> None:
-        run, dataset, form = self._run, self._dataset, framed(self._dataset)
-        taken = np.array([_pages(part.length) for part in run], np.int64)
+    def _encode_run(self) -> None:
+        run, dataset, form = self._run, self._dataset, require_framed(self._dataset)
+        taken = np.array([_round_to_pages(part.length) for part in run], np.int64)
         ends = np.cumsum(taken)
         if len(self._buffer) < ends[-1]:
             self._buffer = allocate(int(ends[-1]))
@@ -85,19 +85,19 @@ class Memory:
         )
         begun = perf_counter_ns()
         self._starts = (ends - taken).tolist()
-        bodies = (offset[last - 1] + room(dataset, sizes[last - 1])).tolist()
+        bodies = (offset[last - 1] + sample_strides(dataset, sizes[last - 1])).tolist()
         header = form.header(dataset)
         rows = zip(run, self._starts, bodies, counts.tolist(), last.tolist(), strict=True)
         for part, start, end, count, until in rows:
             own = slice(until - count, until)
             out = self._buffer[start : start + part.length]
             value = form.start_checksum(dataset, count, end)
-            value = checksum_over(form, dataset, samples[own], sizes[own], out[header:end], value)
+            value = extend_checksum(form, dataset, samples[own], sizes[own], out[header:end], value)
             out[:header] = form.write_header(dataset, count, end, value)
             out[end:] = form.write_trailer(dataset, count, end, value)
         self._encoding.encode_ns += perf_counter_ns() - begun
 
 
-def _pages(length: int) -> int:
+def _round_to_pages(length: int) -> int:
     """Files begin at pages, for O_DIRECT."""
     return -(-length // PAGE) * PAGE

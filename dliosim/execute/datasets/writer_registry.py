@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dliosim.execute.datasets import framed_writer, preallocated_writer, raw_writer
 from dliosim.execute.datasets.raw_writer import PlacedPart
-from dliosim.formats.protocols import Encoding
+from dliosim.formats.protocols import EncodeTime
 from dliosim.model import Dataset
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import Places
@@ -15,31 +15,31 @@ from dliosim.plan.samples.sizes import is_framed
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class ChunkMaker:
     """`place` gives parts what makes their chunks; `largest_chunk` and `chunk_count` say what that will need.
 
     Time that a format takes to surround samples goes into the `Encoding`.
     """
 
-    place: Callable[[Dataset, Places, Iterable[FilePart], Encoding], Iterator[PlacedPart]]
+    place: Callable[[Dataset, Places, Iterable[FilePart], EncodeTime], Iterator[PlacedPart]]
     chunk_count: Callable[[Dataset, Places, FilePart, int | None], int]
     largest_chunk: Callable[[Dataset, Places, FilePart, int | None], int]
 
 
-_RAW = Maker(
-    lambda dataset, places, parts, _: raw_writer.place(dataset, places, parts),
+_RAW = ChunkMaker(
+    lambda dataset, places, parts, _: raw_writer.place_parts(dataset, places, parts),
     raw_writer.chunk_count,
     raw_writer.largest_chunk,
 )
-_FRAMED = Maker(framed_writer.place, framed_writer.chunk_count, framed_writer.largest_chunk)
-_IN_PLACE = Maker(
-    lambda dataset, places, parts, _: preallocated_writer.place(dataset, places, parts),
+_FRAMED = ChunkMaker(framed_writer.place_parts, framed_writer.chunk_count, framed_writer.largest_chunk)
+_IN_PLACE = ChunkMaker(
+    lambda dataset, places, parts, _: preallocated_writer.place_parts(dataset, places, parts),
     preallocated_writer.chunk_count,
     preallocated_writer.largest_chunk,
 )
 
 
-def maker_of(dataset: Dataset) -> Maker:
+def find_chunk_maker(dataset: Dataset) -> ChunkMaker:
     """Who makes a data set's files; those that a library builds whole have none."""
     if dataset.format == "raw":
         return _RAW

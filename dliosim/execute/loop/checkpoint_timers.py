@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dliosim.model import Cadence
 
 
-class Timers:
+class CheckpointTimers:
     """When the lines of a loop that save by seconds are due next, by this rank's perf_counter_ns; none before `start`.
 
     The time counts from the end of the stall of a line's last save, or from the loop's start.
@@ -26,7 +26,7 @@ class Timers:
         if self._next is None:
             self._next = now + self._every
 
-    def mark(self, due: NDArray[np.int64], now: int) -> None:
+    def mark_due(self, due: NDArray[np.int64], now: int) -> None:
         """Set an element of `due` for each line: 1 where it is time, 0 where not."""
         if self._next is not None:
             np.less_equal(self._next, now, out=due, casting="unsafe")
@@ -36,7 +36,7 @@ class Timers:
         if self._next is not None:
             self._next += ns
 
-    def saved(self, line: int, now: int) -> None:
+    def restart_timer(self, line: int, now: int) -> None:
         """A line has saved."""
         if self._next is not None:
             self._next[line] = now + self._every[line]

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.batches.decode_preprocess import EncodedUnits, Processing
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier
 from dliosim.execute.batches.prefetch import Batches
-from dliosim.execute.batches.sample_cache import KeptSamples
+from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.context import Session
-from dliosim.execute.payload.payload_format import Dress, dressing, expected_edges, first_wrong
+from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys
-from dliosim.measure.meter import Meters
+from dliosim.measure.meter import MeterGroup
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key
-from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, calls, rounds
-from dliosim.plan.samples.read_ranges import Stored, rows_to_keep, stored_rows
+from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, deal_rounds, plan_calls
+from dliosim.plan.samples.read_ranges import ReadRanges, plan_reads, rows_to_keep
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 
@@ -34,7 +34,7 @@ class EpochWork:
     """
 
     extents: Extents
-    stored: Stored
+    stored: ReadRanges
     keeps: NDArray[np.bool_]
     calls: Calls
     rounds: Rounds | None
@@ -48,12 +48,12 @@ class EpochWork:
         return len(self.compute_ns)
 
     @property
-    def kept_bytes(self) -> int:
+    def cache_growth(self) -> int:
         """Bytes that this epoch adds to those kept in memory."""
         return int(self.stored.extents.length[self.keeps].sum())
 
 
-def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: KeptSamples) -> EpochWork:
+def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: SampleCache) -> EpochWork:
     """Plan `steps` steps from the beginning of an epoch (from 0) on; local.
 
     More steps than an epoch has (open-loop requests) go on with the next ones without a break, in which requests would
@@ -64,27 +64,31 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
     passes = [plan_epoch(loop, dataset, places, workload.job, world.rank, epoch)]
     while sum(each.steps for each in passes) < steps:
         passes.append(plan_epoch(loop, dataset, places, workload.job, world.rank, epoch + len(passes)))
-    extents = _first_steps(_one_after_the_other(passes), steps)
+    extents = _cut_steps(_concatenate_epochs(passes), steps)
     access = loop.access
-    stored = stored_rows(extents, access, kept.numbers, dataset, places)
+    stored = plan_reads(extents, access, kept.numbers, dataset, places)
     keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
-    planned = calls(stored.extents, access.transfer, access.page)
-    dealt = rounds(planned, access.transfer) if access.collective and access.transfer else None
+    planned = plan_calls(stored.extents, access.transfer, access.page)
+    dealt = deal_rounds(planned, access.transfer) if access.collective and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
     compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
-    compute = _in_ns(draw(loop.compute.time, compute_key, counters))
+    compute = _convert_to_ns(draw(loop.compute.time, compute_key, counters))
     gaps: list[int] = []
     if loop.arrivals is not None:
-        gaps = _in_ns(draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters))
+        gaps = _convert_to_ns(
+            draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters)
+        )
     return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
 
 
-def processing_of(session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int) -> Processing | None:
+def make_processor(
+    session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int
+) -> BatchProcessor | None:
     """What becomes of each batch once it is read, or None."""
     if not loop.decode and loop.preprocess is None:
         return None
     directory, name = session.files(dataset)
-    processing = Processing(
+    processing = BatchProcessor(
         replace(loop, decode=loop.decode and not session.options.null),
         dataset,
         session.places[dataset.name],
@@ -92,10 +96,10 @@ def processing_of(session: Session, loop: Loop, dataset: Dataset, work: EpochWor
         work.calls,
         lambda file: directory / name(file),
     )
-    return processing.expect(loop, session.workload.seed, epoch, work.extents)
+    return processing.draw_times(loop, session.workload.seed, epoch, work.extents)
 
 
-def _one_after_the_other(passes: Sequence[Extents]) -> Extents:
+def _concatenate_epochs(passes: Sequence[Extents]) -> Extents:
     """The steps of several epochs as those of one."""
     if len(passes) == 1:
         return passes[0]
@@ -110,7 +114,7 @@ def _one_after_the_other(passes: Sequence[Extents]) -> Extents:
     )
 
 
-def _first_steps(extents: Extents, steps: int) -> Extents:
+def _cut_steps(extents: Extents, steps: int) -> Extents:
     if steps == extents.steps:
         return extents
     last = int(extents.step_start[steps])
@@ -123,7 +127,7 @@ def _first_steps(extents: Extents, steps: int) -> Extents:
     )
 
 
-def _in_ns(seconds: NDArray[np.float64]) -> list[int]:
+def _convert_to_ns(seconds: NDArray[np.float64]) -> list[int]:
     """Seconds as whole nanoseconds, none below zero."""
     whole: list[int] = np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
     return whole
@@ -138,7 +142,7 @@ def _step_bytes(extents: Extents) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Expected:
+class _ExpectedRows:
     """What ranges that were read should hold: rows of `Stored` of which that is known.
 
     Those of step s are bounds[s]:bounds[s + 1]. `start` is where in the step's buffer a row's contents lie, `length`
@@ -156,14 +160,14 @@ class _Expected:
     dress: Dress | None
 
 
-def _expected(dataset: Dataset, work: EpochWork) -> _Expected:
+def _find_expected_rows(dataset: Dataset, work: EpochWork) -> _ExpectedRows:
     stored = work.stored
     row = np.flatnonzero(stored.held > 0)
     bounds = np.searchsorted(row, stored.extents.step_start).tolist()
     begin, held = stored.begin[row], stored.held[row]
-    key, dress = sample_keys(dataset, stored.extents.sample[row]), dressing(dataset)
+    key, dress = sample_keys(dataset, stored.extents.sample[row]), dress_function(dataset)
     start = work.calls.sample_start[row] + stored.at[row]
-    return _Expected(row, bounds, start, held, key, begin, *expected_edges(dress, key, begin, held), dress)
+    return _ExpectedRows(row, bounds, start, held, key, begin, *content_edge_words(dress, key, begin, held), dress)
 
 
 class EpochSource:
@@ -173,9 +177,9 @@ class EpochSource:
     """
 
     def __init__(
-        self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: KeptSamples
+        self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: SampleCache
     ) -> None:
-        self.meters = Meters([reader.meter for reader in batches.readers])
+        self.meters = MeterGroup([reader.meter for reader in batches.readers])
         self.reading = batches.reading
         self.called = self.processed = 0
         self.unchecked = 0
@@ -192,11 +196,11 @@ class EpochSource:
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
-        self._expected = None if self._null else _expected(dataset, work)
-        self._encoded: EncodedUnits | None = None
+        self._expected = None if self._null else _find_expected_rows(dataset, work)
+        self._encoded: UnitVerifier | None = None
         places = session.places[dataset.name]
         if self._whole and not self._null and not dataset.source and isinstance(places, DataIndex):
-            self._encoded = EncodedUnits(dataset, places, work.stored)
+            self._encoded = UnitVerifier(dataset, places, work.stored)
 
     def start(self) -> None:
         """Begin to read ahead."""
@@ -210,7 +214,7 @@ class EpochSource:
             # Never a fast step: whatever a backend claims, this is what it returned.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
         if self._hits:
-            self._kept.copy_out(self._samples(step))
+            self._kept.copy_hits(self._step_samples(step))
         return self._asked[step]
 
     def check(self, step: int) -> None:
@@ -225,49 +229,49 @@ class EpochSource:
             bad = None if good.all() else int(np.argmin(good))
             if bad is None and self._whole:
                 keys, begin = expected.key[first:last], expected.begin[first:last]
-                bad = first_wrong(expected.dress, keys, begin, length, start, self._buffer)
+                bad = find_bad_content(expected.dress, keys, begin, length, start, self._buffer)
             if bad is not None:
-                raise self._mismatch(int(expected.row[first + bad]))
+                raise self._mismatch_error(int(expected.row[first + bad]))
         if self._whole:
             self.unchecked += self._needed[step] - int(expected.length[first:last].sum())
         if self._encoded is not None:
-            self._decode(self._encoded, step)
+            self._verify_encoded(self._encoded, step)
         if self._keeping:
-            self._keep(step)
+            self._fill_cache(step)
 
-    def _decode(self, encoded: EncodedUnits, step: int) -> None:
+    def _verify_encoded(self, encoded: UnitVerifier, step: int) -> None:
         stored, start = self._work.stored, self._work.calls.sample_start
         for row in range(self._bounds[step], self._bounds[step + 1]):
             if stored.held[row] == 0:
                 begin, length = int(start[row]), int(stored.extents.length[row])
-                right = encoded.is_right(row, self._buffer[begin : begin + length])
+                right = encoded.verify_unit(row, self._buffer[begin : begin + length])
                 if right is False:
-                    raise self._mismatch(row)
+                    raise self._mismatch_error(row)
                 self.unchecked -= length if right else 0
 
-    def _keep(self, step: int) -> None:
+    def _fill_cache(self, step: int) -> None:
         first, last = self._bounds[step], self._bounds[step + 1]
         rows, stored = self._work.keeps[first:last], self._work.stored.extents
         start, length = self._work.calls.sample_start[first:last], stored.length[first:last]
-        self._kept.keep(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
+        self._kept.store_samples(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
 
-    def _samples(self, step: int) -> NDArray[np.int64]:
+    def _step_samples(self, step: int) -> NDArray[np.int64]:
         starts = self._work.extents.step_start
         return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
 
-    def _mismatch(self, row: int) -> ExecutionError:
+    def _mismatch_error(self, row: int) -> ExecutionError:
         stored, dataset, name = self._work.stored.extents, self._dataset, self._dataset.name
         directory, file_name = self._session.files(dataset)
         path = directory / file_name(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
         text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
         # Of a collective read nothing but the size tells that the file ended too early.
-        size = _size_of(path)
+        size = _file_size(path)
         why = f": the file has {size} bytes, and was cut short" if size is not None and size < end else ""
         return ExecutionError(f"{text} prepared{why}; `prepare {name} afresh` writes it again", "R401")
 
 
-def _size_of(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     """A file's bytes, or None where they cannot be had."""
     try:
         return path.stat().st_size

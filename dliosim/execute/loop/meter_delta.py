@@ -11,7 +11,7 @@ from dliosim.measure.time_series import EpochSeries
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MeterSnapshot:
     """Sums of all readers' meters at one moment."""
 
     calls: int
@@ -21,7 +21,7 @@ class Counts:
     view_ns: int
 
     @classmethod
-    def of(cls, batches: Batches) -> Counts:
+    def read_meters(cls, batches: Batches) -> MeterSnapshot:
         """Those of the readers of a loop, now."""
         meters = [reader.meter for reader in batches.readers]
         return cls(
@@ -33,9 +33,11 @@ class Counts:
         )
 
 
-def account(source: EpochSource, record: EpochRecord, series: EpochSeries, before: Counts, after: Counts) -> None:
+def record_epoch_delta(
+    source: EpochSource, record: EpochRecord, series: EpochSeries, before: MeterSnapshot, after: MeterSnapshot
+) -> None:
     """Enter into the record what an epoch's readers have done between two moments, and into the series when."""
-    record.io_busy_ns += source.meters.take(record.call_latency, series) + source.meters.rest(series)
+    record.io_busy_ns += source.meters.collect_busy(record.call_latency, series) + source.meters.collect_rest(series)
     record.calls = after.calls - before.calls
     record.bytes_moved = after.moved - before.moved
     record.opens = after.opens - before.opens

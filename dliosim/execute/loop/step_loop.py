@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.context import Progress
-from dliosim.execute.loop.checkpoint_timers import Timers
-from dliosim.execute.loop.step_sync import Syncer
-from dliosim.execute.node.compute import busy, sleep_until
-from dliosim.measure.meter import Meters
-from dliosim.measure.records import CAUSES, Block, EpochRecord, packed_arrival
+from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
+from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.node.compute import keep_core_busy, sleep_until
+from dliosim.measure.meter import MeterGroup
+from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, pack_arrival
 from dliosim.measure.time_series import MARKS, EpochSeries
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS, _DECODE = range(len(CAUSES))
@@ -26,13 +26,13 @@ _STORAGE, _COMPUTE, _TOOL, _ARRIVALS, _DECODE = range(len(CAUSES))
 _FLUSH_SAMPLES, _FLUSH_STEPS = 16384, 1024
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Where the batches of an epoch come from, in the order of steps; see `epoch_plan.EpochSource`.
 
     `reading`, `called` and `processed` are those of `Batches`.
     """
 
-    meters: Meters
+    meters: MeterGroup
     reading: list[int]
     called: int
     processed: int
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StepPlan:
     """What the steps of an epoch do besides reading. Times in ns, one entry a step.
 
     `arrival` holds when each request arrives, counted from the first step's start, or is empty. `save` runs the
@@ -64,17 +64,17 @@ class Course:
     compute: Sequence[int]
     busy: bool
     arrival: Sequence[int]
-    syncer: Syncer
+    syncer: StepSync
     saves: frozenset[int]
     save: Callable[[int], int]
     deadline: int | None
     may_spin: bool
-    timers: Timers
+    timers: CheckpointTimers
     beside: Callable[[int], NDArray[np.int64]]
 
 
 @dataclass(slots=True)
-class _Times:
+class _StepTimes:
     """What the loop adds up; kept apart from the record so that the loop touches few attributes.
 
     `marks` has those of `series.MARKS` for each step.
@@ -86,8 +86,8 @@ class _Times:
 
 
 def run_steps(
-    course: Course,
-    source: Source,
+    course: StepPlan,
+    source: BatchSource,
     row_count: Sequence[int],
     record: EpochRecord,
     series: EpochSeries,
@@ -96,13 +96,13 @@ def run_steps(
     """Run the steps of an epoch into `record` and `series`; return whether the loop's time is up.
 
     `row_count` has the samples of each step. Raises DliosimError on every rank if one fails where a sync is due, and
-    ends the job where none is (see `Syncer.fail`).
+    ends the job where none is (see `StepSync.fail_all_ranks`).
     """
     clock, wait, check, tick = perf_counter_ns, source.wait, source.check, progress.tick
     compute_times, syncer, saves, deadline = course.compute, course.syncer, course.saves, course.deadline
     rank, every, timers = syncer.rank, syncer.every, course.timers
     timed = bool(timers.cadences)
-    times = _Times()
+    times = _StepTimes()
     marks, last_arrival = times.marks, times.arrivals
     stop = False
     samples = moved = 0
@@ -143,7 +143,7 @@ def run_steps(
             if nominal:
                 asked = clock()
                 if course.busy:
-                    busy(nominal)
+                    keep_core_busy(nominal)
                 else:
                     sleep_until(asked + nominal, course.may_spin)
                 computed = clock()
@@ -165,14 +165,14 @@ def run_steps(
                 arrived = clock()
                 over = deadline is not None and arrived >= deadline
                 if timed:
-                    timers.mark(syncer.due, arrived)
-                stop = syncer.exchange(over)
+                    timers.mark_due(syncer.due, arrived)
+                stop = syncer.sync_step(over)
                 after = clock()
                 waited = after - arrived
                 sync_ns += waited
                 tool = arrived - met - waited_for_data - processing - computing - idling
-                cause = _cause(waited_for_data, computing, tool, idling, processing)
-                last_arrival.append(packed_arrival(waited, rank, cause))
+                cause = _find_cause(waited_for_data, computing, tool, idling, processing)
+                last_arrival.append(pack_arrival(waited, rank, cause))
                 waited_for_data = processing = computing = idling = 0
                 met = after
             else:
@@ -201,17 +201,17 @@ def run_steps(
             before = after
             marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
-                _take_steps(times, source, record, series, course.beside)
+                _record_steps(times, source, record, series, course.beside)
             if samples >= flush_at:
                 flush_at = samples + _FLUSH_SAMPLES
-                record.io_busy_ns += source.meters.take(record.call_latency, series)
+                record.io_busy_ns += source.meters.collect_busy(record.call_latency, series)
             tick(after, step + 1, moved)
             if stop:
                 break
     except DliosimError as error:
-        syncer.fail(error, step, course.steps, saves)
+        syncer.fail_all_ranks(error, step, course.steps, saves)
     block.end(before, record.blocks)
-    _take_steps(times, source, record, series, course.beside)
+    _record_steps(times, source, record, series, course.beside)
     record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
     record.steps = step + 1
     record.samples, record.bytes = samples, moved
@@ -225,7 +225,7 @@ def run_steps(
     return stop
 
 
-def _cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) -> int:
+def _find_cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) -> int:
     """What a rank had spent most of its time on since the last sync."""
     most = max(data_wait, compute, tool, idle, processing)
     if most == data_wait:
@@ -237,29 +237,29 @@ def _cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) 
     return _TOOL if most == tool else _ARRIVALS
 
 
-def _take_steps(
-    times: _Times,
-    source: Source,
+def _record_steps(
+    times: _StepTimes,
+    source: BatchSource,
     record: EpochRecord,
     series: EpochSeries,
     beside: Callable[[int], NDArray[np.int64]],
 ) -> None:
-    marks = _taken(times.marks).reshape(-1, len(MARKS))
+    marks = _pop_values(times.marks).reshape(-1, len(MARKS))
     waits = marks[:, 1] - marks[:, 0]
     record.data_wait_ns += int(waits.sum())
     record.batch_latency.add(waits)
-    record.request_latency.add(_taken(times.requests))
+    record.request_latency.add(_pop_values(times.requests))
     # Of the first step much is spent on what no other has.
-    _take_flushed(marks[1:] if series.steps == 0 else marks, beside, record)
-    series.add_steps(marks, _taken(source.reading).reshape(-1, 2))
+    _sum_flush_steps(marks[1:] if series.steps == 0 else marks, beside, record)
+    series.add_steps(marks, _pop_values(source.reading).reshape(-1, 2))
 
 
-def _take_flushed(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.int64]], record: EpochRecord) -> None:
+def _sum_flush_steps(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.int64]], record: EpochRecord) -> None:
     """Add up steps that had a save in the background beside them, and those that had none."""
     if not len(marks):
         return
     begun, ready, synced = marks[:, 0], marks[:, 1], marks[:, 5]
-    flushed = overlaps(begun, synced, beside(int(begun[0])))
+    flushed = overlap_mask(begun, synced, beside(int(begun[0])))
     lasted, waited = synced - begun, ready - begun
     count, total, wait = (int(each.sum()) for each in (flushed, lasted[flushed], waited[flushed]))
     record.flush_steps += count
@@ -270,14 +270,14 @@ def _take_flushed(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.i
     record.clear_data_wait_ns += int(waited.sum()) - wait
 
 
-def overlaps(begin: NDArray[np.int64], end: NDArray[np.int64], intervals: NDArray[np.int64]) -> NDArray[np.bool_]:
+def overlap_mask(begin: NDArray[np.int64], end: NDArray[np.int64], intervals: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of the times from `begin` to `end` have a part of any interval (n, 2) in them; all of them may overlap."""
     begun = np.searchsorted(np.sort(intervals[:, 0]), end, "left")
     ended = np.searchsorted(np.sort(intervals[:, 1]), begin, "right")
     return np.asarray(begun > ended)
 
 
-def _taken(values: list[int]) -> NDArray[np.int64]:
+def _pop_values(values: list[int]) -> NDArray[np.int64]:
     taken = np.fromiter(values, np.int64, len(values))
     values.clear()
     return taken
@@ -299,6 +299,6 @@ class _BlockClock:
         else:
             self._compute += compute_ns
 
-    def end(self, now: int, blocks: list[Block]) -> None:
+    def end(self, now: int, blocks: list[StepBlock]) -> None:
         if self._steps:
-            blocks.append(Block(self._steps, now - self._since, self._first, self._compute))
+            blocks.append(StepBlock(self._steps, now - self._since, self._first, self._compute))

@@ -15,7 +15,7 @@ from dliosim.model import Sync
 _FLAGS = 2
 
 
-class Syncer:
+class StepSync:
     """The sync of one loop. `every` is steps between two syncs, 0 where there are none.
 
     A failure travels with a sync that is due anyway: agreeing must not be a hidden barrier. `alone` says that no sync
@@ -31,17 +31,17 @@ class Syncer:
         self.rank = world.rank
         self.every = 0 if sync.kind == "off" else sync.every
         self.alone = collective or sync.kind == "off"
-        self._gradient = _touched(-(-sync.size // 4) + _FLAGS + dues) if sync.kind == "allreduce" else None
+        self._gradient = _allocate_zeros(-(-sync.size // 4) + _FLAGS + dues) if sync.kind == "allreduce" else None
         self._flags = np.zeros(_FLAGS + dues, np.int64)
         self.due = self._flags[_FLAGS:]
 
-    def exchange(self, time_is_up: bool) -> bool:
+    def sync_step(self, time_is_up: bool) -> bool:
         """Meet the others; return whether any rank's time is up. Raises the error of a rank that failed."""
-        return self._exchange(None, time_is_up)
+        return self._sync_ranks(None, time_is_up)
 
-    def _exchange(self, error: DliosimError | None, time_is_up: bool) -> bool:
+    def _sync_ranks(self, error: DliosimError | None, time_is_up: bool) -> bool:
         if self._gradient is None:
-            return self._meet(error, time_is_up)
+            return self._allreduce_flags(error, time_is_up)
         world = self._world
         tail = self._gradient[-len(self._flags) :]
         tail[0] = error is not None
@@ -49,11 +49,11 @@ class Syncer:
         tail[_FLAGS:] = self.due
         world.allreduce(self._gradient, "sum")
         if tail[0]:
-            world.agree(error)
+            world.agree_on_error(error)
         np.greater(tail[_FLAGS:], 0, out=self.due, casting="unsafe")
         return bool(tail[1])
 
-    def fail(self, error: DliosimError, step: int, steps: int, saves: frozenset[int]) -> NoReturn:
+    def fail_all_ranks(self, error: DliosimError, step: int, steps: int, saves: frozenset[int]) -> NoReturn:
         """Let the others know of an error met in `step`, where they next wait; raise it on every rank."""
         if error.shared:
             raise error
@@ -61,21 +61,21 @@ class Syncer:
             self._world.abort(error)
         for later in range(step, steps):
             if (later + 1) % self.every == 0:
-                self._exchange(error, False)
+                self._sync_ranks(error, False)
             if later in saves:
-                self.meet_to_save(error)
-        self._meet(error, False)
+                self.sync_before_save(error)
+        self._allreduce_flags(error, False)
         raise error
 
-    def meet_to_save(self, error: DliosimError | None = None) -> None:
+    def sync_before_save(self, error: DliosimError | None = None) -> None:
         """Meet the others before a checkpoint: a rank that failed since the last sync is heard of here."""
-        self._world.agree(error)
+        self._world.agree_on_error(error)
 
     def end_epoch(self, time_is_up: bool) -> bool:
         """Meet the others after the last step, whatever the sync; return whether any rank's time is up."""
-        return self._meet(None, time_is_up)
+        return self._allreduce_flags(None, time_is_up)
 
-    def _meet(self, error: DliosimError | None, time_is_up: bool) -> bool:
+    def _allreduce_flags(self, error: DliosimError | None, time_is_up: bool) -> bool:
         world, flags = self._world, self._flags
         flags[0] = world.failure_flag(error)
         flags[1] = time_is_up
@@ -85,7 +85,7 @@ class Syncer:
         return bool(flags[1])
 
 
-def _touched(count: int) -> NDArray[np.float32]:
+def _allocate_zeros(count: int) -> NDArray[np.float32]:
     """So many zeros in pages that are there: of np.zeros the kernel would make them in the first sync."""
     zeros = np.empty(count, np.float32)
     zeros.fill(0)

@@ -16,39 +16,39 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError, PlanError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.library_reader import who_counts
+from dliosim.execute.backends.library_reader import library_read_note
 from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.node_reader import make_scattered
+from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
-from dliosim.execute.batches.sample_cache import KeptSamples
-from dliosim.execute.checkpoints.checkpoint_manager import Save, Saves
+from dliosim.execute.batches.sample_cache import SampleCache
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager, CheckpointSave
 from dliosim.execute.context import Phase, RunningLoop, Session
-from dliosim.execute.datasets.dataset_residency import resident_bytes
-from dliosim.execute.datasets.library_writer import resolve_prepared
+from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
+from dliosim.execute.datasets.library_writer import index_prepared
 from dliosim.execute.datasets.prepare import check_prepared
-from dliosim.execute.loop.checkpoint_timers import Timers
-from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, plan_work, processing_of
-from dliosim.execute.loop.meter_delta import Counts, account
-from dliosim.execute.loop.step_loop import Course, run_steps
-from dliosim.execute.loop.step_sync import Syncer
-from dliosim.execute.mpi.communicators import free_group, group_of, who_reads
+from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
+from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
+from dliosim.execute.loop.meter_delta import MeterSnapshot, record_epoch_delta
+from dliosim.execute.loop.step_loop import StepPlan, run_steps
+from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.mpi.communicators import file_communicator, free_communicator, reader_note
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
-from dliosim.execute.node.core_waits import core_wait, waited_since
+from dliosim.execute.node.core_waits import core_wait, core_wait_since
 from dliosim.execute.node.free_space import require_memory
-from dliosim.execute.node.page_cache import process_io, read_since
-from dliosim.execute.phase_summary import asked_and_granted
+from dliosim.execute.node.page_cache import process_io_since, read_process_io
+from dliosim.execute.phase_summary import share_granted_hints
 from dliosim.formats.registry import format_for, import_libraries
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
-from dliosim.measure.time_series import EpochSeries, thinned
-from dliosim.measure.timeline import gather_timeline, keep, keeps_offsets
+from dliosim.measure.time_series import EpochSeries, select_calls
+from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.model import Cadence, Dataset, Loop
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.plan.forecast.layout_forecast import guessed
-from dliosim.plan.samples.distinct_ranges import MOST_RANGES, each_byte_once, union
+from dliosim.plan.forecast.layout_forecast import guess_index
+from dliosim.plan.samples.distinct_ranges import MOST_RANGES, are_reads_distinct, union_ranges
 from dliosim.plan.samples.io_requests import Calls, Extents, file_sizes
 from dliosim.plan.samples.order_hash import extent_hash, order_hash
 from dliosim.plan.samples.read_ranges import buffer_bytes
@@ -62,7 +62,7 @@ _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 
 
 @dataclass(slots=True)
-class _Running:
+class _LoopState:
     """A loop while it runs: its open files and threads, what it keeps, and what is known of it so far."""
 
     loop: Loop
@@ -70,14 +70,14 @@ class _Running:
     salt: int
     timed: bool
     files: Files
-    syncer: Syncer
-    timers: Timers
-    kept: KeptSamples
+    syncer: StepSync
+    timers: CheckpointTimers
+    kept: SampleCache
     deadline: int | None = None
     batches: Batches | None = None
     buffer_size: int = 0
     save_core_wait_ns: int = 0
-    saved: list[Save] = field(default_factory=list)
+    saved: list[CheckpointSave] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
     epochs: list[EpochSummary] = field(default_factory=list)
     series: dict[int, EpochSeries] = field(default_factory=dict)
@@ -85,52 +85,56 @@ class _Running:
     notes: tuple[str, ...] = ()
 
 
-def run_loop(session: Session, saves: Saves, loop: Loop, ordinal: int, timed: bool) -> Iterator[Phase | Save]:
+def run_loop(
+    session: Session, saves: CheckpointManager, loop: Loop, ordinal: int, timed: bool
+) -> Iterator[Phase | CheckpointSave]:
     """Run a loop, with those inside it; yields their phases, then each save, complete but perhaps not drained.
 
     Collective. `ordinal` tells this loop from the others of the run, in hashes and random draws. `timed` is whether it
     leaves a timeline, which is gathered from all ranks: 26 MB at 512 of them.
     """
-    running = _start(session, loop, ordinal, timed)
+    running = _start_loop(session, loop, ordinal, timed)
     inner = [
-        (evaluation.every, _start(session, evaluation.loop, _salt(ordinal, number), timed))
+        (evaluation.every, _start_loop(session, evaluation.loop, _evaluation_salt(ordinal, number), timed))
         for number, evaluation in enumerate(loop.evaluations)
     ]
     everyone = [running, *(other for _, other in inner)]
-    evaluations = [_seen(session, other, None if loop.seconds else loop.epochs // every) for every, other in inner]
-    session.finished.loops_begin((_seen(session, running, 1), *evaluations))
+    evaluations = [
+        _make_loop_view(session, other, None if loop.seconds else loop.epochs // every) for every, other in inner
+    ]
+    session.finished.begin_loops((_make_loop_view(session, running, 1), *evaluations))
     failed = True
     gc.collect()
     gc.disable()
     try:
-        for epoch, stop in _epochs(session, saves, running):
+        for epoch, stop in _run_epochs(session, saves, running):
             for every, other in inner:
                 if (epoch + 1) % every == 0:
-                    for _ in _epochs(session, saves, other):
+                    for _ in _run_epochs(session, saves, other):
                         pass
             if stop:
                 break
         for cadence in loop.checkpoints:
             if cadence.unit == "end":
-                _save(session, saves, running, cadence)
-        saves.settle(cadence.checkpoint for cadence in loop.checkpoints)
+                _save_checkpoint(session, saves, running, cadence)
+        saves.wait_for_flushes(cadence.checkpoint for cadence in loop.checkpoints)
         failed = False
     finally:
         gc.enable()
         session.progress.end()
         for each in everyone:
-            _stop(session, each, failed)
+            _close_loop(session, each, failed)
     for each in everyone:
-        yield _phase(session, each)
+        yield _make_phase(session, each)
     yield from running.saved
 
 
-def _salt(ordinal: int, number: int) -> int:
+def _evaluation_salt(ordinal: int, number: int) -> int:
     """What tells an evaluation's hashes from those of all other loops: outer ones have small numbers."""
     return (number + 1 << 32) + ordinal
 
 
-def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
+def _start_loop(session: Session, loop: Loop, salt: int, timed: bool) -> _LoopState:
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
     if loop.decode or access.through == "library":
@@ -140,67 +144,69 @@ def _start(session: Session, loop: Loop, salt: int, timed: bool) -> _Running:
         check_prepared(session, dataset)
     if not is_framed(dataset) and session.places[dataset.name] is None:
         # Without I/O there may be no file to ask.
-        found = guessed(dataset) if session.options.null else resolve_prepared(session, dataset, directory)
+        found = guess_index(dataset) if session.options.null else index_prepared(session, dataset, directory)
         session.places[dataset.name] = found
     if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
-        raise _everywhere(ExecutionError(f"{text}, and this one has less", "R403"))
+        raise _mark_shared(ExecutionError(f"{text}, and this one has less", "R403"))
     places = session.places[dataset.name]
 
-    def size(file: int) -> int:
+    def size_of_file(file: int) -> int:
         return int(file_sizes(dataset, places, np.array([file]))[0])
 
-    together = group_of(world, access)
-    files = Files(directory, file_name, size, dataset.layout.files == 1, together, dataset)
-    world.together(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
-    timers = Timers(loop.checkpoints)
-    syncer = Syncer(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
+    together = file_communicator(world, access)
+    files = Files(directory, file_name, size_of_file, dataset.layout.files == 1, together, dataset)
+    world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
+    timers = CheckpointTimers(loop.checkpoints)
+    syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
     if timers.cadences and not syncer.every:
         name = timers.cadences[0].checkpoint
         text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
-        raise _everywhere(PlanError(text))
-    running = _Running(loop, dataset, salt, timed, files, syncer, timers, KeptSamples())
-    residency = resident_bytes(session, dataset)
+        raise _mark_shared(PlanError(text))
+    running = _LoopState(loop, dataset, salt, timed, files, syncer, timers, SampleCache())
+    residency = measure_dataset_residency(session, dataset)
     found, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
     running.resident = found / examined if examined else None
     running.notes = residency.notes
     return running
 
 
-def _everywhere(error: DliosimError) -> DliosimError:
+def _mark_shared(error: DliosimError) -> DliosimError:
     """An error that every rank raises at this very place, whatever else it knows."""
     error.shared = True
     return error
 
 
-def _stop(session: Session, running: _Running, failed: bool) -> None:
+def _close_loop(session: Session, running: _LoopState, failed: bool) -> None:
     if running.batches is not None:
         running.batches.close(failed)
     if not failed:
-        free_group(session.world, running.files.comm)
+        free_communicator(session.world, running.files.comm)
 
 
-def _epochs(session: Session, saves: Saves, running: _Running) -> Iterator[tuple[int, bool]]:
+def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState) -> Iterator[tuple[int, bool]]:
     """Run the epochs of a loop; yields each one's number (from 0) and whether the loop's time is up."""
     loop = running.loop
     each = steps_of_epoch(loop, running.dataset, session.world.size)
     if each == 0:
         text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
-        raise _everywhere(PlanError(text, "E201"))
+        raise _mark_shared(PlanError(text, "E201"))
     epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
     planned, world = plan_bytes(loop, running.dataset, steps), session.world
-    world.together(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
+    world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
     running.deadline = None
     # An evaluation goes on where its last run ended: other orders, other draws.
     first = len(running.rows)
     for epoch in range(first, first + epochs):
-        stop = _epoch(session, saves, running, epoch, epoch - first + 1, steps)
+        stop = _run_epoch(session, saves, running, epoch, epoch - first + 1, steps)
         yield epoch, stop
         if stop:
             return
 
 
-def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number: int, steps: int) -> bool:
+def _run_epoch(
+    session: Session, saves: CheckpointManager, running: _LoopState, epoch: int, number: int, steps: int
+) -> bool:
     """Plan, agree, run and sum up one epoch, shown as `number` (from 1); returns whether the time is up."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
@@ -215,39 +221,43 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     world.raise_if_failed(int(needed[0]), error)
     if work is None:
         raise PlanError("an epoch could not be planned")
-    batches = _batches(session, running, int(needed[1]), work.kept_bytes)
+    batches = _open_batches(session, running, int(needed[1]), work.cache_growth)
     if work.rounds is not None:
         most = world.allreduce(work.rounds.count.copy(), "max")
         work = replace(work, most=most)
     source = EpochSource(session, running.dataset, batches, work, running.kept)
     record, series = EpochRecord(running.salt, epoch, batch=loop.batch, null=session.options.null), EpochSeries()
-    before = Counts.of(batches)
+    before = MeterSnapshot.read_meters(batches)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
     # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
-    processing = processing_of(session, loop, running.dataset, work, epoch)
-    world.together(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
+    processing = make_processor(session, loop, running.dataset, work, epoch)
+    world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
     if running.deadline is None and loop.seconds is not None:
         running.deadline = perf_counter_ns() + round(loop.seconds * 1e9)
     running.timers.start(perf_counter_ns())
     this, running.save_core_wait_ns = [get_native_id()], 0
-    course, waited, read_waited = _course(session, saves, running, work), core_wait(this), core_wait(batches.threads)
-    io_before, drained = process_io(), saves.drained_bytes()  # last, as it counts what those looks have read
+    course, waited, read_waited = (
+        _make_step_plan(session, saves, running, work),
+        core_wait(this),
+        core_wait(batches.threads),
+    )
+    io_before, drained = read_process_io(), saves.count_drained_bytes()  # last, as it counts what those looks have read
     stop = run_steps(course, source, lengths, record, series, session.progress)
     # A rank that failed after the last sync is heard of here, and what follows may be collective.
     # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
-    running.timers.mark(running.syncer.due, perf_counter_ns())
+    running.timers.mark_due(running.syncer.due, perf_counter_ns())
     stop = running.syncer.end_epoch(stop or over)
     # It is the ranks of one communicator that find a file too short, and not always all there are.
-    world.together(batches.end)
-    read = read_since(io_before, saves.drained_bytes() - drained)
-    record.core_wait_ns = waited_since(waited, this)
+    world.run_on_all(batches.end)
+    read = process_io_since(io_before, saves.count_drained_bytes() - drained)
+    record.core_wait_ns = core_wait_since(waited, this)
     if record.core_wait_ns >= 0:
         record.core_wait_ns -= running.save_core_wait_ns
-    record.reader_core_wait_ns = waited_since(read_waited, batches.threads)
+    record.reader_core_wait_ns = core_wait_since(read_waited, batches.threads)
     session.progress.end()
-    account(source, record, series, before, Counts.of(batches))
+    record_epoch_delta(source, record, series, before, MeterSnapshot.read_meters(batches))
     if processing is not None:
         record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
     record.rchar = read.called_read if loop.access.counts_reads else -1
@@ -256,7 +266,7 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
         # What a library reads besides the samples asked for, only the kernel has counted.
         record.bytes_moved = record.rchar
     if not session.options.null:
-        record.distinct_bytes = _distinct(session, running, work.stored.extents, record.steps)
+        record.distinct_bytes = _count_distinct_bytes(session, running, work.stored.extents, record.steps)
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
     # Samples are told by their own bytes, so that the same ones in another format are still the same.
     sizes = work.extents.length if running.dataset.source else sample_sizes(running.dataset, work.extents.sample)
@@ -267,18 +277,18 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     if epoch == 0:
         running.kept.seal()
     by_epochs = (one for one in loop.checkpoints if one.unit == "epochs" and (epoch + 1) % one.every == 0)
-    for cadence in (*by_epochs, *_due(running)):
+    for cadence in (*by_epochs, *_pop_due_cadences(running)):
         begun = perf_counter_ns()
-        content = _save(session, saves, running, cadence)
+        content = _save_checkpoint(session, saves, running, cadence)
         held, ended = perf_counter_ns() - begun - content, record.wall_ns + record.content_ns
         series.add_checkpoint(ended, ended + held)
         record.checkpoint_ns += held
         record.content_ns += content
         record.wall_ns += held
     if running.timed:
-        if not session.options.null and keeps_offsets(world.rank, world.size):
-            series.offsets = _offsets(work.calls, record.steps)
-        keep(running.series, epoch, series)
+        if not session.options.null and has_offsets(world.rank, world.size):
+            series.offsets = _call_offsets(work.calls, record.steps)
+        keep_epoch(running.series, epoch, series)
     running.rows.append(rank_row(record))
     summary = summarise(record, world)
     if summary is not None:
@@ -286,18 +296,18 @@ def _epoch(session: Session, saves: Saves, running: _Running, epoch: int, number
     return stop
 
 
-def _distinct(session: Session, running: _Running, asked: Extents, steps: int) -> int:
+def _count_distinct_bytes(session: Session, running: _LoopState, asked: Extents, steps: int) -> int:
     """This rank's share of the bytes that its node asked for in so many steps, each counted once. Collective."""
     rows = slice(0, int(asked.step_start[steps]))
     file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
     world, places = session.world, session.places[running.dataset.name]
-    if each_byte_once(running.loop, running.dataset, places, world.size):
+    if are_reads_distinct(running.loop, running.dataset, places, world.size):
         return int(length.sum())
     known = len(file) <= MOST_RANGES
-    return distinct_bytes(world, union(file, begin, begin + length) if known else None)
+    return distinct_bytes(world, union_ranges(file, begin, begin + length) if known else None)
 
 
-def _batches(session: Session, running: _Running, needed: int, kept: int) -> Batches:
+def _open_batches(session: Session, running: _LoopState, needed: int, kept: int) -> Batches:
     """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before.
 
     `kept` is bytes that memory must hold besides. Collective.
@@ -312,19 +322,19 @@ def _batches(session: Session, running: _Running, needed: int, kept: int) -> Bat
     size, world = 0 if session.options.null else size, session.world
     asked = size * access.batches + kept
     # All ranks look before any takes, or the last would find what the first have left.
-    world.together(lambda: require_memory(asked, world.node.size, "read buffers"))
+    world.run_on_all(lambda: require_memory(asked, world.node.size, "read buffers"))
 
-    def make() -> Batches:
+    def build_batches() -> Batches:
         if access.scatter and not session.options.null:
-            return make_scattered(world, access, running.files, size)
+            return make_scattered_batches(world, access, running.files, size)
         slots = [allocate(size) for _ in range(slot_count(access))]
         return make_batches(access, open_readers(access, running.files, session.options.null), slots)
 
-    running.batches, running.buffer_size = world.together(make), max(size, needed)
+    running.batches, running.buffer_size = world.run_on_all(build_batches), max(size, needed)
     return running.batches
 
 
-def _course(session: Session, saves: Saves, running: _Running, work: EpochWork) -> Course:
+def _make_step_plan(session: Session, saves: CheckpointManager, running: _LoopState, work: EpochWork) -> StepPlan:
     loop = running.loop
     by_steps = [cadence for cadence in loop.checkpoints if cadence.unit == "steps"]
     steps = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
@@ -332,14 +342,16 @@ def _course(session: Session, saves: Saves, running: _Running, work: EpochWork) 
     def save_after(step: int) -> int:
         this = [get_native_id()]
         waited = core_wait(this)
-        running.syncer.meet_to_save()
+        running.syncer.sync_before_save()
         now = (cadence for cadence in by_steps if (step + 1) % cadence.every == 0)
-        content = sum(_save(session, saves, running, cadence) for cadence in (*now, *_due(running)))
-        running.save_core_wait_ns += max(waited_since(waited, this), 0)
+        content = sum(
+            _save_checkpoint(session, saves, running, cadence) for cadence in (*now, *_pop_due_cadences(running))
+        )
+        running.save_core_wait_ns += max(core_wait_since(waited, this), 0)
         return content
 
     arrival = np.cumsum(work.gap_ns).tolist() if work.gap_ns else []
-    return Course(
+    return StepPlan(
         work.steps,
         work.compute_ns,
         loop.compute.busy,
@@ -350,11 +362,11 @@ def _course(session: Session, saves: Saves, running: _Running, work: EpochWork) 
         running.deadline,
         not session.world.polite,
         running.timers,
-        saves.at_work,
+        saves.busy_intervals,
     )
 
 
-def _due(running: _Running) -> list[Cadence]:
+def _pop_due_cadences(running: _LoopState) -> list[Cadence]:
     """The lines that save by seconds and of which the last sync said that it is time; said once."""
     due = running.syncer.due
     lines = [cadence for cadence, now in zip(running.timers.cadences, due.tolist(), strict=True) if now]
@@ -362,7 +374,7 @@ def _due(running: _Running) -> list[Cadence]:
     return lines
 
 
-def _save(session: Session, saves: Saves, running: _Running, cadence: Cadence) -> int:
+def _save_checkpoint(session: Session, saves: CheckpointManager, running: _LoopState, cadence: Cadence) -> int:
     """Save, or begin to; how long (ns) making contents took, which the loop's clocks leave out."""
     checkpoint = session.workload.checkpoint(cadence.checkpoint)
     # On the thread that makes the loop's collective calls: two threads in them deadlock in ROMIO's lock.
@@ -373,35 +385,37 @@ def _save(session: Session, saves: Saves, running: _Running, cadence: Cadence) -
         running.deadline += save.content_ns
     running.timers.delay(save.content_ns)
     if cadence in running.timers.cadences:
-        running.timers.saved(running.timers.cadences.index(cadence), perf_counter_ns())
+        running.timers.restart_timer(running.timers.cadences.index(cadence), perf_counter_ns())
     return save.content_ns
 
 
-def _offsets(calls: Calls, steps: int) -> NDArray[np.int64]:
+def _call_offsets(calls: Calls, steps: int) -> NDArray[np.int64]:
     """Of some calls of the first `steps` steps the step, the file and the offset, (n, 3)."""
-    row = thinned(int(calls.step_start[steps]))
+    row = select_calls(int(calls.step_start[steps]))
     step = np.searchsorted(calls.step_start, row, "right") - 1
     return np.column_stack([step, calls.file[row], calls.offset[row]])
 
 
-def _phase(session: Session, running: _Running) -> Phase:
+def _make_phase(session: Session, running: _LoopState) -> Phase:
     loop, access = running.loop, running.loop.access
     readers = running.batches.readers if running.batches is not None else ()
-    granted = next((reader.granted() for reader in readers if reader.meter.opens), None)
-    asked, granted_ones = asked_and_granted(session.world, access, granted)
+    granted = next((reader.active_hints() for reader in readers if reader.meter.opens), None)
+    asked, granted_ones = share_granted_hints(session.world, access, granted)
     how = next((reader.meter.how for reader in readers if reader.meter.how), "")
     counted = all(int(row[_RCHAR]) >= 0 for row in running.rows)
-    counts = "" if session.options.null else who_counts(access, counted)
+    counts = "" if session.options.null else library_read_note(access, counted)
     wall = np.array([sum(int(row[_WALL]) for row in running.rows)], np.int64)
     session.world.allreduce(wall, "max")
     index_note = session.index_notes.get(running.dataset.name)
     summary = replace(
-        _so_far(loop, running.dataset.root, session.options.null, running.resident, running.epochs),
+        _interim_summary(loop, running.dataset.root, session.options.null, running.resident, running.epochs),
         seconds=int(wall[0]) * 1e-9,
         hints_asked=asked,
         hints_granted=granted_ones,
         notes=tuple(
-            filter(None, (how, who_reads(access), counts, _stored_note(running.dataset), index_note, *running.notes))
+            filter(
+                None, (how, reader_note(access), counts, _compression_note(running.dataset), index_note, *running.notes)
+            )
         ),
     )
     world, series = session.world, running.series
@@ -409,16 +423,19 @@ def _phase(session: Session, running: _Running) -> Phase:
     return Phase(summary, rows, gather_timeline(series, world.rank, world.size, world) if series else None)
 
 
-def _seen(session: Session, running: _Running, runs: int | None) -> RunningLoop:
+def _make_loop_view(session: Session, running: _LoopState, runs: int | None) -> RunningLoop:
     """A loop that runs so many times, for who looks at it meanwhile; without its buffers, as he may keep it."""
     loop = running.loop
     epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
     return RunningLoop(
-        partial(_so_far, loop, running.dataset.root, session.options.null, running.resident, running.epochs), epochs
+        partial(_interim_summary, loop, running.dataset.root, session.options.null, running.resident, running.epochs),
+        epochs,
     )
 
 
-def _so_far(loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]) -> PhaseSummary:
+def _interim_summary(
+    loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]
+) -> PhaseSummary:
     """The phase of the epochs that are summed up, which another thread may ask for. Its seconds are at most theirs."""
     access, done = loop.access, tuple(epochs)
     return PhaseSummary(
@@ -437,7 +454,7 @@ def _so_far(loop: Loop, root: str, null: bool, resident: float | None, epochs: l
     )
 
 
-def _stored_note(dataset: Dataset) -> str:
+def _compression_note(dataset: Dataset) -> str:
     """What bytes and rates count where samples are stored in fewer than they are."""
     if dataset.compress is None:
         return ""

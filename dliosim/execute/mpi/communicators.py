@@ -9,8 +9,8 @@ from dliosim.model import Access
 from dliosim.readable import count
 
 
-def group_of(world: World, access: Access) -> MPI.Intracomm:
-    """The communicator on which this rank opens a shared file; to be given back by `free_group`. Collective.
+def file_communicator(world: World, access: Access) -> MPI.Intracomm:
+    """The communicator on which this rank opens a shared file; to be given back by `free_communicator`. Collective.
 
     With `scatter` those who read open it, and the others have COMM_NULL.
     """
@@ -23,13 +23,13 @@ def group_of(world: World, access: Access) -> MPI.Intracomm:
     return MPI.Intracomm(world.comm.Split(world.rank // together if reads else MPI.UNDEFINED, world.rank))
 
 
-def free_group(world: World, comm: MPI.Intracomm) -> None:
-    """Free what `group_of` made, once nothing is open on it. Collective over `comm`."""
+def free_communicator(world: World, comm: MPI.Intracomm) -> None:
+    """Free what `file_communicator` made, once nothing is open on it. Collective over `comm`."""
     if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
 
 
-def who_reads(access: Access) -> str:
+def reader_note(access: Access) -> str:
     """A note of who opens and reads files for whom, empty where each rank reads its own and all open together."""
     together = access.communicator
     opening = ""

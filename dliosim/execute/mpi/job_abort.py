@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG = 1
 _LAUNCHERS = frozenset({"hydra_pmi_proxy"})
 
 
-def follow_launcher() -> None:
+def end_with_launcher() -> None:
     """Have the kernel end this process when the process that started it dies, if that is MPICH's proxy.
 
     The proxy ends its ranks when mpiexec dies, but nobody ends them when the proxy itself is killed. Other launchers
@@ -73,7 +73,7 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
     abort(status)
 
 
-def end_late(job: str, text: str, status: int) -> None:
+def end_job_late(job: str, text: str, status: int) -> None:
     """As `end_job`, unless rank 0 ends the job before."""
     sleep(_TOLD)
     end_job(job, text, status)
@@ -83,13 +83,13 @@ def end_late(job: str, text: str, status: int) -> None:
 _hearers: list[Callable[[int], None]] = []
 
 
-def hear_of_end(action: Callable[[int], None]) -> None:
+def add_abort_hook(action: Callable[[int], None]) -> None:
     """Have `action` called with the exit status when this process ends the job."""
     _hearers.append(action)
 
 
-def forget_end(action: Callable[[int], None]) -> None:
-    """Take back what `hear_of_end` was given."""
+def remove_abort_hook(action: Callable[[int], None]) -> None:
+    """Take back what `add_abort_hook` was given."""
     _hearers.remove(action)
 
 

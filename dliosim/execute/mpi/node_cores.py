@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_CORES = 8192
 
 
-class Node(NamedTuple):
+class NodeLoad(NamedTuple):
     """Cores that ranks may use, ranks, and the load average."""
 
     cores: int
@@ -32,7 +32,7 @@ def node_cores(node: MPI.Intracomm) -> int:
     return int(cores.sum())
 
 
-def fullest_node(world: World, load: float) -> Node:
+def fullest_node(world: World, load: float) -> NodeLoad:
     """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
 
     `load` is the load average of this rank's node.
@@ -42,4 +42,4 @@ def fullest_node(world: World, load: float) -> Node:
     here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
     world.allreduce(here, "max")
     loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
-    return Node(int(here[0]), int(here[1]), int(loads[0]) / 100)
+    return NodeLoad(int(here[0]), int(here[1]), int(loads[0]) / 100)

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.execute.mpi.job_abort import abort, forget_end, hear_of_end
+from dliosim.execute.mpi.job_abort import abort, add_abort_hook, remove_abort_hook
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.shared_memory import SharedMemory
 
@@ -48,7 +48,7 @@ class NodeMemory:
     A rank that waits sleeps in a semaphore of its own, and looks again at what it waits for each time that it is woken:
     to be woken once too often does no harm. Semaphores of POSIX need no constants of one machine.
 
-    Meetings are counted from 1. What is written before one (`own`, `box`) is read after it, and may be written over
+    Meetings are counted from 1. What is written before one (`own`, `shared_piece`) is read after it, and may be written over
     before the next but one: whoever comes to that one has seen all others leave the first.
     """
 
@@ -86,32 +86,32 @@ class NodeMemory:
                 _libc.sem_init(semaphore, 1, 0)
             _libc.sem_init(self._missing, 1, self.size - 1)
         wait(comm.Ibarrier(), self.size)
-        hear_of_end(self._hear)
+        add_abort_hook(self._note_job_end)
 
     def close(self) -> None:
         """Give the memory back. Collective."""
-        forget_end(self._hear)
+        remove_abort_hook(self._note_job_end)
         self._shared.close()
 
-    def own(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def own_piece(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Room for `count` elements of this rank, at most a piece, that others read after the next meeting."""
-        return np.frombuffer(self._met, dtype, count, self._place(self._meetings + 1) + self.rank * self.piece)
+        return np.frombuffer(self._met, dtype, count, self._area_offset(self._meetings + 1) + self.rank * self.piece)
 
-    def all_own(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def all_pieces(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """What each rank had in `own` before the last meeting, (ranks, count); in a meeting, that one is the last."""
-        begin = self._place(self._meetings)
+        begin = self._area_offset(self._meetings)
         rows: NDArray[Any] = np.frombuffer(self._met[begin : begin + self.size * self.piece], dtype)
         return rows.reshape(self.size, -1)[:, :count]
 
-    def box(self, before: bool) -> memoryview:
+    def shared_piece(self, before: bool) -> memoryview:
         """A piece for one rank to write `before` the next meeting, or in it, and for all to read after it."""
         place = ((self._meetings + before) % 2) * self.piece
         return self._boxes[place : place + self.piece]
 
-    def _place(self, meeting: int) -> int:
+    def _area_offset(self, meeting: int) -> int:
         return meeting % 2 * self.size * self.piece
 
-    def meet(self, finish: Callable[[], None] | None = None) -> None:
+    def run_barrier(self, finish: Callable[[], None] | None = None) -> None:
         """Wait for all ranks. One of them runs `finish` when all have arrived, before any goes on.
 
         That is the last to arrive, or the first rank where it `first_ends_meetings`.
@@ -150,7 +150,7 @@ class NodeMemory:
         for begin in range(0, max(len(data), 1), piece):
             self.sleep_until(lambda put=put: put - row[_GOT] < 2)  # type: ignore[misc]
             part = data[begin : begin + piece]
-            self._piece_sent(self.rank, put)[: len(part)] = part
+            self._message_piece(self.rank, put)[: len(part)] = part
             put += 1
             self._fence()
             row[_PUT] = put * self.size + target
@@ -161,19 +161,19 @@ class NodeMemory:
         """Receive as many bytes from another rank as it sends."""
         row, rank, piece = self._rows[source], self.rank, self.piece
 
-        def is_there() -> bool:
+        def has_piece() -> bool:
             put, target = divmod(row[_PUT], self.size)
             return target == rank and put > row[_GOT]
 
         for begin in range(0, max(len(data), 1), piece):
-            self.sleep_until(is_there)
+            self.sleep_until(has_piece)
             part = data[begin : begin + piece]
-            part[:] = self._piece_sent(source, row[_GOT])[: len(part)]
+            part[:] = self._message_piece(source, row[_GOT])[: len(part)]
             self._fence()
             row[_GOT] += 1
             self._wake(source)
 
-    def _piece_sent(self, rank: int, number: int) -> memoryview:
+    def _message_piece(self, rank: int, number: int) -> memoryview:
         place = (2 * rank + number % 2) * self.piece
         return self._sent[place : place + self.piece]
 
@@ -194,5 +194,5 @@ class NodeMemory:
         _post(self._fence_semaphore)
         _try_wait(self._fence_semaphore)
 
-    def _hear(self, status: int) -> None:
+    def _note_job_end(self, status: int) -> None:
         self._words[_ENDED] = status + 1

@@ -69,11 +69,11 @@ class Ranks(Protocol):
         """Fill `data` with that of rank 0."""
         ...
 
-    def share(self, value: T | None, source: int = 0) -> T:
+    def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """Return the object that rank `source` has (what is sent was made by this very program)."""
         ...
 
-    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the rows (n, k) that all ranks have for this one, in their order.
 
         `rows` are those for rank 0, then those for rank 1 and so on, as many as `counts` says. None on every rank where
@@ -122,7 +122,7 @@ class SpinningRanks:
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
         """See `Ranks`."""
-        return _gather_by_turns(self, part, lengths)
+        return _gather_serially(self, part, lengths)
 
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
         """See `Ranks`."""
@@ -136,7 +136,7 @@ class SpinningRanks:
         """See `Ranks`."""
         self.comm.Bcast([data, MPI.BYTE])
 
-    def share(self, value: T | None, source: int = 0) -> T:
+    def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """See `Ranks`."""
         data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
         length = np.array([len(data)], _LENGTH)
@@ -147,11 +147,11 @@ class SpinningRanks:
         self.comm.Bcast(data, source)
         return value if self.rank == source else pickle.loads(data.data)  # type: ignore[return-value]
 
-    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """See `Ranks`."""
         told = np.empty((self.size, self.size), np.int64)
         self.comm.Allgather(counts, told)
-        return None if told.min() < 0 else _exchange_by_mpi(self.comm, rows, told)
+        return None if told.min() < 0 else _alltoallv_rows(self.comm, rows, told)
 
     def send(self, data: memoryview, target: int) -> None:
         """See `Ranks`."""
@@ -195,9 +195,9 @@ class SleepingRanks:
 
     def barrier(self) -> None:
         """See `Ranks`."""
-        self._memory.meet(lambda: self._lead(lambda comm: comm.Ibarrier()))
+        self._memory.run_barrier(lambda: self._run_on_leaders(lambda comm: comm.Ibarrier()))
 
-    def _lead(self, begin: Any) -> None:
+    def _run_on_leaders(self, begin: Any) -> None:
         """Do something with the other nodes' leaders, if there are any."""
         if self._nodes > 1:
             wait(begin(self._leaders), self._nodes)
@@ -208,40 +208,40 @@ class SleepingRanks:
             raise ValueError("the elements of an array that is reduced in place must lie together")  # as MPI demands
         flat = values.reshape(-1)
         if flat.nbytes <= _REDUCED_BY_ONE:
-            self._allreduce_by_one(flat, operation)
+            self._allreduce_small(flat, operation)
         else:
-            self._allreduce_in_shares(flat, operation)
+            self._allreduce_large(flat, operation)
 
-    def _allreduce_by_one(self, values: NDArray[Any], operation: Operation) -> None:
+    def _allreduce_small(self, values: NDArray[Any], operation: Operation) -> None:
         memory, count, kind = self._memory, len(values), values.dtype
-        memory.own(count, kind)[:] = values
+        memory.own_piece(count, kind)[:] = values
 
-        def finish() -> None:
-            whole = np.frombuffer(memory.box(before=False), kind, count)
-            _BY_NUMPY[operation].reduce(memory.all_own(count, kind), axis=0, out=whole)
-            self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, whole, _BY_MPI[operation]))
+        def reduce_pieces() -> None:
+            whole = np.frombuffer(memory.shared_piece(before=False), kind, count)
+            _BY_NUMPY[operation].reduce(memory.all_pieces(count, kind), axis=0, out=whole)
+            self._run_on_leaders(lambda comm: comm.Iallreduce(MPI.IN_PLACE, whole, _BY_MPI[operation]))
 
-        memory.meet(finish)
-        values[:] = np.frombuffer(memory.box(before=False), kind, count)
+        memory.run_barrier(reduce_pieces)
+        values[:] = np.frombuffer(memory.shared_piece(before=False), kind, count)
 
-    def _allreduce_in_shares(self, values: NDArray[Any], operation: Operation) -> None:
+    def _allreduce_large(self, values: NDArray[Any], operation: Operation) -> None:
         """Reduce piece by piece: each rank its share of one, while the next one is brought to the same meeting."""
         memory, kind, most = self._memory, values.dtype, self._memory.piece // values.itemsize
         pieces = [values[begin : begin + most] for begin in range(0, len(values), most)]
         before: NDArray[Any] = values[:0]
         for piece in (*pieces, values[:0]):
-            memory.own(len(piece), kind)[:] = piece
+            memory.own_piece(len(piece), kind)[:] = piece
             begin, end = (len(before) * number // memory.size for number in (memory.rank, memory.rank + 1))
-            brought = memory.all_own(len(before), kind)[:, begin:end]
-            whole = np.frombuffer(memory.box(before=True), kind, len(before))
+            brought = memory.all_pieces(len(before), kind)[:, begin:end]
+            whole = np.frombuffer(memory.shared_piece(before=True), kind, len(before))
             _BY_NUMPY[operation].reduce(brought, axis=0, out=whole[begin:end])
-            memory.meet(partial(self._reduce_over_nodes, whole, operation))
+            memory.run_barrier(partial(self._reduce_over_nodes, whole, operation))
             before[:] = whole
             before = piece
 
     def _reduce_over_nodes(self, values: NDArray[Any], operation: Operation) -> None:
         if len(values):
-            self._lead(lambda comm: comm.Iallreduce(MPI.IN_PLACE, values, _BY_MPI[operation]))
+            self._run_on_leaders(lambda comm: comm.Iallreduce(MPI.IN_PLACE, values, _BY_MPI[operation]))
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
         """See `Ranks`."""
@@ -256,33 +256,33 @@ class SleepingRanks:
         for begin in range(0, max(len(flat), 1), most):
             part = flat[begin : begin + most]
             into = out[:, begin : begin + most] if out is not None else None
-            memory.own(len(part), part.dtype)[:] = part
-            memory.meet(partial(self._gather_nodes, len(part), part.dtype, into))
+            memory.own_piece(len(part), part.dtype)[:] = part
+            memory.run_barrier(partial(self._gather_nodes, len(part), part.dtype, into))
             if into is not None and self._nodes == 1:
-                into[:] = memory.all_own(len(part), part.dtype)
+                into[:] = memory.all_pieces(len(part), part.dtype)
         return out.reshape(self.size, *values.shape) if out is not None else None
 
     def _gather_nodes(self, count: int, kind: np.dtype[Any], into: NDArray[Any] | None) -> None:
         """Bring what the ranks of other nodes have brought to a meeting to rank 0; for those who lead."""
         if self._nodes == 1:
             return
-        own = self._memory.all_own(count, kind).copy()
+        own = self._memory.all_pieces(count, kind).copy()
         found = np.empty((self.size, count), kind) if into is not None else None
         receive = None if found is None else [found, [len(members) * count for members in self._members]]
-        self._lead(lambda comm: comm.Igatherv(own, receive))
+        self._run_on_leaders(lambda comm: comm.Igatherv(own, receive))
         if into is not None:
             into[np.concatenate(self._members)] = found
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
         """See `Ranks`."""
         if self._nodes == 1:
-            return _gather_by_turns(self, part, lengths)
-        told = self.share([*lengths] if self.rank == 0 else None)
+            return _gather_serially(self, part, lengths)
+        told = self.broadcast_object([*lengths] if self.rank == 0 else None)
         # Ranks of other nodes than rank 0's sleep until the first of theirs has passed on what they have.
         if self._leader_of[self.rank] == 0:
-            return _gather_by_turns(self, part, told, self._leader_of)
+            return _gather_serially(self, part, told, self._leader_of)
         if self.rank != self._leader_of[self.rank]:
-            return _gather_by_turns(self, part, told, to=self._leader_of[self.rank])
+            return _gather_serially(self, part, told, to=self._leader_of[self.rank])
         for member in self._own_node:
             data = part if member == self.rank else np.empty(told[member], np.int64)
             if len(data):
@@ -294,12 +294,12 @@ class SleepingRanks:
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
         """See `Ranks`."""
         if self._nodes == 1:
-            _scatter_by_turns(self, parts, own)
+            _scatter_serially(self, parts, own)
             return
-        told = self.share([len(part) for part in parts] if parts is not None else None)
+        told = self.broadcast_object([len(part) for part in parts] if parts is not None else None)
         leader = self._leader_of[self.rank]
         if leader == 0 or self.rank != leader:
-            _scatter_by_turns(self, parts, own, leader, self._leader_of)
+            _scatter_serially(self, parts, own, leader, self._leader_of)
             return
         for member in self._own_node:
             data = own if member == self.rank else memoryview(bytearray(told[member]))
@@ -313,17 +313,17 @@ class SleepingRanks:
         for begin in range(0, len(data), memory.piece):
             part = data[begin : begin + memory.piece]
             if self.rank == 0:
-                memory.box(before=True)[: len(part)] = part
-            memory.meet(partial(self._tell_nodes, 0, len(part)))
+                memory.shared_piece(before=True)[: len(part)] = part
+            memory.run_barrier(partial(self._broadcast_to_nodes, 0, len(part)))
             if self.rank:
-                part[:] = memory.box(before=False)[: len(part)]
+                part[:] = memory.shared_piece(before=False)[: len(part)]
 
-    def _tell_nodes(self, source: int, size: int) -> None:
+    def _broadcast_to_nodes(self, source: int, size: int) -> None:
         """Bring the first bytes of the box of rank `source`'s node to those of all nodes; for those who lead."""
-        box = self._memory.box(before=False)[:size]
-        self._lead(lambda comm: comm.Ibcast([box, MPI.BYTE], self._node_of[source]))
+        box = self._memory.shared_piece(before=False)[:size]
+        self._run_on_leaders(lambda comm: comm.Ibcast([box, MPI.BYTE], self._node_of[source]))
 
-    def share(self, value: T | None, source: int = 0) -> T:
+    def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """See `Ranks`."""
         memory, head = self._memory, _LENGTH.itemsize
         most = memory.piece - head
@@ -332,31 +332,31 @@ class SleepingRanks:
         done, length = 0, 1
         while done < length:
             if self.rank == source:
-                box, part = memory.box(before=True), data[done : done + most]
+                box, part = memory.shared_piece(before=True), data[done : done + most]
                 box[:head] = np.array([len(data)], _LENGTH).view(np.uint8).data
                 box[head : head + len(part)] = part
-            memory.meet(partial(self._share_piece, source, done))
-            box = memory.box(before=False)
+            memory.run_barrier(partial(self._broadcast_piece, source, done))
+            box = memory.shared_piece(before=False)
             length = int(np.frombuffer(box, _LENGTH, 1)[0])
             if self.rank != source:
                 found += box[head : head + min(most, length - done)]
             done += most
         return value if self.rank == source else pickle.loads(found)  # type: ignore[return-value]
 
-    def _share_piece(self, source: int, done: int) -> None:
+    def _broadcast_piece(self, source: int, done: int) -> None:
         head = _LENGTH.itemsize
-        self._tell_nodes(source, head)
-        length = int(np.frombuffer(self._memory.box(before=False), _LENGTH, 1)[0])
-        self._tell_nodes(source, head + min(self._memory.piece - head, length - done))
+        self._broadcast_to_nodes(source, head)
+        length = int(np.frombuffer(self._memory.shared_piece(before=False), _LENGTH, 1)[0])
+        self._broadcast_to_nodes(source, head + min(self._memory.piece - head, length - done))
 
-    def exchange(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """See `Ranks`."""
-        told = self.share(self.gather(counts))
+        told = self.broadcast_object(self.gather(counts))
         if told.min() < 0:
             return None
         if self._nodes > 1:
             self.barrier()
-            return _exchange_by_mpi(self.comm, rows, told)
+            return _alltoallv_rows(self.comm, rows, told)
         memory, width = self._memory, rows.shape[1]
         # Of each rank the elements that it sends, and among them those for this one.
         ends = np.cumsum(told, axis=1) * width
@@ -365,9 +365,9 @@ class SleepingRanks:
         parts: list[list[NDArray[np.int64]]] = [[] for _ in wanted]
         for begin in range(0, int(ends[:, -1].max()), most):
             own = flat[begin : begin + most]
-            memory.own(len(own), own.dtype)[:] = own
-            memory.meet()
-            brought = memory.all_own(most, flat.dtype)
+            memory.own_piece(len(own), own.dtype)[:] = own
+            memory.run_barrier()
+            brought = memory.all_pieces(most, flat.dtype)
             for source, (first, last) in enumerate(wanted):
                 parts[source].append(brought[source, max(first - begin, 0) : max(last - begin, 0)].copy())
         return np.concatenate([piece for pieces in parts for piece in pieces] or [flat[:0]]).reshape(-1, width)
@@ -378,7 +378,7 @@ class SleepingRanks:
             self._memory.send(data, self._number_on_node[target])
             return
         wait(self.comm.Irecv([bytearray(0), MPI.BYTE], target, _TURN), self.size)
-        _yielding(self.comm.Issend([data, MPI.BYTE], target, _TAG))
+        _wait_yielding(self.comm.Issend([data, MPI.BYTE], target, _TAG))
 
     def receive(self, data: memoryview, source: int) -> None:
         """See `Ranks`."""
@@ -387,20 +387,20 @@ class SleepingRanks:
             return
         self.comm.Send([b"", MPI.BYTE], source, _TURN)
         wait_until(lambda: self.comm.Iprobe(source, _TAG), self.size)
-        _yielding(self.comm.Irecv([data, MPI.BYTE], source, _TAG))
+        _wait_yielding(self.comm.Irecv([data, MPI.BYTE], source, _TAG))
 
     def close(self) -> None:
         """See `Ranks`."""
         self._memory.close()
 
 
-def _yielding(request: MPI.Request) -> None:
+def _wait_yielding(request: MPI.Request) -> None:
     """Wait for bytes that move only while both ends call MPI: one that spins keeps the other from its core."""
     while not request.Test():
         os.sched_yield()
 
 
-def _gather_by_turns(
+def _gather_serially(
     ranks: Ranks,
     part: NDArray[np.int64],
     lengths: Sequence[int],
@@ -419,7 +419,7 @@ def _gather_by_turns(
     return parts
 
 
-def _scatter_by_turns(
+def _scatter_serially(
     ranks: Ranks,
     parts: Sequence[memoryview] | None,
     own: memoryview,
@@ -435,7 +435,7 @@ def _scatter_by_turns(
             ranks.send(part, (by[target] or target) if by is not None else target)
 
 
-def _exchange_by_mpi(comm: MPI.Intracomm, rows: NDArray[np.int64], told: NDArray[np.int64]) -> NDArray[np.int64]:
+def _alltoallv_rows(comm: MPI.Intracomm, rows: NDArray[np.int64], told: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows for this rank, where rank r has told[r, t] for rank t. Collective."""
     width, meant = rows.shape[1], told[:, comm.rank]
     found = np.empty((int(meant.sum()), width), np.int64)

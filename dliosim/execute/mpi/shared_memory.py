@@ -28,10 +28,10 @@ class SharedMemory:
         # Of the first rank its process and the descriptor of the file.
         told = np.zeros(2, np.int64)
         if comm.rank == 0:
-            told[:] = os.getpid(), _unnamed_file(size)
+            told[:] = os.getpid(), _make_memfd(size)
         wait(comm.Ibcast(told), comm.size)
         process, descriptor = told.tolist()
-        mapped = _map(process, descriptor, size)
+        mapped = _map_memfd(process, descriptor, size)
         good = np.array([mapped is not None], np.int64)
         wait(comm.Iallreduce(MPI.IN_PLACE, good, MPI.MIN), comm.size)
         if comm.rank == 0 and descriptor >= 0:
@@ -51,7 +51,7 @@ class SharedMemory:
             self._window.Free()
 
 
-def _unnamed_file(size: int) -> int:
+def _make_memfd(size: int) -> int:
     """A descriptor of a file in memory that has no name; -1 where there can be none."""
     # By the C library itself: Pythons that run on old ones as well (conda's among them) have no os.memfd_create.
     make = getattr(ctypes.CDLL(None), "memfd_create", None)
@@ -65,7 +65,7 @@ def _unnamed_file(size: int) -> int:
     return descriptor
 
 
-def _map(process: int, descriptor: int, size: int) -> mmap.mmap | None:
+def _map_memfd(process: int, descriptor: int, size: int) -> mmap.mmap | None:
     if descriptor < 0:
         return None
     try:

@@ -14,12 +14,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.io_errors import failed_on
+from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
 from dliosim.execute.node.environment import node_name
-from dliosim.measure.board import BARRIER, EXCHANGE, Row, current, private_row
+from dliosim.measure.board import BARRIER, EXCHANGE, BoardRow, current, private_row
 
 T = TypeVar("T")
 
@@ -67,27 +67,27 @@ class World:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        row = self._arrive(BARRIER)
+        row = self._enter_collective(BARRIER)
         self.ranks.barrier()
         row.leave()
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
         """Make the element-wise sum, min or max over ranks, in place."""
-        row = self._arrive(EXCHANGE)
+        row = self._enter_collective(EXCHANGE)
         self.ranks.allreduce(values, operation)
         row.leave()
         return values
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
         """Return the element-wise sum, min or max on rank 0; None elsewhere."""
-        row = self._arrive(EXCHANGE)
+        row = self._enter_collective(EXCHANGE)
         found = self.ranks.reduce(values, operation)
         row.leave()
         return found
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
         """Return the arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
-        row = self._arrive(EXCHANGE)
+        row = self._enter_collective(EXCHANGE)
         found = self.ranks.gather(values)
         row.leave()
         return found
@@ -96,14 +96,14 @@ class World:
         """Return the vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere."""
         return self.ranks.gather_parts(part, lengths)
 
-    def share(self, value: T | None, source: int = 0) -> T:
+    def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """Return the object that rank `source` has, on every rank."""
-        row = self._arrive(EXCHANGE)
-        found = self.ranks.share(value, source)
+        row = self._enter_collective(EXCHANGE)
+        found = self.ranks.broadcast_object(value, source)
         row.leave()
         return found
 
-    def _arrive(self, meeting: int) -> Row:
+    def _enter_collective(self, meeting: int) -> BoardRow:
         """Note on the board that this rank has come to a meeting of all; the row on which to note that it is over."""
         row = current[0] if self.is_main else _UNSEEN
         if row.meets:
@@ -124,7 +124,7 @@ class World:
         if self.nodes > 1 and self.leaders != MPI.COMM_NULL:
             self.leaders.Free()
 
-    def agree(self, error: DliosimError | None) -> None:
+    def agree_on_error(self, error: DliosimError | None) -> None:
         """Wait for all ranks; raise on every one the error of the lowest rank that brings one."""
         flag = np.array([self.failure_flag(error)], np.int64)
         self.raise_if_failed(int(self.allreduce(flag, "max")[0]), error)
@@ -137,11 +137,11 @@ class World:
         """Given the maximum of all ranks' flags: nothing if it is 0, else raise the lowest failed rank's error."""
         if flag:
             source = self.size - flag
-            failure = self.share(_named(error, source) if error else None, source)
+            failure = self.broadcast_object(_add_rank(error, source) if error else None, source)
             failure.shared = True
             raise failure
 
-    def together(self, action: Callable[[], T]) -> T:
+    def run_on_all(self, action: Callable[[], T]) -> T:
         """Run `action` on every rank, none of which waits for others in it; raise on all if it fails on any."""
         error: DliosimError | None = None
         value: T | None = None
@@ -149,10 +149,10 @@ class World:
             value = action()
         except DliosimError as failure:
             error = failure
-        self.agree(error)
+        self.agree_on_error(error)
         return value  # type: ignore[return-value]
 
-    def on_rank_0(self, doing: str, action: Callable[[], T]) -> T:
+    def run_on_rank_0(self, doing: str, action: Callable[[], T]) -> T:
         """Run `action` on rank 0 alone and give every rank its result, or its error.
 
         `doing` is what an error of the operating system is said to have ended, like "make the results directory".
@@ -165,8 +165,8 @@ class World:
             except DliosimError as failure:
                 error = failure
             except OSError as failure:
-                error = failed_on(doing, failure)
-        outcome = self.share((value, error) if self.rank == 0 else None)
+                error = rank_0_error(doing, failure)
+        outcome = self.broadcast_object((value, error) if self.rank == 0 else None)
         if outcome[1] is not None:
             outcome[1].shared = True
             raise outcome[1]
@@ -174,10 +174,10 @@ class World:
 
     def abort(self, error: DliosimError) -> NoReturn:
         """Say what failed and end the job: for places where the others would wait for ever in a collective call."""
-        end_job(self.job, str(_named(error, self.rank)), error.exit_code)
+        end_job(self.job, str(_add_rank(error, self.rank)), error.exit_code)
 
 
-def _named(error: DliosimError, rank: int) -> DliosimError:
+def _add_rank(error: DliosimError, rank: int) -> DliosimError:
     """The error with the rank that met it, where its message does not say so yet."""
     if isinstance(error, ExecutionError) and not error.message.startswith("rank "):
         return type(error)(f"rank {rank}: {error.message}", error.code)
@@ -201,17 +201,17 @@ def make_world(
     node = MPI.Intracomm(comm.Split(int(members[0]), comm.rank)) if len(members) < comm.size else comm
     counts = np.array([node.rank == 0, node.size > cores_of(node)], np.int64)
     wait(comm.Iallreduce(MPI.IN_PLACE, counts, MPI.SUM), comm.size)
-    return _world_of(comm, node, int(counts[0]), bool(counts[1]), job)
+    return _build_world(comm, node, int(counts[0]), bool(counts[1]), job)
 
 
-def sleeping_copy(world: World) -> World:
+def duplicate_world(world: World) -> World:
     """Make a world of the same ranks for another thread of each, which sleeps while it waits. Collective."""
     comm = MPI.Intracomm(world.comm.Dup())
     node = MPI.Intracomm(world.node.comm.Dup()) if world.nodes > 1 else comm
-    return replace(_world_of(comm, node, world.nodes, True, world.job), is_main=False)
+    return replace(_build_world(comm, node, world.nodes, True, world.job), is_main=False)
 
 
-def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
+def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
     """Make a world that owns `node`, which is given back at once where all ranks are on one node."""
     if nodes > 1:
         leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
@@ -227,13 +227,13 @@ def _world_of(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool
 
 
 @contextmanager
-def ranks_of_colour(world: World, colour: int, key: int) -> Iterator[Ranks]:
+def split_ranks(world: World, colour: int, key: int) -> Iterator[Ranks]:
     """The ranks that name the same colour, in the order of their keys. Collective, as leaving the block is."""
     comm = MPI.Intracomm(world.comm.Split(colour, key))
     node = MPI.Intracomm(world.node.comm.Split(colour, key)) if world.nodes > 1 else comm
     nodes = np.array([node.rank == 0], np.int64)
     wait(comm.Iallreduce(MPI.IN_PLACE, nodes, MPI.SUM), world.size)
-    part = _world_of(comm, node, int(nodes[0]), world.polite, world.job)
+    part = _build_world(comm, node, int(nodes[0]), world.polite, world.job)
     try:
         yield part.ranks
     except DliosimError as error:
@@ -246,7 +246,7 @@ def ranks_of_colour(world: World, colour: int, key: int) -> Iterator[Ranks]:
     comm.Free()
 
 
-def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
+def run_on_first_rank(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
     """Do something on the first rank of `comm` while the others wait; the path that it returns, on all. Collective.
 
     Its error is raised on all.
@@ -259,13 +259,13 @@ def first_alone(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
             said = action() or ""
         except ExecutionError as error:
             said = error
-    said = _tell(comm, 0, said)
+    said = _broadcast_result(comm, 0, said)
     if isinstance(said, ExecutionError):
         raise said
     return said
 
 
-def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
+def find_first_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
     """Of the errors that all ranks of `comm` have met in one call, that of the first which met it itself (`is_own`).
 
     The others know no more than that. Collective.
@@ -276,11 +276,11 @@ def same_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> Exec
     wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN), comm.size)
     source = int(first[0]) % comm.size
     own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
-    told = _tell(comm, source, own)
+    told = _broadcast_result(comm, source, own)
     return told if isinstance(told, ExecutionError) else error
 
 
-def _tell(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
+def _broadcast_result(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
     """The path, or the error, that rank `source` has, on every rank; all know then of an error. Collective."""
     note = np.zeros(_LONGEST_NOTE, np.uint8)
     if comm.rank == source:

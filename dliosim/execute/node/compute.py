@@ -8,9 +8,9 @@ from contextlib import suppress
 from functools import cache
 from time import perf_counter_ns, sleep
 
-from dliosim.measure.board import own
+from dliosim.measure.board import process_row
 
-#: A sleep ends this much early (ns) and the rest is spun: with `wake_on_time` nine of ten end later by less than that.
+#: A sleep ends this much early (ns) and the rest is spun: with `set_timer_slack` nine of ten end later by less than that.
 _SPIN = 20_000
 
 #: A rest of so many ns is told to whoever looks for stalls.
@@ -25,7 +25,7 @@ _AT_ONCE, _SHORT = 0.95, 100_000
 _TRIAL = 500  # rounds of hashing, a few hundred microseconds
 
 
-def wake_on_time() -> None:
+def set_timer_slack() -> None:
     """Let the kernel wake this thread, and those that it starts from now on, 1 us late at most rather than 50.
 
     By default it gathers wakings, which makes a sleep of 1 ms take 1.055 and a sleep of nothing 53 us. A kernel that
@@ -43,7 +43,7 @@ def sleep_until(deadline: int, may_spin: bool) -> int:
     margin = _SPIN if may_spin else 0
     while (left := deadline - perf_counter_ns() - margin) > 0:
         if left > _LONG:
-            own().rest(deadline)
+            process_row().mark_pause(deadline)
         sleep(left * 1e-9)
     # sleep(0) lets go of the interpreter lock at each turn: the readers of this process go on meanwhile.
     while (late := perf_counter_ns() - deadline) < 0:
@@ -51,12 +51,12 @@ def sleep_until(deadline: int, may_spin: bool) -> int:
     return late
 
 
-def busy(nanoseconds: int) -> int:
+def keep_core_busy(nanoseconds: int) -> int:
     """Keep a core busy for that long, the interpreter lock let go of; the result is how much longer it took, in ns."""
     deadline = perf_counter_ns() + nanoseconds
-    speed = _rounds_a_ns()
+    speed = _rounds_per_ns()
     if nanoseconds > _LONG:
-        own().rest(deadline)
+        process_row().mark_pause(deadline)
     while (left := deadline - perf_counter_ns()) > 0:
         _hash(max(1, int((left if left < _SHORT else left * _AT_ONCE) * speed)))
     return -left
@@ -68,7 +68,7 @@ def _hash(rounds: int) -> None:
 
 
 @cache
-def _rounds_a_ns() -> float:
+def _rounds_per_ns() -> float:
     """Rounds of hashing in a nanosecond on this core; takes a few milliseconds once."""
     best = 0.0
     for _ in range(5):

@@ -16,7 +16,7 @@ def core_wait(threads: Sequence[int]) -> int | None:
     waited = 0
     for thread in threads:
         try:
-            ready = ready_ns(Path(f"/proc/self/task/{thread}/schedstat").read_text())
+            ready = parse_schedstat(Path(f"/proc/self/task/{thread}/schedstat").read_text())
         except OSError:
             return None
         if ready is None:
@@ -25,13 +25,13 @@ def core_wait(threads: Sequence[int]) -> int | None:
     return waited
 
 
-def ready_ns(schedstat: str) -> int | None:
+def parse_schedstat(schedstat: str) -> int | None:
     """The second number of a thread's schedstat; None where the first (how long it ran) is 0, or text is another."""
     numbers = schedstat.split()
     return int(numbers[1]) if len(numbers) == 3 and all(map(str.isdecimal, numbers)) and int(numbers[0]) else None
 
 
-def waited_since(before: int | None, threads: Sequence[int]) -> int:
+def core_wait_since(before: int | None, threads: Sequence[int]) -> int:
     """How long the same threads have waited since `before`; -1 where the kernel does not count it."""
     now = core_wait(threads)
     return -1 if before is None or now is None else now - before

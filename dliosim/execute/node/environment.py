@@ -22,7 +22,7 @@ _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_
 
 
 @dataclass(frozen=True, slots=True)
-class FileSystem:
+class Mount:
     """The file system that a path lies on: its type, where it is mounted, from what, and how."""
 
     kind: str
@@ -31,7 +31,7 @@ class FileSystem:
     options: str
 
     @property
-    def in_memory(self) -> bool:
+    def is_memory_backed(self) -> bool:
         """Whether what is written there takes memory."""
         return self.kind in MEMORY_KINDS
 
@@ -103,11 +103,11 @@ def available_memory() -> int | None:
         groups = Path("/proc/self/cgroup").read_text()
     except OSError:
         groups = ""
-    found = (_meminfo("MemAvailable"), group_memory(groups, Path("/sys/fs/cgroup")))
+    found = (_read_meminfo("MemAvailable"), cgroup_memory(groups, Path("/sys/fs/cgroup")))
     return min((size for size in found if size is not None), default=None)
 
 
-def group_memory(groups: str, root: Path) -> int | None:
+def cgroup_memory(groups: str, root: Path) -> int | None:
     """Bytes that the memory limits of control groups leave; None if there is no limit.
 
     `groups` is the text of /proc/self/cgroup, and `root` where the hierarchies, of version 1 or 2, are mounted. The
@@ -122,14 +122,14 @@ def group_memory(groups: str, root: Path) -> int | None:
         else:
             continue
         own = top / group
-        left += [_left_by(each, *names) for each in (own, *own.parents) if each.is_relative_to(top)]
+        left += [_cgroup_headroom(each, *names) for each in (own, *own.parents) if each.is_relative_to(top)]
     return min((size for size in left if size is not None), default=None)
 
 
-def file_system(path: Path) -> FileSystem:
+def find_mount(path: Path) -> Mount:
     """The file system of a path, or of the nearest of its parents that exists."""
     real = Path(os.path.realpath(path))
-    best = FileSystem("unknown", "/", "unknown", "")
+    best = Mount("unknown", "/", "unknown", "")
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
@@ -137,10 +137,10 @@ def file_system(path: Path) -> FileSystem:
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, (kind, source, super_options) = before.split(" "), after.split(" ", 2)
-        mount_point = _unescaped(fields[4])
+        mount_point = _unescape_path(fields[4])
         # Of two mounts in one place the later one is seen.
         if real.is_relative_to(mount_point) and len(mount_point) >= len(best.mount_point):
-            best = FileSystem(kind, mount_point, _unescaped(source), _joined(fields[5], super_options))
+            best = Mount(kind, mount_point, _unescape_path(source), _merge_options(fields[5], super_options))
     return best
 
 
@@ -150,15 +150,15 @@ def free_bytes(path: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _joined(mount_options: str, super_options: str) -> str:
+def _merge_options(mount_options: str, super_options: str) -> str:
     return ",".join(dict.fromkeys([*mount_options.split(","), *super_options.split(",")]))
 
 
-def _unescaped(text: str) -> str:
+def _unescape_path(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-def _meminfo(name: str) -> int | None:
+def _read_meminfo(name: str) -> int | None:
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
@@ -167,7 +167,7 @@ def _meminfo(name: str) -> int | None:
     return 1024 * int(found[1]) if found else None
 
 
-def _left_by(group: Path, limit: str, used: str, cached: str) -> int | None:
+def _cgroup_headroom(group: Path, limit: str, used: str, cached: str) -> int | None:
     """Bytes that one control group's limit leaves; None if it has none."""
     try:
         most, taken = int((group / limit).read_text()), int((group / used).read_text())

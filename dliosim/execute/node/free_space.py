@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.node.environment import available_memory, file_system, free_bytes
+from dliosim.execute.node.environment import available_memory, find_mount, free_bytes
 from dliosim.readable import count, size
 
 
@@ -16,8 +16,8 @@ def require_space(directory: Path, needed: int, what: str) -> None:
     """
     room = free_bytes(directory)
     place = f"the file system of {directory}"
-    mount = file_system(directory)
-    if mount.in_memory:
+    mount = find_mount(directory)
+    if mount.is_memory_backed:
         memory = available_memory()
         if memory is not None and memory < room:
             room, place = memory, f"memory, which holds the {mount.kind} of {directory},"

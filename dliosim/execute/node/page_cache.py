@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import failed
-from dliosim.execute.safe_open import close_read, reading
+from dliosim.execute.io_errors import call_error
+from dliosim.execute.safe_open import close_read, open_for_read
 
 # Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
 _WINDOW = 1 << 30
@@ -38,7 +38,7 @@ class ProcessIO:
     own: int = 0
 
 
-def drop(paths: Iterable[Path | str]) -> None:
+def drop_pages(paths: Iterable[Path | str]) -> None:
     """Ask the kernel of this node to forget the pages of files; those not yet on storage are written first.
 
     Raises ExecutionError for a file that cannot be opened or synced.
@@ -46,29 +46,29 @@ def drop(paths: Iterable[Path | str]) -> None:
     for path in paths:
         call = "open"
         try:
-            with reading(path) as descriptor:
+            with open_for_read(path) as descriptor:
                 call = "fdatasync"
                 # Dirty pages stay in the cache whatever is asked.
                 os.fdatasync(descriptor)
                 call = "posix_fadvise"
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
-            raise failed(call, str(path), error, reading=True) from error
+            raise call_error(call, str(path), error, reading=True) from error
 
 
-def read_through(path: Path | str, scratch: bytearray) -> None:
+def warm_page_cache(path: Path | str, scratch: bytearray) -> None:
     """Read a file from its beginning to its end through the page cache, and throw it away. Raises ExecutionError."""
     call = "open"
     try:
-        with reading(path) as descriptor:
+        with open_for_read(path) as descriptor:
             call = "readv"
             while os.readv(descriptor, [scratch]):
                 pass
     except OSError as error:
-        raise failed(call, str(path), error, reading=True) from error
+        raise call_error(call, str(path), error, reading=True) from error
 
 
-def resident(path: Path | str, whole: bool = False) -> tuple[int, int]:
+def count_resident_bytes(path: Path | str, whole: bool = False) -> tuple[int, int]:
     """Bytes of a file that are in this node's page cache, and those looked at; (0, 0) where the kernel does not tell.
 
     Those looked at are all, or of a file above 1 GiB as many, evenly spread, unless the `whole` of it is asked for.
@@ -78,23 +78,23 @@ def resident(path: Path | str, whole: bool = False) -> tuple[int, int]:
     """
     call = "open"
     try:
-        with reading(path) as descriptor:
+        with open_for_read(path) as descriptor:
             call = "mincore"
             status = os.fstat(descriptor)
             if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
                 return 0, 0
             size = status.st_size
-            windows = _windows(size, whole)
+            windows = _mincore_windows(size, whole)
             try:
-                found = sum(_resident_in(descriptor, first, length) for first, length in windows)
+                found = sum(_count_resident(descriptor, first, length) for first, length in windows)
                 return found, sum(length for _, length in windows)
             except ValueError as error:  # by Python itself, which looks before it maps
                 raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
     except OSError as error:
-        raise failed(call, str(path), error, reading=True) from error
+        raise call_error(call, str(path), error, reading=True) from error
 
 
-def _windows(size: int, whole: bool) -> list[tuple[int, int]]:
+def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
     """Where to look in a file of `size` bytes: first byte, a multiple of pages, and length."""
     if whole or size <= _LOOKS * _LOOK:
         return [(first, min(_WINDOW, size - first)) for first in range(0, size, _WINDOW)]
@@ -102,7 +102,7 @@ def _windows(size: int, whole: bool) -> list[tuple[int, int]]:
     return [(first, min(_LOOK, size - first)) for first in spread]
 
 
-def process_io() -> ProcessIO | None:
+def read_process_io() -> ProcessIO | None:
     """What /proc/self/io says, or None where there is none."""
     try:
         text = Path("/proc/self/io").read_text()
@@ -112,19 +112,19 @@ def process_io() -> ProcessIO | None:
     return ProcessIO(values["rchar"], values["read_bytes"], len(text))
 
 
-def read_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
+def process_io_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
     """What this process has read since `before`, without what asking took; `drained` bytes of it are somebody else's.
 
     How much of what is drained came from storage nobody knows.
     """
-    now = process_io()
+    now = read_process_io()
     if before is None or now is None:
         return ProcessIO(-1, -1)
     called = now.called_read - before.called_read - before.own - drained
     return ProcessIO(max(called, 0), -1 if drained else now.storage_read - before.storage_read)
 
 
-class WriteCount:
+class WriteCounter:
     """The kernel's count of what the thread that made this has written, by all of its calls; closed at the end."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class WriteCount:
             close_read([self._descriptor])
 
 
-def _resident_in(descriptor: int, first: int, length: int) -> int:
+def _count_resident(descriptor: int, first: int, length: int) -> int:
     pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
     with mmap.mmap(descriptor, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first) as mapped:
         window = np.frombuffer(mapped, np.uint8)

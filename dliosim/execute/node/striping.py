@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.execute.node.environment import file_system
+from dliosim.execute.node.environment import find_mount
 from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
@@ -19,13 +19,13 @@ NO_STRIPING = "no striping to read back"
 _FACTOR, _UNIT = "striping_factor", "striping_unit"
 
 
-def ask_for_striping(directory: Path, stripe: Stripe | None) -> str:
+def request_striping(directory: Path, stripe: Stripe | None) -> str:
     """Ask that what is made in `directory` from now on is striped, if it should be; why that failed, or nothing."""
     if stripe is None:
         return ""
     tool = shutil.which("lfs")
     if tool is None:
-        kind = file_system(directory).kind
+        kind = find_mount(directory).kind
         return f"striping was not asked: there is no `lfs` here, the tool of Lustre (the file system is {kind})"
     command = [tool, "setstripe", "-S", str(stripe.size), "-c", str(stripe.targets), str(directory)]
     try:
@@ -37,7 +37,7 @@ def ask_for_striping(directory: Path, stripe: Stripe | None) -> str:
     return ""
 
 
-def with_striping(access: Access, stripe: Stripe | None) -> Access:
+def add_striping_hints(access: Access, stripe: Stripe | None) -> Access:
     """The access with the hints that the MPI standard reserves for striping, unless it names them itself.
 
     They count only where MPI_File_open makes the file.
@@ -48,7 +48,7 @@ def with_striping(access: Access, stripe: Stripe | None) -> Access:
     return replace(access, hints=tuple({**wanted, **dict(access.hints)}.items()))
 
 
-def hints_dropped(access: Access, stripe: Stripe | None, granted: Mapping[str, str] | None) -> str:
+def striping_hint_note(access: Access, stripe: Stripe | None, granted: Mapping[str, str] | None) -> str:
     """Which of the hints for striping MPI did not take, of a file that was opened with them (None: of none), if any."""
     if stripe is None or not access.is_mpi or granted is None:
         return ""

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.payload.sample_bytes import CHUNK, chunk_words, fill, pool_bytes
+from dliosim.execute.payload.sample_bytes import CHUNK, chunk_words, fill_range, pool_bytes
 
 _FULL: Final = 0xFFFFFFFF
 
@@ -40,7 +40,7 @@ def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:
         made.append(_registers(chunk_words(keys, range(whole)), CHUNK))
     if rest:
         made.append(_registers(chunk_words(keys, range(whole, whole + 1)), rest))
-    shifts = [_shift(CHUNK)] * whole + [_shift(rest)] * (rest > 0)
+    shifts = [_shift_tables(CHUNK)] * whole + [_shift_tables(rest)] * (rest > 0)
     register = value ^ _FULL
     for sample in np.concatenate(made, axis=1).tolist():
         for (a, b, c, d), own in zip(shifts, sample, strict=True):
@@ -57,23 +57,23 @@ def crc32_of_range(key: int, start: int, length: int, value: int = 0) -> int:
     end = start + length
     first, last = -(-start // CHUNK), end // CHUNK
     if first >= last:
-        return _crc32_of_made(key, start, end, value)
-    register = _crc32_of_made(key, start, first * CHUNK, value) ^ _FULL
-    a, b, c, d = _shift(CHUNK)
+        return _crc32_by_zlib(key, start, end, value)
+    register = _crc32_by_zlib(key, start, first * CHUNK, value) ^ _FULL
+    a, b, c, d = _shift_tables(CHUNK)
     for begin in range(first, last, _CHUNKS_AT_ONCE):
         words = chunk_words(np.array([key], np.uint64), range(begin, min(begin + _CHUNKS_AT_ONCE, last)))
         for own in _registers(words, CHUNK)[0].tolist():
             register = a[register & 255] ^ b[register >> 8 & 255] ^ c[register >> 16 & 255] ^ d[register >> 24] ^ own
-    return _crc32_of_made(key, last * CHUNK, end, register ^ _FULL)
+    return _crc32_by_zlib(key, last * CHUNK, end, register ^ _FULL)
 
 
 def crc32_combine(first: int, second: int, length: int) -> int:
     """The CRC-32 of two pieces, one right after the other, by that of each; `length` is the bytes of the second."""
-    return _product(_zeros(length), first) ^ second
+    return _product(_zeros_multiplier(length), first) ^ second
 
 
 @lru_cache(maxsize=1024)
-def _zeros(length: int) -> int:
+def _zeros_multiplier(length: int) -> int:
     """What a register is multiplied by over so many bytes of zeros: x^(8 length) modulo the polynomial."""
     power, square = _ONE, _ONE >> 8
     while length:
@@ -95,26 +95,26 @@ def _product(a: int, b: int) -> int:
     return product
 
 
-def _crc32_of_made(key: int, start: int, end: int, value: int) -> int:
+def _crc32_by_zlib(key: int, start: int, end: int, value: int) -> int:
     """As `crc32_of_range`, for any bytes: they are made, at most a chunk of them at a time."""
     made = memoryview(bytearray(min(end - start, CHUNK)))
     for begin in range(start, end, CHUNK):
         data = made[: min(end - begin, CHUNK)]
-        fill(key, begin, data)
+        fill_range(key, begin, data)
         value = zlib.crc32(data, value)
     return value
 
 
 def _registers(words: NDArray[np.uint64], length: int) -> NDArray[np.uint32]:
     """The register, from 0, after `length` bytes of a chunk that each of these words is mixed into."""
-    pool, tables = _of_words(length)
+    pool, tables = _word_tables(length)
     lanes = words.astype("<u8")[..., None].view(np.uint8)
     found: NDArray[np.uint32] = np.bitwise_xor.reduce(tables[_LANES, lanes], axis=-1) ^ pool
     return found
 
 
 @lru_cache(maxsize=16)
-def _of_words(length: int) -> tuple[np.uint32, NDArray[np.uint32]]:
+def _word_tables(length: int) -> tuple[np.uint32, NDArray[np.uint32]]:
     """The register after so many bytes of the pool, and (8, 256) of words that have one byte and are else zero."""
     zeros = zlib.crc32(bytes(length))
 
@@ -123,19 +123,19 @@ def _of_words(length: int) -> tuple[np.uint32, NDArray[np.uint32]]:
 
     words = -(-length // 8)
     bits = [register(np.full(words, 1 << bit, "<u8").tobytes()[:length]) for bit in range(64)]
-    return np.uint32(register(pool_bytes(length))), np.array([_spanned(bits[at : at + 8]) for at in range(0, 64, 8)])
+    return np.uint32(register(pool_bytes(length))), np.array([_xor_table(bits[at : at + 8]) for at in range(0, 64, 8)])
 
 
 @lru_cache(maxsize=16)
-def _shift(length: int) -> tuple[list[int], ...]:
+def _shift_tables(length: int) -> tuple[list[int], ...]:
     """Four tables, by the bytes of a register from the lowest on: what becomes of it over so many bytes of zeros."""
     zeros = bytes(length)
     # Without zlib's inversions, the register 1 << bit becomes this.
     bits = [zlib.crc32(zeros, (1 << bit) ^ _FULL) ^ _FULL for bit in range(32)]
-    return tuple(_spanned(bits[at : at + 8]).tolist() for at in range(0, 32, 8))
+    return tuple(_xor_table(bits[at : at + 8]).tolist() for at in range(0, 32, 8))
 
 
-def _spanned(bits: list[int]) -> NDArray[np.uint32]:
+def _xor_table(bits: list[int]) -> NDArray[np.uint32]:
     """The 256 sums of what eight bits give each."""
     table = np.zeros(1, np.uint32)
     for bit in bits:

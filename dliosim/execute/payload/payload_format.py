@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.payload.sample_bytes import edge_words, fill, fill_batch, first_bad_sample
+from dliosim.execute.payload.sample_bytes import edge_words, fill_batch, fill_range, first_bad_sample
 from dliosim.formats.protocols import Dressed
 from dliosim.formats.registry import format_for
 from dliosim.model import Dataset
@@ -29,17 +29,17 @@ _AT_ONCE = 1 << 17  # bytes made again at a time to be compared
 
 
 @lru_cache(maxsize=64)
-def dressing(dataset: Dataset) -> Dress | None:
+def dress_function(dataset: Dataset) -> Dress | None:
     """What the data set's contents are besides random; None where they are that alone."""
     form = format_for(dataset)
     random = round(PERIOD / dataset.compressible)
     if isinstance(form, Dressed):
         dressed = form
-        return lambda data, place: dressed.dress(dataset, _thinned(data, place, random), place)
-    return None if random >= PERIOD else lambda data, place: _thinned(data, place, random)
+        return lambda data, place: dressed.dress(dataset, _thin_bytes(data, place, random), place)
+    return None if random >= PERIOD else lambda data, place: _thin_bytes(data, place, random)
 
 
-def _thinned(data: Bytes, place: NDArray[np.int64] | int, random: int) -> Bytes:
+def _thin_bytes(data: Bytes, place: NDArray[np.int64] | int, random: int) -> Bytes:
     """Zeros for all but the first `random` of every PERIOD bytes, in place."""
     if random >= PERIOD:
         return data
@@ -77,13 +77,13 @@ def dress_samples(dress: Dress | None, lengths: NDArray[np.int64], starts: NDArr
 
 def fill_part(dress: Dress | None, key: int, begin: int, out: memoryview) -> None:
     """Write bytes [begin, begin + len(out)) of a sample's contents."""
-    fill(key, begin, out)
+    fill_range(key, begin, out)
     if dress is not None:
         data = np.frombuffer(out, np.uint8)
         data[:] = dress(data, begin)
 
 
-def expected_edges(
+def content_edge_words(
     dress: Dress | None, keys: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """As `sample_bytes.edge_words`, of contents."""
@@ -91,10 +91,10 @@ def expected_edges(
     if dress is None:
         return first, last
     ends = np.maximum(lengths - 8, 0) + begins
-    return _dressed_words(dress, first, begins, lengths), _dressed_words(dress, last, ends, lengths)
+    return _dress_words(dress, first, begins, lengths), _dress_words(dress, last, ends, lengths)
 
 
-def _dressed_words(
+def _dress_words(
     dress: Dress, words: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
     data = words.astype("<u8").view(np.uint8)
@@ -104,7 +104,7 @@ def _dressed_words(
     return data.view("<u8").astype(np.uint64)
 
 
-def first_wrong(
+def find_bad_content(
     dress: Dress | None,
     keys: NDArray[np.uint64],
     begins: NDArray[np.int64],

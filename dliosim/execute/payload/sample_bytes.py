@@ -40,12 +40,12 @@ def sample_keys(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.uint
     return random_words(stream_key(dataset.seed, "content", dataset.name), samples)
 
 
-def fill(key: int, start: int, out: memoryview) -> None:
+def fill_range(key: int, start: int, out: memoryview) -> None:
     """Write bytes [start, start + len(out)) of the key's bytes to `out`, which may lie at any address."""
     pool = _pool()
-    for position, first, count, word in _runs(key, start, len(out)):
+    for position, first, count, word in _word_runs(key, start, len(out)):
         np.bitwise_xor(pool[first : first + count], word, out=np.frombuffer(out, _WORD, count, position))
-    for position, expected in _edges(key, start, len(out)):
+    for position, expected in _partial_words(key, start, len(out)):
         out[position : position + len(expected)] = expected
 
 
@@ -53,17 +53,17 @@ def first_mismatch(key: int, start: int, data: memoryview) -> int | None:
     """The position in `data` of the first byte that is not byte start + position of the key's bytes, or None."""
     pool = _pool()
     found = []
-    for position, expected in _edges(key, start, len(data)):
+    for position, expected in _partial_words(key, start, len(data)):
         read = int.from_bytes(data[position : position + len(expected)], "little")
         if difference := read ^ int.from_bytes(expected, "little"):
-            found.append(position + _first_byte(difference))
+            found.append(position + _first_bad_byte(difference))
     scratch = np.empty(min(POOL_WORDS, len(data) // 8), _WORD)
-    for position, first, count, word in _runs(key, start, len(data)):
+    for position, first, count, word in _word_runs(key, start, len(data)):
         words = np.frombuffer(data, _WORD, count, position)
         differs = np.bitwise_xor(words, pool[first : first + count], out=scratch[:count]) != word
         if differs.any():
             index = int(differs.argmax())
-            found.append(position + 8 * index + _first_byte(int(scratch[index] ^ word)))
+            found.append(position + 8 * index + _first_bad_byte(int(scratch[index] ^ word)))
             break
     return min(found, default=None)
 
@@ -84,11 +84,11 @@ def fill_batch(
         return
     if lengths.max() > CHUNK:
         for key, length, start in zip(keys.tolist(), lengths.tolist(), starts.tolist(), strict=True):
-            fill(key, 0, out[start : start + length])
+            fill_range(key, 0, out[start : start + length])
         return
     length, stride = int(lengths[0]), _stride(lengths, starts)
     if stride:
-        _fill_evenly(_chunk_words(keys, _zero), length, int(starts[0]), stride, out)
+        _fill_strided(_chunk_words(keys, _zero), length, int(starts[0]), stride, out)
     else:
         _fill_each(_chunk_words(keys, _zero), lengths, starts, out)
 
@@ -203,7 +203,7 @@ def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray
     return mix(words)
 
 
-def _runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np.uint64]]:
+def _word_runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np.uint64]]:
     """The whole words in [start, start + length), by chunk: (position, first in the pool, count, word mixed in)."""
     first, last = -(-start // 8), (start + length) // 8
     if first >= last:
@@ -215,7 +215,7 @@ def _runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np
         yield 8 * begin - start, begin - chunk * POOL_WORDS, end - begin, word
 
 
-def _edges(key: int, start: int, length: int) -> Iterator[tuple[int, bytes]]:
+def _partial_words(key: int, start: int, length: int) -> Iterator[tuple[int, bytes]]:
     """The words that only partly lie in [start, start + length): (position, the bytes that do)."""
     end = start + length
     partial = {start // 8} if start % 8 else set()
@@ -228,7 +228,7 @@ def _edges(key: int, start: int, length: int) -> Iterator[tuple[int, bytes]]:
         yield begin - start, word.tobytes()[begin - 8 * index : stop - 8 * index]
 
 
-def _first_byte(difference: int) -> int:
+def _first_bad_byte(difference: int) -> int:
     """The first byte in which two little-endian words differ whose exclusive or is `difference`."""
     return ((difference & -difference).bit_length() - 1) // 8
 
@@ -242,13 +242,13 @@ def _stride(lengths: NDArray[np.int64], starts: NDArray[np.int64]) -> int:
     return stride if even else 0
 
 
-def _fill_evenly(words: NDArray[np.uint64], length: int, start: int, stride: int, out: memoryview) -> None:
+def _fill_strided(words: NDArray[np.uint64], length: int, start: int, stride: int, out: memoryview) -> None:
     pool, (whole, rest) = _pool(), divmod(length, 8)
     if whole:
         rows: NDArray[np.uint64] = np.ndarray((len(words), whole), _WORD, out, start, (stride, 8))
         apart = 8 // gcd(8, stride)  # samples from one to the next that lies as far from whole words
         if rows.flags.aligned:
-            _exclusive_or(pool[:whole], words, rows)
+            _xor_rows(pool[:whole], words, rows)
         elif len(words) >= apart * _WORTH_ALIGNING and _ALIGNED_FROM <= whole < _ALIGNED_TO:
             for lane in range(apart):
                 _fill_aligned(words[lane::apart], whole, start + lane * stride, apart * stride, out)
@@ -259,7 +259,7 @@ def _fill_evenly(words: NDArray[np.uint64], length: int, start: int, stride: int
         tails[:] = (pool[whole] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, :rest]
 
 
-def _exclusive_or(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray[np.uint64]) -> None:
+def _xor_rows(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray[np.uint64]) -> None:
     """`pool` XOR a word in each row; `rows` are aligned."""
     # With numpy's default every row goes through a buffer of 8192 words, at a third of the speed.
     before = np.setbufsize(_SMALLEST_BUFFER)
@@ -279,11 +279,11 @@ def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int
     skip = -(address + start) % 8
     if skip == 0:
         rows: NDArray[np.uint64] = np.ndarray((len(words), count), _WORD, out, start, (stride, 8))
-        _exclusive_or(_pool()[:count], words, rows)
+        _xor_rows(_pool()[:count], words, rows)
         return
     rows = np.ndarray((len(words), count - 1), _WORD, out, start + skip, (stride, 8))
     turned = (words >> np.uint64(8 * skip)) | (words << np.uint64(64 - 8 * skip))
-    _exclusive_or(_shifted_pool(skip)[: count - 1], turned, rows)
+    _xor_rows(_shift_pool(skip)[: count - 1], turned, rows)
     for begin, end, word in (0, skip, 0), (skip, 8, count - 1):
         edge: NDArray[np.uint8] = np.ndarray(
             (len(words), end - begin), np.uint8, out, start + begin + 8 * word, (stride, 1)
@@ -292,7 +292,7 @@ def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int
 
 
 @cache
-def _shifted_pool(skip: int) -> NDArray[np.uint64]:
+def _shift_pool(skip: int) -> NDArray[np.uint64]:
     """The words of the pool that begin `skip` bytes later, at an aligned address."""
     shifted: NDArray[np.uint64] = np.frombuffer(_pool()[: _ALIGNED_TO + 1].tobytes()[skip : skip - 8], _WORD).copy()
     return shifted

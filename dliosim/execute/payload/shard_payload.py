@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dliosim.execute.payload.sample_bytes import fill, first_mismatch
+from dliosim.execute.payload.sample_bytes import fill_range, first_mismatch
 from dliosim.model import Checkpoint, Part
 from dliosim.model.counter_rng import key
 from dliosim.plan.checkpoints.write_calls import Segment
@@ -24,36 +24,36 @@ def part_keys(checkpoint: Checkpoint, parts: tuple[Part, ...], number: int) -> l
 
 def fill_segment(content: int, row: int, segment: Segment, out: memoryview) -> None:
     """Write the bytes of a segment of a part whose rows have `row` bytes to `out`."""
-    for at, begin, length in _stretches(row, segment):
-        fill(content, begin, out[at : at + length])
-    for at, part in _cut_out(content, row, segment):
+    for at, begin, length in _contiguous_ranges(row, segment):
+        fill_range(content, begin, out[at : at + length])
+    for at, part in _cut_columns(content, row, segment):
         out[at : at + len(part)] = part
 
 
-def first_wrong(content: int, row: int, segment: Segment, data: memoryview) -> int | None:
+def find_segment_mismatch(content: int, row: int, segment: Segment, data: memoryview) -> int | None:
     """The position in `data` of the first byte that is not the segment's, or None."""
-    for at, begin, length in _stretches(row, segment):
+    for at, begin, length in _contiguous_ranges(row, segment):
         wrong = first_mismatch(content, begin, data[at : at + length])
         if wrong is not None:
             return at + wrong
-    for at, part in _cut_out(content, row, segment):
+    for at, part in _cut_columns(content, row, segment):
         differs = np.frombuffer(part, np.uint8) != np.frombuffer(data[at : at + len(part)], np.uint8)
         if differs.any():
             return at + int(differs.argmax())
     return None
 
 
-def _is_cut_out(row: int, segment: Segment) -> bool:
+def _is_column_slice(row: int, segment: Segment) -> bool:
     return segment.block.width < row <= _LONGEST_ROW and segment.block.row1 - segment.block.row0 > 1
 
 
-def _stretches(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
+def _contiguous_ranges(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
     """What of a segment is contiguous in the part: position in the segment, place in the part, bytes."""
     block, width = segment.block, segment.block.width
     if width == row or block.row1 - block.row0 == 1:
         yield 0, block.row0 * row + block.col0 + segment.begin, segment.length
         return
-    if _is_cut_out(row, segment):
+    if _is_column_slice(row, segment):
         return
     done = 0
     while done < segment.length:
@@ -63,9 +63,9 @@ def _stretches(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
         done += length
 
 
-def _cut_out(content: int, row: int, segment: Segment) -> Iterator[tuple[int, memoryview]]:
+def _cut_columns(content: int, row: int, segment: Segment) -> Iterator[tuple[int, memoryview]]:
     """The bytes of a segment whose rows are cut out, some rows at a time, with their position in it."""
-    if not _is_cut_out(row, segment) or segment.length == 0:
+    if not _is_column_slice(row, segment) or segment.length == 0:
         return
     block, width = segment.block, segment.block.width
     first, end = segment.begin // width, -(-(segment.begin + segment.length) // width)
@@ -73,7 +73,7 @@ def _cut_out(content: int, row: int, segment: Segment) -> Iterator[tuple[int, me
     scratch = np.empty(min(each, end - first) * row, np.uint8)
     for line in range(first, end, each):
         rows = min(each, end - line)
-        fill(content, (block.row0 + line) * row, scratch[: rows * row].data)
+        fill_range(content, (block.row0 + line) * row, scratch[: rows * row].data)
         found = np.ascontiguousarray(scratch[: rows * row].reshape(rows, row)[:, block.col0 : block.col1]).reshape(-1)
         skip = max(0, segment.begin - line * width)
         stop = min(len(found), segment.begin + segment.length - line * width)

@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_store import numbers, unfinished_bytes
+from dliosim.execute.checkpoints.checkpoint_store import checkpoint_numbers, count_leftover_bytes
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import what_is_wrong
+from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.prepare import present_bytes, total_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.model import Checkpoint, Prepare
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_counts import certain_saves
+from dliosim.plan.forecast.checkpoint_counts import minimum_saves
 
 
 @dataclass(frozen=True, slots=True)
-class _Need:
+class _SpaceNeed:
     """Bytes to be written to a place below a root; `reusable` counts those that lie there and will be written over."""
 
     root: Path
@@ -36,8 +36,10 @@ def require_room(sessions: Sequence[Session]) -> None:
 
     What lies in one place is counted once, however many of the workloads write it.
     """
-    by_device: dict[int, list[_Need]] = defaultdict(list)
-    needs = {need.place: need for session in sessions for need in (*_datasets(session), *_checkpoints(session))}
+    by_device: dict[int, list[_SpaceNeed]] = defaultdict(list)
+    needs = {
+        need.place: need for session in sessions for need in (*_dataset_needs(session), *_checkpoint_needs(session))
+    }
     for need in needs.values():
         by_device[need.root.stat().st_dev].append(need)
     for together in by_device.values():
@@ -49,42 +51,44 @@ def require_room(sessions: Sequence[Session]) -> None:
             require_space(together[0].root, size - sum(need.reusable() for need in together), what)
 
 
-def _datasets(session: Session) -> Iterator[_Need]:
+def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:
     seen: set[str] = set()
-    for verb, _ in flat(session.workload.verbs):
+    for verb, _ in flatten_verbs(session.workload.verbs):
         if not isinstance(verb, Prepare) or verb.dataset in seen:
             continue
         seen.add(verb.dataset)
         dataset = session.workload.dataset(verb.dataset)
         directory = session.directory(dataset.root, dataset.path, dataset.digest())
-        if verb.afresh or what_is_wrong(dataset, directory) is not None:
+        if verb.afresh or find_dataset_fault(dataset, directory) is not None:
             size = total_bytes(session, dataset)
             root = session.roots[dataset.root]
-            yield _Need(root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory))
+            yield _SpaceNeed(
+                root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory)
+            )
 
 
-def _checkpoints(session: Session) -> Iterator[_Need]:
-    for name, saves in certain_saves(session.workload).items():
+def _checkpoint_needs(session: Session) -> Iterator[_SpaceNeed]:
+    for name, saves in minimum_saves(session.workload).items():
         checkpoint = session.workload.checkpoint(name)
         flights = checkpoint.background.in_flight if checkpoint.background is not None else 1
-        base, drained = session.saved_at(checkpoint), session.drained_to(checkpoint)
+        base, drained = session.save_directory(checkpoint), session.drain_directory(checkpoint)
         total = state_files(checkpoint, checkpoint.split(session.world.size)).total()
         each = total if checkpoint.partner is None else 2 * total
-        yield _copies(session, checkpoint, checkpoint.root, base, saves, flights, each)
+        yield _copies_need(session, checkpoint, checkpoint.root, base, saves, flights, each)
         if checkpoint.drain is not None and drained is not None:
-            yield _copies(session, checkpoint, checkpoint.drain, drained, saves, 1, total)
+            yield _copies_need(session, checkpoint, checkpoint.drain, drained, saves, 1, total)
 
 
-def _copies(
+def _copies_need(
     session: Session, checkpoint: Checkpoint, root: str, base: Path, saves: int, flights: int, each: int
-) -> _Need:
+) -> _SpaceNeed:
     """What copies of `each` bytes need that are there at once, beside those that are complete now.
 
     Up to `flights` are written beside those that are kept: a new one is complete before an old one is deleted.
     """
     copies = saves
     if checkpoint.keep is not None:
-        copies = min(saves, max(checkpoint.keep + flights - len(numbers(base)), flights))
+        copies = min(saves, max(checkpoint.keep + flights - len(checkpoint_numbers(base)), flights))
     what = f"checkpoint `{checkpoint.name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
     what = what if root == checkpoint.root else f"what is drained of {what}"
-    return _Need(session.roots[root], base, what, copies * each, partial(unfinished_bytes, base))
+    return _SpaceNeed(session.roots[root], base, what, copies * each, partial(count_leftover_bytes, base))

@@ -8,15 +8,15 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_store import saved_files
+from dliosim.execute.checkpoints.checkpoint_store import list_data_files
 from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import what_is_wrong
-from dliosim.execute.datasets.dataset_residency import damage_named, file_paths, resident_dataset_share
-from dliosim.execute.node.page_cache import drop, read_through, resident
+from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
+from dliosim.execute.datasets.dataset_residency import file_paths, report_damage, resident_dataset_share
+from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
 from dliosim.execute.residency import add_pairs, measure_residency, resident_share
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Restore
-from dliosim.model.verbs import flat
+from dliosim.model.verbs import flatten_verbs
 
 #: Files that a node looks at after it has dropped all of them, to say how much is still resident.
 _MOST_DROPPED = 1024
@@ -31,30 +31,30 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     if session.options.null:
         return record, ()
     begun = perf_counter_ns()
-    datasets = _complete_datasets(session)
-    checkpoints = _checkpoint_files(session)
+    datasets = _list_complete_datasets(session)
+    checkpoints = _list_checkpoint_files(session)
 
     def drop_own() -> None:
-        with session.progress.during("drop caches", lambda: 0):
+        with session.progress.track_bytes("drop caches", lambda: 0):
             for dataset in datasets:
                 path_of = file_paths(session, dataset)
-                with damage_named(dataset):
+                with report_damage(dataset):
                     for file in range(world.node.rank, dataset.layout.files, world.node.size):
-                        drop_one(path_of(file))
+                        drop_file(path_of(file))
             for path in checkpoints[world.node.rank :: world.node.size]:
-                drop_one(path)
+                drop_file(path)
 
-    def drop_one(path: Path) -> None:
-        drop([path])
+    def drop_file(path: Path) -> None:
+        drop_pages([path])
         record.files += 1
         session.progress.tick(perf_counter_ns(), 0, 0)
 
-    def look() -> tuple[int, int]:
+    def measure_share() -> tuple[int, int]:
         found = [resident_dataset_share(session, dataset, _MOST_DROPPED) for dataset in datasets]
         return add_pairs([*found, resident_share(session, len(checkpoints), _MOST_DROPPED, checkpoints.__getitem__)])
 
-    world.together(drop_own)
-    record.resident_bytes, record.examined_bytes, notes = measure_residency(session, look)
+    world.run_on_all(drop_own)
+    record.resident_bytes, record.examined_bytes, notes = measure_residency(session, measure_share)
     record.wall_ns = perf_counter_ns() - begun
     return record, notes
 
@@ -64,53 +64,59 @@ def warm_caches(session: Session, dataset: Dataset) -> None:
     world, path_of = session.world, file_paths(session, dataset)
 
     def warm_own() -> None:
-        with damage_named(dataset):
-            _warm(session, map(path_of, range(world.node.rank, dataset.layout.files, world.node.size)))
+        with report_damage(dataset):
+            _warm_files(session, map(path_of, range(world.node.rank, dataset.layout.files, world.node.size)))
 
     if not session.options.null:
-        world.together(warm_own)
+        world.run_on_all(warm_own)
 
 
 def warm_checkpoints(session: Session) -> None:
     """Read what of the saved checkpoints is not in the page cache of every node. Collective."""
-    node, paths = session.world.node, _checkpoint_files(session)
-    session.world.together(lambda: _warm(session, paths[node.rank :: node.size]))
+    node, paths = session.world.node, _list_checkpoint_files(session)
+    session.world.run_on_all(lambda: _warm_files(session, paths[node.rank :: node.size]))
 
 
-def _warm(session: Session, paths: Iterable[Path]) -> None:
+def _warm_files(session: Session, paths: Iterable[Path]) -> None:
     scratch = bytearray(_SCRATCH)
-    with session.progress.during("warm caches", lambda: 0):
+    with session.progress.track_bytes("warm caches", lambda: 0):
         for path in paths:
             found, size = 0, 0
             # (0, 0) is also what a kernel says that does not tell. What else is wrong with a file, reading it says.
             with suppress(ExecutionError):
-                found, size = resident(path, whole=True)
+                found, size = count_resident_bytes(path, whole=True)
             if found < size or not size:
-                read_through(path, scratch)
+                warm_page_cache(path, scratch)
             session.progress.tick(perf_counter_ns(), 0, 0)
 
 
-def _complete_datasets(session: Session) -> list[Dataset]:
+def _list_complete_datasets(session: Session) -> list[Dataset]:
     """The data sets that can be read; of others there is nothing to forget, and whoever reads them will say so."""
     datasets = session.workload.datasets
 
-    def complete() -> list[int]:
+    def find_complete() -> list[int]:
         places = [session.files(dataset)[0] for dataset in datasets]
-        return [i for i, place in enumerate(places) if datasets[i].source or what_is_wrong(datasets[i], place) is None]
+        return [
+            i for i, place in enumerate(places) if datasets[i].source or find_dataset_fault(datasets[i], place) is None
+        ]
 
-    return [datasets[i] for i in session.world.on_rank_0("read the manifests of data sets", complete)]
+    return [datasets[i] for i in session.world.run_on_rank_0("read the manifests of data sets", find_complete)]
 
 
-def _checkpoint_files(session: Session) -> list[Path]:
+def _list_checkpoint_files(session: Session) -> list[Path]:
     """Files of all checkpoints that this job writes, or restores whoever wrote them; listed by rank 0 alone."""
     workload, ranks = session.workload, session.world.size
     described = [(checkpoint, checkpoint.split(ranks)) for checkpoint in workload.checkpoints]
-    restores = (verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore))
+    restores = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore))
     described += [(workload.checkpoint(verb.checkpoint), verb.written_by) for verb in restores if verb.written_by]
     places = (
-        place for found, by in described for place in (session.saved_at(found, by), session.drained_to(found, by))
+        place
+        for found, by in described
+        for place in (session.save_directory(found, by), session.drain_directory(found, by))
     )
     bases = list(dict.fromkeys(place for place in places if place is not None))
     if not bases:
         return []
-    return session.world.on_rank_0("list checkpoints", lambda: [path for base in bases for path in saved_files(base)])
+    return session.world.run_on_rank_0(
+        "list checkpoints", lambda: [path for base in bases for path in list_data_files(base)]
+    )

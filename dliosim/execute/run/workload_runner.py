@@ -10,18 +10,18 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.backends.registry import require_backends
-from dliosim.execute.checkpoints.checkpoint_manager import Save as Saved
-from dliosim.execute.checkpoints.checkpoint_manager import Saves, save_phase, saved_checkpoints
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager, checkpoints_to_save, make_save_phase
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointSave as Saved
 from dliosim.execute.checkpoints.restore import restore
-from dliosim.execute.context import Finished, Phase, Session
-from dliosim.execute.datasets.offset_tables import share_totals
+from dliosim.execute.context import Phase, PhaseLog, Session
+from dliosim.execute.datasets.offset_tables import share_sample_places
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
-from dliosim.execute.node.compute import sleep_until, wake_on_time
+from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
-from dliosim.measure.phase import PhaseSummary, with_null
+from dliosim.measure.phase import PhaseSummary, add_null_times
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 
@@ -39,32 +39,32 @@ class _Counters:
 
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
-    wake_on_time()
+    set_timer_slack()
     if not session.options.null:
-        session.world.together(lambda: require_backends([session.workload]))
-    share_totals([session])
+        session.world.run_on_all(lambda: require_backends([session.workload]))
+    share_sample_places([session])
     if not session.options.null:
-        session.world.on_rank_0("look for room", lambda: require_room([session]))
-        session.world.on_rank_0("lock the checkpoints", session.lock_checkpoints)
-    with Saves(session, saved_checkpoints(session.workload)) as saves:
-        return _gathered(session, saves, session.workload.verbs)
+        session.world.run_on_rank_0("look for room", lambda: require_room([session]))
+        session.world.run_on_rank_0("lock the checkpoints", session.lock_checkpoints)
+    with CheckpointManager(session, checkpoints_to_save(session.workload)) as saves:
+        return _gather_phases(session, saves, session.workload.verbs)
 
 
 def run_with_null(session: Session) -> list[Phase]:
     """As `run_workload`, then every loop once more without I/O, which gives each its slowdown."""
     phases = run_workload(session)
-    null = replace(session, options=replace(session.options, null=True), finished=Finished())
+    null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
     kinds = ("train", "evaluate", "infer")
-    with Saves(null, ()) as saves:
-        loops = _gathered(null, saves, tuple(_loops(session.workload.verbs)))
+    with CheckpointManager(null, ()) as saves:
+        loops = _gather_phases(null, saves, tuple(_list_loops(session.workload.verbs)))
     without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
-        replace(phase, summary=with_null(phase.summary, next(without))) if phase.summary.kind in kinds else phase
+        replace(phase, summary=add_null_times(phase.summary, next(without))) if phase.summary.kind in kinds else phase
         for phase in phases
     ]
 
 
-def _gathered(session: Session, saves: Saves, verbs: Sequence[Verb]) -> list[Phase]:
+def _gather_phases(session: Session, saves: CheckpointManager, verbs: Sequence[Verb]) -> list[Phase]:
     """Run verbs; their phases, in the order of the verbs. Those of saves are made when these are over, on all ranks.
 
     That is when a verb ends, not later, so that records of many saves, of 66 kB each, are not kept.
@@ -72,50 +72,52 @@ def _gathered(session: Session, saves: Saves, verbs: Sequence[Verb]) -> list[Pha
     phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
 
-    def close(count: int) -> None:
+    def close_saves(count: int) -> None:
         for place in list(open_saves)[:count]:
-            phases[place] = save_phase(session, open_saves.pop(place))
+            phases[place] = make_save_phase(session, open_saves.pop(place))
 
-    for each in _run(session, saves, verbs, _Counters()):
+    for each in _run_verbs(session, saves, verbs, _Counters()):
         if isinstance(each, Saved):
             open_saves[len(phases)] = each
         phases.append(None if isinstance(each, Saved) else each)
         if open_saves:
-            close(saves.count_over(open_saves.values()))
+            close_saves(saves.count_complete(open_saves.values()))
     saves.finish()
-    close(len(open_saves))
+    close_saves(len(open_saves))
     return [phase for phase in phases if phase is not None]
 
 
-def _loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
+def _list_loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
     """The loops alone, in the order and as often as they run."""
     for verb in verbs:
         if isinstance(verb, Loop):
             yield verb
         elif isinstance(verb, Repeat):
             for _ in range(verb.count):
-                yield from _loops(verb.body)
+                yield from _list_loops(verb.body)
 
 
-def _run(session: Session, saves: Saves, verbs: Sequence[Verb], counters: _Counters) -> Iterator[Phase | Saved]:
+def _run_verbs(
+    session: Session, saves: CheckpointManager, verbs: Sequence[Verb], counters: _Counters
+) -> Iterator[Phase | Saved]:
     for verb in verbs:
         if isinstance(verb, Repeat):
             for _ in range(verb.count):
-                yield from _run(session, saves, verb.body, counters)
+                yield from _run_verbs(session, saves, verb.body, counters)
         elif isinstance(verb, Loop):
             ordinal = next(counters.loops)
             if verb.access.is_mpi:
-                saves.settle_mpi()
+                saves.wait_for_mpi_flushes()
             yield from run_loop(session, saves, verb, ordinal, timed=ordinal < _TIMELINES)
-            session.finished.verb_over()
+            session.finished.end_verb()
         else:
-            yield _perform(session, saves, verb, counters)
-            session.finished.verb_over()
+            yield _run_verb(session, saves, verb, counters)
+            session.finished.end_verb()
 
 
-def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) -> Phase | Saved:
+def _run_verb(session: Session, saves: CheckpointManager, verb: Verb, counters: _Counters) -> Phase | Saved:
     world, workload = session.world, session.workload
-    _settle(saves, workload, verb)
+    _wait_for_saves(saves, workload, verb)
     world.barrier()
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
@@ -127,13 +129,13 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
         return saves.save(workload.checkpoint(verb.checkpoint))
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        drained = saves.drained_bytes()
+        drained = saves.count_drained_bytes()
         record, notes = restore(session, checkpoint, verb)
-        if saves.drained_bytes() > drained:
+        if saves.count_drained_bytes() > drained:
             # The kernel's counts have what was read meanwhile to drain saves, too.
             record.rchar = record.read_bytes = -1
         phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
-        return replace(phase, summary=replace(phase.summary, how=verb.how))
+        return replace(phase, summary=replace(phase.summary, how=verb.option_text))
     if isinstance(verb, DropCaches):
         record, notes = drop_caches(session)
         return verb_phase(session, "", "drop caches", record, None, notes)
@@ -147,13 +149,13 @@ def _perform(session: Session, saves: Saves, verb: Verb, counters: _Counters) ->
     raise TypeError(f"no such verb: {verb!r}")
 
 
-def _settle(saves: Saves, workload: Workload, verb: Verb) -> None:
+def _wait_for_saves(saves: CheckpointManager, workload: Workload, verb: Verb) -> None:
     """Wait for saves in flight that a verb needs, or may not meet. Collective."""
     if isinstance(verb, DropCaches):
         saves.finish()
     elif isinstance(verb, Restore):
-        saves.settle([verb.checkpoint])
+        saves.wait_for_flushes([verb.checkpoint])
         if workload.checkpoint(verb.checkpoint).access.is_mpi:
-            saves.settle_mpi()
+            saves.wait_for_mpi_flushes()
     elif isinstance(verb, Prepare) and verb.access.is_mpi:
-        saves.settle_mpi()
+        saves.wait_for_mpi_flushes()

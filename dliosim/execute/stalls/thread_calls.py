@@ -50,7 +50,7 @@ _LONGEST_PATH, _SHOWN_PATH, _MOST_THREADS = 512, 110, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProcessState:
     """What the kernel says of a process.
 
     `state` is that of its main thread as in /proc/PID/stat (T stopped, D in a sleep that nothing ends, R running, S
@@ -63,39 +63,39 @@ class Found:
     key: tuple[str, ...] = ()
 
 
-def look(pid: int, state: str, but: Collection[int] = ()) -> Found:
+def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessState:
     """Look at the threads of a process whose main thread is in `state`, except threads `but`."""
-    calls = list(_calls(pid, but))
+    calls = list(_thread_calls(pid, but))
     busy = [(thread, line) for thread, line in calls if not _is_idle(pid, thread, line)]
     busy.sort(key=lambda each: each[0] != pid)
     key = tuple(line for _, line in busy)
     if busy:
         more = f", and {len(busy) - 1} more of its threads are in calls" if len(busy) > 1 else ""
-        return Found(state if state in "TtDZX" else "c", said(pid, busy[0][1]) + more, key)
+        return ProcessState(state if state in "TtDZX" else "c", format_call(pid, busy[0][1]) + more, key)
     if state == "D":
-        return Found(state, "a page fault", key)
-    return Found(state, next((said(pid, line) for thread, line in calls if thread == pid), ""), key)
+        return ProcessState(state, "a page fault", key)
+    return ProcessState(state, next((format_call(pid, line) for thread, line in calls if thread == pid), ""), key)
 
 
-def transfers(pid: int, but: Collection[int]) -> tuple[int, int]:
+def count_transfers(pid: int, but: Collection[int]) -> tuple[int, int]:
     """Reads and writes that a process has made until now, except on threads `but`, and their bytes; less constants.
 
     Zeros where the kernel does not say.
     """
     try:
-        calls, size = _transfers(f"/proc/{pid}/io")
-        others = [_transfers(f"/proc/{pid}/task/{thread}/io") for thread in but]
+        calls, size = _read_io_counters(f"/proc/{pid}/io")
+        others = [_read_io_counters(f"/proc/{pid}/task/{thread}/io") for thread in but]
     except (OSError, ValueError, KeyError):
         return 0, 0
     return calls - sum(each[0] for each in others), size - sum(each[1] for each in others)
 
 
-def _transfers(path: str) -> tuple[int, int]:
+def _read_io_counters(path: str) -> tuple[int, int]:
     lines = dict(line.split(": ") for line in Path(path).read_text().splitlines())
     return int(lines["syscr"]) + int(lines["syscw"]), int(lines["rchar"]) + int(lines["wchar"])
 
 
-def _calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
+def _thread_calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
     """Each thread, and what the kernel says of its call."""
     with suppress(OSError):
         for thread in sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())[:_MOST_THREADS]:
@@ -104,7 +104,7 @@ def _calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
                     yield thread, Path(f"/proc/{pid}/task/{thread}/syscall").read_text().strip()
 
 
-def said(pid: int, line: str) -> str:
+def format_call(pid: int, line: str) -> str:
     """The call of a line of /proc/PID/syscall, in words; an empty text where the thread is in none."""
     words = line.split()
     if len(words) < 7 or words[0] == "-1":
@@ -112,13 +112,13 @@ def said(pid: int, line: str) -> str:
     name, what = _KNOWN.get(int(words[0]), (f"system call {words[0]}", _NONE))
     arguments = [int(word, 16) for word in words[1:7]]
     if what == _AT:
-        return f"{name}({file_of(pid, arguments[0])}, {arguments[2]} bytes at {arguments[3]})"
+        return f"{name}({descriptor_path(pid, arguments[0])}, {arguments[2]} bytes at {arguments[3]})"
     if what == _PIECES:
-        return f"{name}({file_of(pid, arguments[0])} at {arguments[3]})"
+        return f"{name}({descriptor_path(pid, arguments[0])} at {arguments[3]})"
     if what == _ON:
-        return f"{name}({file_of(pid, arguments[0])})"
+        return f"{name}({descriptor_path(pid, arguments[0])})"
     if what in (_PATH_1, _PATH_2):
-        return f"{name}({path_at(pid, arguments[what == _PATH_2])})"
+        return f"{name}({read_process_path(pid, arguments[what == _PATH_2])})"
     return name
 
 
@@ -130,18 +130,18 @@ def _is_idle(pid: int, thread: int, line: str) -> bool:
     name = _KNOWN.get(int(words[0]), ("", _NONE))[0]
     if name in _WAITS:
         return True
-    return thread != pid and name == "read" and file_of(pid, int(words[1], 16)).startswith("pipe:")
+    return thread != pid and name == "read" and descriptor_path(pid, int(words[1], 16)).startswith("pipe:")
 
 
-def file_of(pid: int, descriptor: int) -> str:
+def descriptor_path(pid: int, descriptor: int) -> str:
     """The path of an open file, shortened; its number where it cannot be seen."""
     try:
-        return _short(str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()))
+        return _shorten_path(str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()))
     except OSError:
         return f"file {descriptor}" if descriptor < 1 << 31 else "?"
 
 
-def path_at(pid: int, address: int) -> str:
+def read_process_path(pid: int, address: int) -> str:
     """The path that a process has at an address, shortened; a question mark where it cannot be read.
 
     Through the kernel, as what was there may be gone.
@@ -151,9 +151,9 @@ def path_at(pid: int, address: int) -> str:
             data = os.pread(memory.fileno(), _LONGEST_PATH, address)
     except (OSError, OverflowError):
         return "?"
-    return _short(os.fsdecode(data.partition(b"\0")[0])) or "?"
+    return _shorten_path(os.fsdecode(data.partition(b"\0")[0])) or "?"
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     path = printable(path)
     return path if len(path) <= _SHOWN_PATH else f"...{path[-_SHOWN_PATH:]}"

@@ -18,10 +18,19 @@ from time import perf_counter_ns
 
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.stalls.node_files import NodeTalk, Word
-from dliosim.execute.stalls.thread_calls import Found, look, transfers
-from dliosim.measure.board import ROW_BYTES, Board, Row, private_row, rows_of, show, start_time, stat_fields
-from dliosim.measure.stalled_ranks import Seen, Stall
+from dliosim.execute.stalls.node_files import NodeReport, ReportExchange
+from dliosim.execute.stalls.thread_calls import ProcessState, count_transfers, inspect_process
+from dliosim.measure.board import (
+    ROW_BYTES,
+    Board,
+    BoardRow,
+    map_rows,
+    private_row,
+    publish_row,
+    start_time,
+    stat_fields,
+)
+from dliosim.measure.stalled_ranks import JobStall, RankStatus
 from dliosim.readable import printable
 
 _STOPPED = frozenset("Tt")
@@ -40,36 +49,36 @@ _LEFT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StallLimits:
     """Seconds without any movement after which a stall is reported, and after which it ends the job; None: never."""
 
     report: float | None
     end: float | None
 
     @property
-    def first(self) -> float | None:
+    def first_limit(self) -> float | None:
         """The earlier one."""
         return min((each for each in (self.report, self.end) if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Reactions:
+class StallActions:
     """What is done with a stall: `say` prints it, `moves` that it is over after so many seconds, `end` ends the job.
 
     All are called on the watcher's thread, and `end` does not return.
     """
 
-    say: Callable[[Stall], None]
+    say: Callable[[JobStall], None]
     moves: Callable[[float], None]
-    end: Callable[[Stall], None]
+    end: Callable[[JobStall], None]
 
 
 class Watcher(threading.Thread):
     """Watches this rank's row of `board`; see `watching`."""
 
-    def __init__(self, board: Board, limits: Limits, reactions: Reactions, folder: Path | None) -> None:
+    def __init__(self, board: Board, limits: StallLimits, reactions: StallActions, folder: Path | None) -> None:
         super().__init__(name="watcher", daemon=True)
-        first = limits.first or 1.0
+        first = limits.first_limit or 1.0
         #: Seconds between two looks. A thousand ranks that each look once a second would keep a core half busy.
         self._every = max(0.1, min(first / 10, 1 + len(board.rows) / 64))
         #: Who has not looked for so many seconds is taken for stopped; and after so many without its own thread this
@@ -84,7 +93,7 @@ class Watcher(threading.Thread):
         self._next = limits.report
         self._said: float = 0.0
         nodes, pause = len(board.hosts), max(self._every, first / 8)
-        self._talk = NodeTalk(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
+        self._talk = ReportExchange(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
 
     def stop(self) -> bool:
         """End the thread, and take away what it has told other nodes; False where it hangs in a call of its own."""
@@ -98,51 +107,51 @@ class Watcher(threading.Thread):
         """Look until it is over."""
         resumed, self._thread = True, threading.get_native_id()
         while True:
-            self._look(perf_counter_ns(), resumed)
+            self._check_row(perf_counter_ns(), resumed)
             before = perf_counter_ns()
             if self._over.wait(self._every):
                 return
             resumed = perf_counter_ns() - before > (self._every + max(1.0, self._first / 4)) * 1e9
 
-    def _look(self, now: int, resumed: bool) -> None:
-        row = self._board.own
-        moving = row.moving
+    def _check_row(self, now: int, resumed: bool) -> None:
+        row = self._board.own_row
+        moving = row.progress_state
         moved = resumed or moving != self._last
         if resumed:
             self._seen.clear()
         row.note_look(now, moved)
         self._last = moving
         if not moved:
-            self._ask_kernel(row)
-        leads = self._leads(now)
+            self._note_kernel_call(row)
+        leads = self._is_leader(now)
         if leads or self._said:
-            self._judge(now, leads)
+            self._handle_stall(now, leads)
         if not leads and self._talk is not None:
             self._talk.word = None
 
-    def _ask_kernel(self, row: Row) -> None:
+    def _note_kernel_call(self, row: BoardRow) -> None:
         pid = os.getpid()
         own = {self._thread, *([self._talk.native_id] if self._talk and self._talk.native_id else [])}
-        found, (calls, size) = look(pid, _state(pid), own), transfers(pid, own)
+        found, (calls, size) = inspect_process(pid, _process_state(pid), own), count_transfers(pid, own)
         ended = calls - self._transfers[0] > _CALLS or size - self._transfers[1] > _BYTES or found.key != self._calls
         # What moves while all are waited for is no work: a library that looks for messages.
         row.note_call(found.state, found.call, ended and not row.meeting)
         self._calls, self._transfers = found.key, (calls, size)
 
-    def _leads(self, now: int) -> bool:
+    def _is_leader(self, now: int) -> bool:
         """Whether no rank below this one on its node has a watcher that runs."""
         return not any(self._is_awake(row, now) for row in self._board.rows[: self._board.place])
 
-    def _is_awake(self, row: Row, now: int) -> bool:
+    def _is_awake(self, row: BoardRow, now: int) -> bool:
         """Whether a rank's own watcher runs; on a machine that is busy one may be late, without being stopped."""
-        late = (now - row.looked) * 1e-9
-        return late < self._patience or (late < 3 * self._patience and _state(row.process[0]) not in _STILL)
+        late = (now - row.last_look_ns) * 1e-9
+        return late < self._patience or (late < 3 * self._patience and _process_state(row.process[0]) not in _STILL)
 
-    def _judge(self, now: int, leads: bool) -> None:
+    def _handle_stall(self, now: int, leads: bool) -> None:
         """Say what is due: of a stall if this rank leads, and of the end of one by whoever has said that it is."""
-        quiet = (now - self._moved(now)) * 1e-9
+        quiet = (now - self._last_movement(now)) * 1e-9
         stalls = quiet >= self._first
-        others = self._others(now, quiet, stalls)
+        others = self._exchange_reports(now, quiet, stalls)
         if others is None:
             return
         quiet = min(quiet, *(each for each, _ in others.values())) if others else quiet
@@ -156,7 +165,7 @@ class Watcher(threading.Thread):
             return
         if not ends and (self._next is None or quiet < self._next):
             return
-        stall = self._stall(now, quiet, others)
+        stall = self._make_stall(now, quiet, others)
         first = min([self._board.node, *others])
         if stall.alone:
             # Where results go hangs as well: the first node speaks for itself, and those with somebody to name.
@@ -170,63 +179,67 @@ class Watcher(threading.Thread):
         # The same again is news at ever longer times only.
         self._next = 2 * quiet
 
-    def _moved(self, now: int) -> int:
+    def _last_movement(self, now: int) -> int:
         """When anything on this node last moved."""
         latest = 0
         for place, row in enumerate(self._board.rows):
             if row.is_over:
                 continue
-            moving, known = row.moving, self._seen.get(place)
+            moving, known = row.progress_state, self._seen.get(place)
             if known is None or known[0] != moving:
                 # Of what was there before this watcher looked first only the rank's own watcher can tell.
                 self._seen[place] = moving, 0 if known is None else now
             latest = max(latest, row.quiet_since, self._seen[place][1])
         return latest or now
 
-    def _others(self, now: int, quiet: float, stalls: bool) -> Mapping[int, tuple[float, tuple[Seen, ...]]] | None:
+    def _exchange_reports(
+        self, now: int, quiet: float, stalls: bool
+    ) -> Mapping[int, tuple[float, tuple[RankStatus, ...]]] | None:
         """What other nodes say; None where it is too early to say what that is."""
         talk = self._talk
         if talk is None:
             return {}
         if not talk.is_alive():
             talk.start()
-        talk.word = Word(quiet, self._all_seen(now) if stalls else (), stalls)
+        talk.word = NodeReport(quiet, self._all_rank_states(now) if stalls else (), stalls)
         if not stalls:
             return {}
         if now - talk.answer.read > 3 * talk.pause * 1e9:
             return {} if quiet > self._first + 6 * talk.pause else None
         return talk.answer.words if quiet > self._first + 3 * talk.pause else None
 
-    def _hears_nothing(self, now: int) -> bool:
+    def _is_isolated(self, now: int) -> bool:
         """Whether this node cannot even look for what others say."""
         return self._talk is not None and now - self._talk.answer.read > 3 * self._talk.pause * 1e9
 
-    def _stall(self, now: int, quiet: float, others: Mapping[int, tuple[float, tuple[Seen, ...]]]) -> Stall:
+    def _make_stall(
+        self, now: int, quiet: float, others: Mapping[int, tuple[float, tuple[RankStatus, ...]]]
+    ) -> JobStall:
         board = self._board
-        seen = [*self._all_seen(now), *(one for _, ranks in others.values() for one in ranks)]
-        alone = self._hears_nothing(now)
+        seen = [*self._all_rank_states(now), *(one for _, ranks in others.values() for one in ranks)]
+        alone = self._is_isolated(now)
         silent = () if alone else (name for node, name in enumerate(board.hosts) if node not in (board.node, *others))
-        return Stall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
+        return JobStall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
 
-    def _all_seen(self, now: int) -> list[Seen]:
-        return [self._seen_row(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
+    def _all_rank_states(self, now: int) -> list[RankStatus]:
+        return [self._rank_state(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
 
-    def _seen_row(self, place: int, row: Row, now: int) -> Seen:
+    def _rank_state(self, place: int, row: BoardRow, now: int) -> RankStatus:
         pid, started = row.process
         awake = self._is_awake(row, now)
         state, call = row.call
-        own_state = _state(pid) if start_time(pid) == started else ("" if not stat_fields(pid) else "?")
+        own_state = _process_state(pid) if start_time(pid) == started else ("" if not stat_fields(pid) else "?")
         if not awake:
-            found = look(pid, own_state) if own_state not in ("", "?") else Found(own_state, "")
+            found = inspect_process(pid, own_state) if own_state not in ("", "?") else ProcessState(own_state, "")
             # Of a process that is stopped, or that keeps others out, it may be what its own watcher has said last.
             call = found.call or (call if state == "c" else "")
             state = found.state
         elif state != "c":
             state = own_state
         since = max(row.quiet_since, self._seen.get(place, ((), 0))[1])
-        return Seen(
-            row.rank, self._board.host, pid, row.phase, row.epoch, row.step, row.done, max(now - since, 0) * 1e-9,
-            state, call, awake, row.meeting, row.arrived, row.action,
+        return RankStatus(
+            row.rank, self._board.host, pid, row.phase, row.epoch, row.step, row.bytes_done, max(now - since, 0) * 1e-9,
+            state, call, awake, row.meeting, row.meeting_count, row.action,
         )  # fmt: skip
 
 
@@ -235,7 +248,7 @@ def kill_stopped(board: Board) -> None:
     for row in board.rows:
         pid, started = row.process
         # No pidfd: kernels before 5.3, and Pythons built for them, have none. What is stopped does not end meanwhile.
-        if pid != os.getpid() and start_time(pid) == started and _state(pid) in _STOPPED:
+        if pid != os.getpid() and start_time(pid) == started and _process_state(pid) in _STOPPED:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -247,7 +260,7 @@ def kill_stopped_later(board: Board) -> None:
     timer.start()
 
 
-def _state(pid: int) -> str:
+def _process_state(pid: int) -> str:
     return (stat_fields(pid) or [""])[0]
 
 
@@ -257,19 +270,19 @@ def open_board(world: World) -> tuple[Board, SharedMemory]:
     memory = SharedMemory(node.comm, ROW_BYTES * node.size)
     known = 0, [name]
     if world.nodes > 1:
-        known = node.share((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
-    board = Board(rows_of(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
-    board.own.introduce(world.rank)
+        known = node.broadcast_object((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
+    board = Board(map_rows(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
+    board.own_row.introduce(world.rank)
     # Every rank has written before anybody looks.
     world.barrier()
-    board.own.meets = world.size > 1
-    show(board.own)
+    board.own_row.meets = world.size > 1
+    publish_row(board.own_row)
     return board, memory
 
 
 def close_board(board: Board, memory: SharedMemory) -> None:
     """Free its memory. Collective on the node."""
-    show(private_row())
+    publish_row(private_row())
     for row in board.rows:
         row.release()
     memory.close()

@@ -22,9 +22,9 @@ from time import sleep
 from types import TracebackType
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import calling
+from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.safe_open import close_read, open_regular
-from dliosim.execute.store.manifest import make_durably
+from dliosim.execute.store.manifest import make_durable_directory
 
 NAME = "lock"
 
@@ -46,7 +46,7 @@ _ASKED, _PAUSE = 10, 0.03
 
 
 @dataclass(slots=True)
-class Hold:
+class DirectoryLock:
     """What this run does in one directory of checkpoints (`base`); on rank 0 alone.
 
     `note` says why there is no lock, where there is none. `busy` has the numbers that are being written or deleted,
@@ -69,28 +69,28 @@ class Hold:
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def using(self, number: int) -> Iterator[None]:
+    def pin_checkpoint(self, number: int) -> Iterator[None]:
         """A block in which this checkpoint is drained or restored, and so not deleted."""
-        self.keep(number)
+        self.add_pin(number)
         try:
             yield
         finally:
-            self.let_go(number)
+            self.remove_pin(number)
 
-    def keep(self, number: int) -> None:
-        """Have a checkpoint not deleted, until `let_go` is called as often."""
+    def add_pin(self, number: int) -> None:
+        """Have a checkpoint not deleted, until `remove_pin` is called as often."""
         with self.mutex:
             self.used[number] += 1
 
-    def let_go(self, number: int) -> None:
-        """Take back one `keep`."""
+    def remove_pin(self, number: int) -> None:
+        """Take back one `add_pin`."""
         with self.mutex:
             self.used[number] -= 1
             if self.used[number] <= 0:
                 del self.used[number]
 
 
-class Locks:
+class LockTable:
     """All directories of checkpoints that this run holds, each once, however often it is asked for; for rank 0.
 
     A context: they are released where it ends. After an error that only this rank knows of they end with the process,
@@ -98,9 +98,9 @@ class Locks:
     """
 
     def __init__(self) -> None:
-        self._holds: dict[Path, Hold] = {}
+        self._holds: dict[Path, DirectoryLock] = {}
 
-    def __enter__(self) -> Locks:
+    def __enter__(self) -> LockTable:
         return self
 
     def __exit__(
@@ -109,21 +109,21 @@ class Locks:
         if error is None or getattr(error, "shared", False):
             self.release()
 
-    def to_save(self, base: Path) -> Hold:
+    def lock_to_save(self, base: Path) -> DirectoryLock:
         """The hold on a directory that this run saves to; it is made if it is not there.
 
         Raises ExecutionError [R405] where another job saves there or restores from there, OSError as the calls do.
         """
-        return self._take(base, saves=True)
+        return self._find_or_lock(base, saves=True)
 
-    def to_restore(self, base: Path) -> Hold:
+    def lock_to_restore(self, base: Path) -> DirectoryLock:
         """The hold on a directory that this run restores from, beside others that do.
 
         Raises ExecutionError [R405] where another job saves there, OSError as the calls do.
         """
-        return self._take(base, saves=False)
+        return self._find_or_lock(base, saves=False)
 
-    def note(self, base: Path) -> str:
+    def lock_note(self, base: Path) -> str:
         """What there is to say of the lock on a directory, if anything, and if this rank has asked for one."""
         hold = self._holds.get(base)
         return hold.note if hold is not None else ""
@@ -131,46 +131,46 @@ class Locks:
     def release(self) -> None:
         """Let go of all of them."""
         while self._holds:
-            _release(self._holds.popitem()[1])
+            _release_lock(self._holds.popitem()[1])
 
-    def _take(self, base: Path, saves: bool) -> Hold:
+    def _find_or_lock(self, base: Path, saves: bool) -> DirectoryLock:
         hold = self._holds.get(base)
         if hold is None:
-            hold = Hold(base)
-            _lock(hold, saves)
+            hold = DirectoryLock(base)
+            _acquire_lock(hold, saves)
             self._holds[base] = hold
         elif saves and not hold.saves:
-            _lock(hold, saves)
+            _acquire_lock(hold, saves)
         return hold
 
 
-def _lock(hold: Hold, saves: bool) -> None:
+def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
     """Take the lock, or take it for saving where it was taken for restoring."""
     base, path = hold.base, hold.base / NAME
     for _ in range(_ATTEMPTS):
         if hold.descriptor is None:
             if saves:
-                make_durably(base)
-            with calling("open", path):
-                hold.descriptor = _opened(path, saves)
+                make_durable_directory(base)
+            with wrap_call("open", path):
+                hold.descriptor = _open_lock_file(path, saves)
             if hold.descriptor is None:
                 if saves:
                     continue  # the directory went with the lock of somebody who made nothing there
                 # Nobody has saved there, or nobody can who does not see this file: there is nothing to be kept from.
                 return
-        if not _locked(hold, saves):
-            found = _said_in(hold.descriptor)
-            _close(hold)
-            raise ExecutionError(_taken(base, saves, found), "R405")
-        if _is_same(hold.descriptor, path):
+        if not _try_lock(hold, saves):
+            found = _read_holder(hold.descriptor)
+            _close_lock_file(hold)
+            raise ExecutionError(_conflict_message(base, saves, found), "R405")
+        if _is_same_file(hold.descriptor, path):
             hold.saves = hold.saves or saves
-            _say(hold.descriptor, saves)
+            _write_holder(hold.descriptor, saves)
             return
-        _close(hold)
+        _close_lock_file(hold)
     raise ExecutionError(f"{path} is made and removed all the time", "R405")
 
 
-def _opened(path: Path, saves: bool) -> int | None:
+def _open_lock_file(path: Path, saves: bool) -> int | None:
     """The lock file, made if it is not there; None where there is no directory, or none to restore from to write in."""
     try:
         return open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -185,7 +185,7 @@ def _opened(path: Path, saves: bool) -> int | None:
         return None
 
 
-def _locked(hold: Hold, saves: bool) -> bool:
+def _try_lock(hold: DirectoryLock, saves: bool) -> bool:
     """Whether the lock is this run's now; also where the file system has none, which `hold.note` then says."""
     assert hold.descriptor is not None
     for attempt in range(_ASKED):
@@ -203,7 +203,7 @@ def _locked(hold: Hold, saves: bool) -> bool:
     return False
 
 
-def _is_same(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     """Whether the file that was locked is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
@@ -211,7 +211,7 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _say(descriptor: int, saves: bool) -> None:
+def _write_holder(descriptor: int, saves: bool) -> None:
     """Write into the lock file who has it. Where there is no room, or no right to write, nobody is told."""
     job = next((f"{name} {os.environ[name]}" for name in _JOBS if os.environ.get(name)), "")
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -221,7 +221,7 @@ def _say(descriptor: int, saves: bool) -> None:
         os.pwrite(descriptor, json.dumps(told).encode(), 0)
 
 
-def _said_in(descriptor: int) -> dict[str, object]:
+def _read_holder(descriptor: int) -> dict[str, object]:
     """What a lock file says of its holder; empty where that cannot be made out."""
     try:
         found = json.loads(os.pread(descriptor, _LARGEST, 0))
@@ -230,7 +230,7 @@ def _said_in(descriptor: int) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _taken(base: Path, saves: bool, found: dict[str, object]) -> str:
+def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
     """The message for whoever is locked out."""
     told = {
         name: text[:100]
@@ -255,7 +255,7 @@ def _taken(base: Path, saves: bool, found: dict[str, object]) -> str:
     )
 
 
-def _release(hold: Hold) -> None:
+def _release_lock(hold: DirectoryLock) -> None:
     """Let go: the file is removed, unless others have it too, and the directory if nothing was ever saved there."""
     if hold.descriptor is None:
         return
@@ -265,10 +265,10 @@ def _release(hold: Hold) -> None:
             fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         (hold.base / NAME).unlink(missing_ok=True)
         hold.base.rmdir()
-    _close(hold)
+    _close_lock_file(hold)
 
 
-def _close(hold: Hold) -> None:
+def _close_lock_file(hold: DirectoryLock) -> None:
     assert hold.descriptor is not None
     close_read([hold.descriptor])  # nobody misses what it says
     hold.descriptor = None

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from dliosim.boundedjson import LARGEST, check_amount, parse_json
+from dliosim.boundedjson import LARGEST, check_json_size, parse_json
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.io_errors import calling, failed, is_damage, unreadable
-from dliosim.execute.safe_open import folder_open, read_pieces, reading, write_file
+from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
+from dliosim.execute.safe_open import open_folder, open_for_read, read_pieces, write_file
 from dliosim.formats.header_scanner import read_at
 
 NAME = "manifest.json"
@@ -21,14 +21,14 @@ NAME = "manifest.json"
 Kind = Literal["data set", "checkpoint"]
 
 
-def manifest_bytes(directory: Path, content: Mapping[str, Any]) -> bytes:
+def encode_manifest(directory: Path, content: Mapping[str, Any]) -> bytes:
     """The manifest of a directory: only its end has a brace at the beginning of a line.
 
     Raises ExecutionError where it is too large to be read.
     """
     made = json.dumps(dict(content), indent=1, sort_keys=True).encode()
     try:
-        check_amount(made)
+        check_json_size(made)
     except ValueError as error:
         raise ExecutionError(f"the manifest of {directory} would never be read: {error}") from error
     return made
@@ -37,11 +37,11 @@ def manifest_bytes(directory: Path, content: Mapping[str, Any]) -> bytes:
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises ExecutionError, as `manifest_bytes` does, too.
+    Raises ExecutionError, as `encode_manifest` does, too.
     """
     aside = directory / f"{NAME}.partial"
-    write_file(aside, [manifest_bytes(directory, content)], durable=True)
-    with calling("rename", aside):
+    write_file(aside, [encode_manifest(directory, content)], durable=True)
+    with wrap_call("rename", aside):
         aside.rename(directory / NAME)
     sync_directory(directory)
 
@@ -52,12 +52,12 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     Raises ExecutionError [R401] where it cannot be read, which proves nothing.
     """
     try:
-        with reading(directory / NAME) as descriptor:
+        with open_for_read(directory / NAME) as descriptor:
             data = b"".join(read_pieces(descriptor, LARGEST + 1))
     except OSError as error:
         if is_damage(error):
             return None
-        raise unreadable(failed("read", str(directory / NAME), error)) from error
+        raise unreadable_error(call_error("read", str(directory / NAME), error)) from error
     try:
         content = parse_json(data)
     except ValueError:
@@ -65,19 +65,19 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def ends_whole(directory: Path) -> bool:
+def has_complete_manifest(directory: Path) -> bool:
     """Whether a directory has a manifest that was written to its end, readable or not.
 
     What is no file, or cannot be looked at, counts as one: it is not for us to say that nobody finished it.
     """
     try:
-        with reading(directory / NAME) as descriptor:
+        with open_for_read(directory / NAME) as descriptor:
             return read_at(descriptor, 2, max(0, os.fstat(descriptor).st_size - 2)) == b"\n}"
     except OSError as error:
         return error.errno != errno.ENOENT
 
 
-def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
+def find_manifest(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
     """The manifest of a directory, or None where there is none of data of this kind and digest; as `read_manifest`."""
     content = read_manifest(directory)
     if content is None or (content.get("kind"), content.get("digest")) != (kind, digest):
@@ -87,7 +87,7 @@ def manifest_of(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | No
 
 def remove_manifest(directory: Path) -> None:
     """Take back the word that the data are whole, durably, before they are written over. Raises ExecutionError."""
-    with calling("unlink", directory / NAME):
+    with wrap_call("unlink", directory / NAME):
         (directory / NAME).unlink(missing_ok=True)
     if directory.is_dir():
         sync_directory(directory)
@@ -97,14 +97,14 @@ def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises ExecutionError."""
     call = "open"
     try:
-        with folder_open(directory, follow=True) as descriptor:
+        with open_folder(directory, follow=True) as descriptor:
             call = "fsync"
             os.fsync(descriptor)
     except OSError as error:
-        raise failed(call, str(directory), error) from error
+        raise call_error(call, str(directory), error) from error
 
 
-def make_durably(directory: Path) -> None:
+def make_durable_directory(directory: Path) -> None:
     """Make a directory and those above it, so that what becomes durable in it is not lost with a name above it.
 
     Raises ExecutionError.
@@ -117,11 +117,11 @@ def make_durably(directory: Path) -> None:
 
 def make_directory(directory: Path, exist_ok: bool = False) -> None:
     """Make a directory, and those above it; with `exist_ok` it may be there. Raises ExecutionError."""
-    with calling("mkdir", directory):
+    with wrap_call("mkdir", directory):
         directory.mkdir(parents=True, exist_ok=exist_ok)
 
 
-def inside(root: Path, relative: str) -> Path:
+def resolve_in_root(root: Path, relative: str) -> Path:
     """`root/relative` as an absolute path without symbolic links; UsageError [E208] if it lies outside the root."""
     base = Path(os.path.realpath(root))
     path = Path(os.path.realpath(base / relative))

@@ -23,17 +23,17 @@ from dliosim.execute.testing.contract_fixtures import (
     FILES,
     SIZE,
     Rows,
-    begin,
-    expected,
+    begin_batches,
+    call_contents,
+    fixture_name,
     make_calls,
-    name,
-    opened,
+    make_reader,
+    open_batches,
     random_steps,
-    reader_of,
     write_files,
 )
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import Meters
+from dliosim.measure.meter import MeterGroup
 from dliosim.model import Access
 
 LIFETIMES: Final[tuple[dict[str, Any], ...]] = ({"open": "each sample"}, {"open": "each epoch"}, {"open": "once"})
@@ -77,15 +77,15 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
 
     For `access` without `transfer`, so that a call is a sample.
     """
-    contents, handles = write_files(directory), _handles()
-    one, into = reader_of(backend, access, directory), allocate(200_000)
+    contents, handles = write_files(directory), _count_descriptors()
+    one, into = make_reader(backend, access, directory), allocate(200_000)
     for _ in range(2):
         one.begin_epoch()
         for rows in BATCHES:
             into[:] = b"\xa5" * len(into)
             size = sum(row[2] for row in rows)
             assert one.read(make_calls([rows]), into) == size, "a read returns the bytes of its calls"
-            assert into[:size] == expected(contents, rows), "the bytes of each call lie where it says"
+            assert into[:size] == call_contents(contents, rows), "the bytes of each call lie where it says"
             assert into[size : size + 4096] == b"\xa5" * 4096, "nothing else is written to"
         one.end_epoch()
     meter, calls = one.meter, sum(map(len, BATCHES))
@@ -97,34 +97,36 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
     taken = meter.take_latencies()
     assert len(taken) == meter.calls, f"{meter.calls} calls have {len(taken)} latencies"
     assert (taken >= 0).all(), "no call takes less than no time"
-    assert one.granted() == {} or access.is_mpi, "there are no hints"
+    assert one.active_hints() == {} or access.is_mpi, "there are no hints"
     one.close()
     one.close()
-    assert _handles() <= handles, "files stay open after `close`"
+    assert _count_descriptors() <= handles, "files stay open after `close`"
 
 
 def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
     """Files that others have taken the place of are met when `open` says so: by the next sample, or the next epoch."""
     rows, into = [(0, 10, 500), (1, 0, 500)], allocate(1000)
     old = write_files(directory)
-    one = reader_of(backend, access, directory)
+    one = make_reader(backend, access, directory)
 
     def read() -> bytes:
         one.read(make_calls([rows]), into)
         return bytes(into)
 
     one.begin_epoch()
-    assert read() == expected(old, rows)
+    assert read() == call_contents(old, rows)
     new = [content[::-1] for content in old]
     for file, content in enumerate(new):
         aside = directory / "aside"
         aside.write_bytes(content)
-        aside.rename(directory / name(file))
+        aside.rename(directory / fixture_name(file))
     by_sample = access.open == "each sample"
-    assert read() == expected(new if by_sample else old, rows), f"`open {access.open}` within an epoch"
+    assert read() == call_contents(new if by_sample else old, rows), f"`open {access.open}` within an epoch"
     one.end_epoch()
     one.begin_epoch()
-    assert read() == expected(old if access.open == "once" else new, rows), f"`open {access.open}` in the next epoch"
+    assert read() == call_contents(old if access.open == "once" else new, rows), (
+        f"`open {access.open}` in the next epoch"
+    )
     one.end_epoch()
     one.close()
 
@@ -132,9 +134,9 @@ def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
 def check_truncated(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
     """A call that meets the end of its file is an error [R401] with file and offset; the errors, for their texts."""
     write_files(directory)
-    os.truncate(directory / name(1), 6000)
-    os.truncate(directory / name(3), 0)
-    handles, found = _handles(), []
+    os.truncate(directory / fixture_name(1), 6000)
+    os.truncate(directory / fixture_name(3), 0)
+    handles, found = _count_descriptors(), []
     cases: list[Rows] = [
         [(0, 0, 10), (1, 4096, 4096), (0, 0, 10)],
         [(0, 0, 10), (1, 7000, 100)],
@@ -142,13 +144,13 @@ def check_truncated(backend: Backend, access: Access, directory: Path) -> list[E
     ]
     for rows in cases:
         file, offset, _ = rows[len(rows) // 2]
-        one = reader_of(backend, access, directory)
-        error = _error_of(one.read, make_calls([rows]), allocate(5000))
+        one = make_reader(backend, access, directory)
+        error = _catch_error(one.read, make_calls([rows]), allocate(5000))
         assert error.code == "R401", f"a file that is too short has code R401: {error}"
-        _names(error, str(directory / name(file)), f"offset {offset}")
+        _check_message(error, str(directory / fixture_name(file)), f"offset {offset}")
         one.close()
         found.append(error)
-    assert _handles() <= handles, "files stay open after an error and `close`"
+    assert _count_descriptors() <= handles, "files stay open after an error and `close`"
     return found
 
 
@@ -159,23 +161,23 @@ def check_missing(backend: Backend, access: Access, directory: Path) -> list[Exe
     """
     [content, *_] = write_files(directory)
     for file in (1, 2, 3):
-        (directory / name(file)).unlink()
-    (directory / name(2)).symlink_to(name(0))
-    (directory / name(3)).mkdir()
-    handles, into, found = _handles(), allocate(30), []
+        (directory / fixture_name(file)).unlink()
+    (directory / fixture_name(2)).symlink_to(fixture_name(0))
+    (directory / fixture_name(3)).mkdir()
+    handles, into, found = _count_descriptors(), allocate(30), []
     for file in (1, 2, 3):
-        one = reader_of(backend, access, directory)
+        one = make_reader(backend, access, directory)
         calls = make_calls([[(0, 0, 10), (file, 0, 10), (0, 0, 10)]])
-        error = _error_of(one.read, calls, into)
+        error = _catch_error(one.read, calls, into)
         assert error.code == "R401" or file == 3, f"data that are not what was prepared have code R401: {error}"
-        _names(error, str(directory / name(file)))
+        _check_message(error, str(directory / fixture_name(file)))
         assert one.read(make_calls([[(0, 5, 10)]]), into) == 10, "what was begun before an error is over"
         assert into[:10] == content[5:15], "the reader can go on with what is there"
         one.close()
         found.append(error)
-    assert _handles() <= handles, "files stay open after an error and `close`"
-    (directory / name(2)).unlink()
-    (directory / name(3)).rmdir()
+    assert _count_descriptors() <= handles, "files stay open after an error and `close`"
+    (directory / fixture_name(2)).unlink()
+    (directory / fixture_name(3)).rmdir()
     return found
 
 
@@ -192,12 +194,12 @@ def check_batches(
     contents = write_files(directory, comm)[:files]
     steps = random_steps(comm.rank, files)
     calls = make_calls(steps)
-    with opened(backend, access, directory, calls, comm, files == 1) as batches:
+    with open_batches(backend, access, directory, calls, comm, files == 1) as batches:
         for _ in range(2):
-            begin(batches, access, calls, comm)
+            begin_batches(batches, access, calls, comm)
             for step, rows in enumerate(steps):
                 slot, got = batches.wait(step)
-                whole = expected(contents, rows)
+                whole = call_contents(contents, rows)
                 assert got == len(whole), f"step {step} has {got} bytes, not {len(whole)}"
                 assert slot[:got] == whole, f"the bytes of step {step}"
             batches.end()
@@ -205,23 +207,23 @@ def check_batches(
         asked, moved = 2 * int(calls.length.sum()), sum(meter.moved for meter in meters)
         assert moved <= asked if access.collective else moved == asked, f"`moved` is {moved} of {asked}"
         in_turn = len(meters) == 1 and not meters[0].spans
-        together, latencies = Meters(meters), Histogram()
-        busy = together.take(latencies) + together.rest()
+        together, latencies = MeterGroup(meters), Histogram()
+        busy = together.collect_busy(latencies) + together.collect_rest()
         assert latencies.count == sum(meter.calls for meter in meters), "each call has a latency"
         # Of one reader it is the time of its calls, in which no file is opened and no view set.
         assert busy == latencies.sum_ns if in_turn else busy <= latencies.sum_ns, "calls overlap within a reader"
         assert asked == 0 or busy > 0, "calls take time"
         assert busy <= sum(meter.read_ns for meter in meters), "`read_ns` has all calls: see `Meter.add_run`"
-        return {key: value for reader in batches.readers for key, value in reader.granted().items()}
+        return {key: value for reader in batches.readers for key, value in reader.active_hints().items()}
 
 
 def check_stopping_early(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
     """An epoch may end at any step, and another may follow. Collective."""
     write_files(directory, comm)
     calls = make_calls(random_steps(comm.rank, 1))
-    with opened(backend, access, directory, calls, comm) as batches:
+    with open_batches(backend, access, directory, calls, comm) as batches:
         for _ in range(2):
-            begin(batches, access, calls, comm)
+            begin_batches(batches, access, calls, comm)
             batches.wait(0)
             assert batches.run(lambda: comm.rank) == comm.rank
             batches.end()
@@ -239,8 +241,8 @@ def check_cut_batch(
     rows = [(0, 0, 100), (0, SIZE - 50, 100)] if last else [(0, 0, 100)]
     calls = make_calls([[(0, 5, 10)], rows, [(0, 9, 10)], []])
     failures = {}
-    with opened(backend, access, directory, calls, comm) as batches:
-        begin(batches, access, calls, comm)
+    with open_batches(backend, access, directory, calls, comm) as batches:
+        begin_batches(batches, access, calls, comm)
         for step in range(4):
             try:
                 batches.wait(step)
@@ -250,7 +252,7 @@ def check_cut_batch(
     assert list(failures) == ([1] if last else []), f"steps {list(failures)} failed"
     for failure in failures.values():
         assert failure.code == "R401", f"a file that is too short has code R401: {failure}"
-        _names(failure, name(0), f"offset {SIZE - 50}")
+        _check_message(failure, fixture_name(0), f"offset {SIZE - 50}")
     return tuple(failures.values())
 
 
@@ -263,7 +265,7 @@ def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.I
     if comm.rank == 0:
         path.write_bytes(b"x" * 100_000)
     comm.Barrier()
-    handles = _handles()
+    handles = _count_descriptors()
     writer = make_writer(backend, access, path, comm)
     written = 0
     for turn in (2, 0, 1):
@@ -275,7 +277,7 @@ def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.I
     writer.sync()
     writer.close()
     writer.close()
-    assert _handles() <= handles or access.is_mpi, "the file stays open after `close`"
+    assert _count_descriptors() <= handles or access.is_mpi, "the file stays open after `close`"
     meter = writer.meter
     assert writer.path == path, "`path` is the file"
     assert meter.sync_ns > 0, "`sync_ns` is the time that syncing took"
@@ -303,11 +305,11 @@ def check_unwritable(backend: Backend, access: Access, directory: Path, comm: MP
         link.symlink_to(target)
     comm.Barrier()
     for path, reason in [(directory / "no" / "where", "No such file"), (link, "symbolic link")]:
-        error = _error_of(make_writer, backend, access, path, comm)
-        _names(error, str(path), reason)
+        error = _catch_error(make_writer, backend, access, path, comm)
+        _check_message(error, str(path), reason)
         assert error.shared == (comm.size > 1), "every rank raises it"
         if backend.writer is not None and not access.is_mpi:
-            _names(_error_of(backend.writer, access, path, comm), str(path))
+            _check_message(_catch_error(backend.writer, access, path, comm), str(path))
     comm.Barrier()
     assert target.read_bytes() == b"as it was", "nothing is written through a link"
     comm.Barrier()
@@ -325,19 +327,19 @@ def check_full(backend: Backend, access: Access, directory: Path) -> ExecutionEr
             # What it has open is full from here on: a writer may refuse to open what is no file.
             if own.is_symlink() and own.readlink() == path.resolve():
                 os.dup2(full.fileno(), int(own.name))
-    error = _error_of(writer.write, 9, memoryview(b"abc"))
+    error = _catch_error(writer.write, 9, memoryview(b"abc"))
     assert error.code == "R402", f"where there is no room the code is R402: {error}"
-    _names(error, str(path), "offset 9")
+    _check_message(error, str(path), "offset 9")
     writer.close()
     return error
 
 
-def _handles() -> int:
+def _count_descriptors() -> int:
     """Descriptors that this process has open."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def _error_of(action: Callable[..., object], *arguments: object) -> ExecutionError:
+def _catch_error(action: Callable[..., object], *arguments: object) -> ExecutionError:
     try:
         action(*arguments)
     except ExecutionError as error:
@@ -345,6 +347,6 @@ def _error_of(action: Callable[..., object], *arguments: object) -> ExecutionErr
     raise AssertionError("no ExecutionError was raised")
 
 
-def _names(error: ExecutionError, *texts: str) -> None:
+def _check_message(error: ExecutionError, *texts: str) -> None:
     for text in texts:
         assert text in error.message, f"an error names `{text}`: {error}"

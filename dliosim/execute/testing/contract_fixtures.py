@@ -16,7 +16,7 @@ from dliosim.execute.backends.registry import Backend, Files
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.model import Access
-from dliosim.plan.samples.io_requests import Calls, rounds
+from dliosim.plan.samples.io_requests import Calls, deal_rounds
 
 Rows = list[tuple[int, int, int]]
 """Calls of a step: file, offset, length."""
@@ -39,7 +39,7 @@ BATCHES: Final[list[Rows]] = [
 ]
 
 
-def name(file: int) -> str:
+def fixture_name(file: int) -> str:
     """Of a file, below its directory."""
     return f"{file}.raw"
 
@@ -51,7 +51,7 @@ def write_files(directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> list[by
     comm.Barrier()
     if comm.rank == 0:
         for file, content in enumerate(contents):
-            (directory / name(file)).write_bytes(content)
+            (directory / fixture_name(file)).write_bytes(content)
     comm.Barrier()
     return contents
 
@@ -86,23 +86,23 @@ def random_steps(rank: int, files: int) -> list[Rows]:
     return steps
 
 
-def expected(contents: Sequence[bytes], rows: Rows) -> bytes:
+def call_contents(contents: Sequence[bytes], rows: Rows) -> bytes:
     """What the calls of a step give."""
     return b"".join(contents[file][at : at + size] for file, at, size in rows)
 
 
-def reader_of(backend: Backend, access: Access, directory: Path) -> Reader:
+def make_reader(backend: Backend, access: Access, directory: Path) -> Reader:
     """A reader of the files of `write_files`, on this rank alone."""
-    return backend.reader(access, Files(directory, name, lambda _: SIZE, False, MPI.COMM_SELF))
+    return backend.reader(access, Files(directory, fixture_name, lambda _: SIZE, False, MPI.COMM_SELF))
 
 
 @contextmanager
-def opened(
+def open_batches(
     backend: Backend, access: Access, directory: Path, calls: Calls, comm: MPI.Intracomm, shared: bool = True
 ) -> Iterator[Batches]:
     """The batches of a rank, read by as many readers as `access` asks for. Collective."""
     io = comm.Dup()
-    files = Files(directory, name, lambda _: SIZE, shared, io)
+    files = Files(directory, fixture_name, lambda _: SIZE, shared, io)
     slots = [allocate(calls.buffer_size) for _ in range(slot_count(access))]
     count = 1 if access.collective else max(1, access.readers)
     batches = make_batches(access, [backend.reader(access, files) for _ in range(count)], slots)
@@ -114,10 +114,10 @@ def opened(
         io.Free()
 
 
-def begin(batches: Batches, access: Access, calls: Calls, comm: MPI.Intracomm) -> None:
+def begin_batches(batches: Batches, access: Access, calls: Calls, comm: MPI.Intracomm) -> None:
     """Begin an epoch, in rounds where collective calls are cut. Collective."""
     if access.collective and access.transfer is not None:
-        dealt = rounds(calls, access.transfer)
+        dealt = deal_rounds(calls, access.transfer)
         most = np.empty_like(dealt.count)
         comm.Allreduce(dealt.count, most, MPI.MAX)
         batches.begin(EpochCalls(calls, dealt, most))

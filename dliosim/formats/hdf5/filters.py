@@ -43,7 +43,7 @@ _BLOCK: Final = 1 << 16
 _numbers = count()
 
 
-def name_of(code: int, text: bytes) -> str:
+def filter_name(code: int, text: bytes) -> str:
     """The name of a filter: that of HDF5's own, else what the file calls it and its number (`blosc#32001`)."""
     if code in _NAMES:
         return _NAMES[code]
@@ -56,14 +56,14 @@ def needs_elements(filters: tuple[Filter, ...]) -> bool:
     return any(step.name not in _OURS for step in filters) and [step.name for step in filters] != ["lzf"]
 
 
-def stored_bytes(filters: tuple[Filter, ...], unit_bytes: int) -> int | None:
+def filter_output_bytes(filters: tuple[Filter, ...], unit_bytes: int) -> int | None:
     """Bytes of a chunk of `unit_bytes` behind these filters, None where that depends on what is in it."""
     if any(step.name not in ("shuffle", "fletcher32") for step in filters):
         return None
     return unit_bytes + _CHECKSUM * sum(step.name == "fletcher32" for step in filters)
 
 
-def not_skipped(filters: tuple[Filter, ...], mask: int) -> tuple[Filter, ...]:
+def active_filters(filters: tuple[Filter, ...], mask: int) -> tuple[Filter, ...]:
     """The filters that a chunk with this mask went through: bit i is set where it did not go through the i-th."""
     return tuple(step for place, step in enumerate(filters) if not mask >> place & 1)
 
@@ -77,8 +77,8 @@ def decode(filters: tuple[Filter, ...], unit_bytes: int, data: memoryview) -> By
     elements = next((step.parameters for step in filters if step.name == ELEMENTS_OF), ())
     mask = next((step.parameters[0] for step in filters if step.name == SKIPPED), 0)
     steps = tuple(step for step in filters if step.name not in _NO_FILTERS)
-    left = not_skipped(steps, mask)
-    if mask and len(data) == stored_bytes(left, unit_bytes):
+    left = active_filters(steps, mask)
+    if mask and len(data) == filter_output_bytes(left, unit_bytes):
         return _decode(left, elements, unit_bytes, data)
     return _decode(steps, elements, unit_bytes, data)
 
@@ -88,11 +88,11 @@ def encode(filters: tuple[Filter, ...], data: Bytes) -> tuple[int, bytes]:
 
     One that a compressor makes no shorter skips all of them, so that its length tells it from those that did not.
     """
-    chunk = _chunk(get_ident(), filters, (), len(data))
+    chunk = _memory_chunk(get_ident(), filters, (), len(data))
     chunk.write(h5s.ALL, h5s.ALL, data)
     chunk.flush()
     mask, stored = chunk.read_direct_chunk((0,))
-    if len(stored) == len(data) and stored_bytes(filters, len(data)) is None:
+    if len(stored) == len(data) and filter_output_bytes(filters, len(data)) is None:
         return (1 << len(filters)) - 1, data.tobytes()
     return int(mask), bytes(stored)
 
@@ -110,32 +110,32 @@ def fletcher32(data: Bytes) -> int:
         block = words[begin : begin + _BLOCK].astype(np.uint64)
         two += len(block) * one + int(block @ np.arange(len(block), 0, -1, dtype=np.uint64))
         one += int(block.sum())
-    return _carried(two) << 16 | _carried(one)
+    return _fold_carry(two) << 16 | _fold_carry(one)
 
 
-def _carried(total: int) -> int:
+def _fold_carry(total: int) -> int:
     """A sum of 16-bit words with end-around carry: 1 to 65535, and 0 for 0 alone."""
     return (total - 1) % 0xFFFF + 1 if total else 0
 
 
 def _decode(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int, data: memoryview) -> Bytes:
     if any(step.name not in _OURS for step in steps):
-        return _by_hdf5(steps, elements, unit_bytes, data)
+        return _decode_by_library(steps, elements, unit_bytes, data)
     found: Bytes = np.frombuffer(data, np.uint8)
     for place in range(len(steps) - 1, -1, -1):
         step = steps[place]
         if step.name == "fletcher32":
-            found = _checked(found)
+            found = _check_fletcher32(found)
         elif step.name == "deflate":
-            found = _inflated(found, _most_bytes(steps[:place], unit_bytes))
+            found = _inflate(found, _max_encoded_bytes(steps[:place], unit_bytes))
         else:
-            found = _unshuffled(found, step.parameters[0] if step.parameters else 1)
+            found = _unshuffle(found, step.parameters[0] if step.parameters else 1)
     if len(found) != unit_bytes:
         raise ExecutionError(f"a chunk decodes to {len(found)} bytes instead of {unit_bytes}", "R401")
     return found
 
 
-def _most_bytes(steps: tuple[Filter, ...], unit_bytes: int) -> int:
+def _max_encoded_bytes(steps: tuple[Filter, ...], unit_bytes: int) -> int:
     """The most that these filters make of a chunk; HDF5 lets deflate add a thousandth and 12 bytes."""
     most = unit_bytes
     for step in steps:
@@ -143,7 +143,7 @@ def _most_bytes(steps: tuple[Filter, ...], unit_bytes: int) -> int:
     return most
 
 
-def _checked(data: Bytes) -> Bytes:
+def _check_fletcher32(data: Bytes) -> Bytes:
     if len(data) < _CHECKSUM:
         raise ExecutionError(f"a chunk of {len(data)} bytes is too short for its checksum", "R401")
     stored, found = int.from_bytes(data[-_CHECKSUM:].tobytes(), "little"), fletcher32(data[:-_CHECKSUM])
@@ -154,7 +154,7 @@ def _checked(data: Bytes) -> Bytes:
     return data[:-_CHECKSUM]
 
 
-def _inflated(data: Bytes, most: int) -> Bytes:
+def _inflate(data: Bytes, most: int) -> Bytes:
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(data.data, most + 1)  # never more than a chunk holds, whatever the stream says
@@ -166,7 +166,7 @@ def _inflated(data: Bytes, most: int) -> Bytes:
     return np.frombuffer(found, np.uint8)
 
 
-def _unshuffled(data: Bytes, element_bytes: int) -> Bytes:
+def _unshuffle(data: Bytes, element_bytes: int) -> Bytes:
     if element_bytes < 2 or len(data) < element_bytes:
         return data
     whole = len(data) // element_bytes * element_bytes
@@ -176,8 +176,10 @@ def _unshuffled(data: Bytes, element_bytes: int) -> Bytes:
     return out
 
 
-def _by_hdf5(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int, data: memoryview) -> Bytes:
-    chunk = _chunk(get_ident(), steps, elements, unit_bytes)
+def _decode_by_library(
+    steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int, data: memoryview
+) -> Bytes:
+    chunk = _memory_chunk(get_ident(), steps, elements, unit_bytes)
     out = np.empty(unit_bytes, np.uint8)
     try:
         chunk.write_direct_chunk((0,) * chunk.rank, bytes(data), 0)
@@ -189,12 +191,12 @@ def _by_hdf5(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: i
 
 
 @lru_cache(maxsize=8)
-def _chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int) -> Any:
+def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int) -> Any:
     """A data set of one chunk in memory, with these filters; each thread has its own, as a chunk is written and read.
 
     It is kept, as making it takes 0.2 ms, more than decoding a chunk of 64 KiB.
     """
-    missing = [step.name for step in steps if not h5z.filter_avail(_code(step.name))]
+    missing = [step.name for step in steps if not h5z.filter_avail(_filter_code(step.name))]
     if missing:
         text = f"this HDF5 ({h5py.version.hdf5_version}) has no filter {', '.join(missing)}"
         raise ExecutionError(f"{text}: a package that brings it, and HDF5_PLUGIN_PATH, make it known", "R403")
@@ -216,12 +218,12 @@ def _chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, ...], un
     create.set_chunk(extents)
     create.set_fill_time(h5d.FILL_TIME_NEVER)
     for step in steps:
-        create.set_filter(_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
+        create.set_filter(_filter_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
     caching = h5p.create(h5p.DATASET_ACCESS)
     caching.set_chunk_cache(1, 0, 1.0)  # none: every write encodes, every read decodes
     file = h5f.create(f"dliosim filters {next(_numbers)}".encode(), h5f.ACC_TRUNC, fapl=access)
     return h5d.create(file, b"chunk", kind, h5s.create_simple(extents), create, dapl=caching)
 
 
-def _code(name: str) -> int:
+def _filter_code(name: str) -> int:
     return _CODES[name] if name in _CODES else int(name.rpartition("#")[2])

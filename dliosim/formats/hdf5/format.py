@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.formats.defaults import too_many_units
+from dliosim.formats.defaults import refuse_excess_units
 from dliosim.formats.hdf5.filters import TILED, decode
-from dliosim.formats.hdf5.geometry import chunk_of, cut, parts
+from dliosim.formats.hdf5.geometry import chunk_grid, chunk_shape, record_parts
 from dliosim.formats.hdf5.index import read_index
-from dliosim.formats.hdf5.layout import assemble, build, encode_group, filters_of, group, lay_out
-from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, LibraryFile
+from dliosim.formats.hdf5.layout import assemble, build, chunk_filters, encode_group, group_size, lay_out
+from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, LibraryFile
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
@@ -32,7 +32,7 @@ class Hdf5:
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Varying sizes, what raw files have, codecs that HDF5 has no filter of its own for, chunks beyond 4 GiB."""
-        size = dataset.fixed_size
+        size = dataset.constant_size
         if dataset.source:
             return None  # what is there already is what it is
         if size is None:
@@ -49,15 +49,15 @@ class Hdf5:
             return "shape", f"it makes {dataset.shape.size * dataset.parts} bytes of a sample, not {size}"
         if size == 0:
             return "size", "a sample needs a byte at least"
-        part = parts(dataset)[0]
-        chunk = chunk_of(dataset, part, max(1, dataset.samples))
+        part = record_parts(dataset)[0]
+        chunk = chunk_shape(dataset, part, max(1, dataset.samples))
         if chunk is None:
             return None
-        if cut(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
+        if chunk_grid(chunk, chunk, ELEMENTS[part.element]).unit_bytes > _LARGEST_CHUNK:
             return "chunk", "a chunk of an HDF5 file has less than 4 GiB"
         fullest = -(-dataset.samples // dataset.layout.files)
-        units = cut((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
-        return too_many_units(dataset, units * dataset.parts)
+        units = chunk_grid((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
+        return refuse_excess_units(dataset, units * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """Nothing: h5py is there."""
@@ -90,7 +90,7 @@ class Hdf5:
 
         return open_library(path, dataset, comm, collective)
 
-    def in_place(self, dataset: Dataset) -> bool:
+    def is_preallocated(self, dataset: Dataset) -> bool:
         """Whether samples are stored as they are."""
         return dataset.compress is None
 
@@ -98,13 +98,13 @@ class Hdf5:
         """See `Resolved.lay_out`."""
         lay_out(dataset, path, count)
 
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """See `Resolved.build`."""
         build(dataset, path, count, batches, encoding)
 
-    def group(self, dataset: Dataset, count: int) -> int:
+    def group_size(self, dataset: Dataset, count: int) -> int:
         """Samples of a chunk."""
-        return group(dataset, count)
+        return group_size(dataset, count)
 
     def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
         """Chunks through the filter."""
@@ -116,22 +116,22 @@ class Hdf5:
 
     def batch(self, dataset: Dataset) -> int:
         """The samples of a chunk, 1 where there are none."""
-        chunk = chunk_of(dataset, parts(dataset)[0], max(1, dataset.samples))
+        chunk = chunk_shape(dataset, record_parts(dataset)[0], max(1, dataset.samples))
         return 1 if chunk is None else chunk[0]
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
         """Data sets one after the other behind their headers, chunks as small as `compressible` makes them."""
         end, touched, columns = _HEADERS, _HEADERS, []
-        filters = filters_of(dataset.compress)
-        for part in parts(dataset):
-            chunk = chunk_of(dataset, part, count)
+        filters = chunk_filters(dataset.compress)
+        for part in record_parts(dataset):
+            chunk = chunk_shape(dataset, part, count)
             if chunk is None:
                 whole = count * part.row_bytes
                 place, length = np.array([end], np.int64), np.array([whole], np.int64)
                 columns.append(Column(max(1, count), 1, part.row_bytes, whole, place, length))
                 end += whole
                 continue
-            found = cut((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # those of the first samples
+            found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # those of the first samples
             units = -(-count // chunk[0]) * found.units
             stored = max(1, round(found.unit_bytes / dataset.compressible)) if filters else found.unit_bytes
             touched += units * _CHUNK_ENTRY

@@ -12,7 +12,7 @@ from dliosim.model import ELEMENTS, Dataset
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordPart:
     """One of the data sets of a record, as this format writes it: its name, and what each sample has in it."""
 
     name: str
@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ChunkGrid:
     """Chunks of a data set, in the order of C; `samples`, `pieces`, `row_bytes`, `unit_bytes` as in `contract.Column`.
 
     `row_bytes` is 0 where the bytes of a sample in a chunk are no run of the sample's own (`tiled`), and `samples` is 0
@@ -43,7 +43,7 @@ class Cut:
     last: int = 0
 
     @property
-    def tiled(self) -> bool:
+    def is_tiled(self) -> bool:
         """Whether chunks of a sample would have to be put together element by element."""
         return self.row_bytes == 0
 
@@ -60,17 +60,17 @@ class Cut:
         return length
 
 
-def parts(dataset: Dataset) -> tuple[Part, ...]:
+def record_parts(dataset: Dataset) -> tuple[RecordPart, ...]:
     """The data sets of a record: `records`, or with several parts `records_0`, `records_1`, ... as DLIO calls them."""
     names = ("records",) if dataset.parts == 1 else tuple(f"records_{part}" for part in range(dataset.parts))
     if dataset.shape is not None:
-        return tuple(Part(name, dataset.shape.extents, dataset.shape.element) for name in names)
-    size = dataset.fixed_size
+        return tuple(RecordPart(name, dataset.shape.extents, dataset.shape.element) for name in names)
+    size = dataset.constant_size
     assert size is not None, "refused before"
-    return tuple(Part(name, (size // dataset.parts,), "uint8") for name in names)
+    return tuple(RecordPart(name, (size // dataset.parts,), "uint8") for name in names)
 
 
-def chunk_of(dataset: Dataset, part: Part, count: int) -> tuple[int, ...] | None:
+def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ...] | None:
     """Chunks of a file of `count` samples, in elements; None where the data set is one run.
 
     HDF5 refuses chunks longer than a data set that cannot grow: a file of few samples has shorter ones. With
@@ -85,28 +85,28 @@ def chunk_of(dataset: Dataset, part: Part, count: int) -> tuple[int, ...] | None
     rows = dataset.chunk.number // part.row_bytes
     if rows:
         return (min(rows, count), *part.extents)
-    return (1, *_run(part, dataset.chunk.number, whole=dataset.compress is not None))
+    return (1, *_longest_run(part, dataset.chunk.number, whole=dataset.compress is not None))
 
 
-def cut(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: int) -> Cut:
+def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: int) -> ChunkGrid:
     """What chunks of a data set (samples first) hold; all extents are 1 or more."""
     grid = tuple(-(-extent // length) for extent, length in zip(shape, chunk, strict=True))
     unit_bytes = prod(chunk) * element_bytes
     row_bytes = prod(shape[1:]) * element_bytes
     if chunk[1:] == shape[1:]:
-        return Cut(grid, chunk[0], 1, row_bytes, unit_bytes)
+        return ChunkGrid(grid, chunk[0], 1, row_bytes, unit_bytes)
     if chunk[0] > 1:
-        return Cut(grid, 0, 0, 0, unit_bytes)
+        return ChunkGrid(grid, 0, 0, 0, unit_bytes)
     pieces = prod(grid[1:])
     axis = next(axis for axis in range(1, len(shape)) if chunk[axis] > 1 or axis == len(shape) - 1)
     if chunk[axis + 1 :] != shape[axis + 1 :]:
-        return Cut(grid, 1, pieces, 0, unit_bytes)
+        return ChunkGrid(grid, 1, pieces, 0, unit_bytes)
     along = grid[axis]
     rest = shape[axis] - (along - 1) * chunk[axis]
-    return Cut(grid, 1, pieces, row_bytes, unit_bytes, along, rest * prod(shape[axis + 1 :]) * element_bytes)
+    return ChunkGrid(grid, 1, pieces, row_bytes, unit_bytes, along, rest * prod(shape[axis + 1 :]) * element_bytes)
 
 
-def _run(part: Part, size: int, whole: bool) -> tuple[int, ...]:
+def _longest_run(part: RecordPart, size: int, whole: bool) -> tuple[int, ...]:
     """The longest run of a sample, in elements of each dimension, that is no longer than `size` bytes, 1 element least.
 
     With `whole` it has no padding inside a sample: that of encoded chunks would be decoded amid its contents. So only

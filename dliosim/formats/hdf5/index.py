@@ -18,9 +18,17 @@ from h5py import h5d, h5f, h5i, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.filters import ELEMENTS_OF, SKIPPED, TILED, name_of, needs_elements, not_skipped, stored_bytes
-from dliosim.formats.hdf5.geometry import Cut, cut
-from dliosim.formats.hdf5.names import choose
+from dliosim.formats.hdf5.filters import (
+    ELEMENTS_OF,
+    SKIPPED,
+    TILED,
+    active_filters,
+    filter_name,
+    filter_output_bytes,
+    needs_elements,
+)
+from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
+from dliosim.formats.hdf5.names import find_datasets
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 
@@ -31,7 +39,7 @@ _LARGEST_CHUNK: Final = 1 << 32
 
 
 @dataclass(slots=True)
-class _Counted:
+class _CountingFile:
     """A file for h5py to read, which counts the bytes that it gets. An error is kept: h5py makes another of it."""
 
     descriptor: int
@@ -72,8 +80,8 @@ class _Counted:
 
 def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
     """See `Format.index`: columns are the data sets of these names, or those that `choose` finds."""
-    with _opened(path) as (file, counted):
-        chosen = choose(file, path, names)
+    with _open_counting(path) as (file, counted):
+        chosen = find_datasets(file, path, names)
         found = [_column(path, name, dset, counted.size) for name, dset in chosen]
         row_bytes = [prod(dset.shape[1:]) * int(dset.get_type().get_size()) for _, dset in chosen]
         samples = {name: count for name, count, _ in found}
@@ -85,10 +93,10 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, _Counted]]:
+def _open_counting(path: Path) -> Iterator[tuple[Any, _CountingFile]]:
     """The file, and what counts its reads; whatever h5py finds wrong becomes an error that names the file."""
     with file_to_read(path) as stream:
-        counted = _Counted(stream.fileno(), os.fstat(stream.fileno()).st_size)
+        counted = _CountingFile(stream.fileno(), os.fstat(stream.fileno()).st_size)
         try:
             with h5py.File(counted, "r") as file:
                 yield file, counted
@@ -120,8 +128,8 @@ def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Colu
         none = np.zeros(0, np.int64)
         return name, 0, Column(1, 1, row_bytes, row_bytes, none, none)
     if layout == h5d.CONTIGUOUS:
-        return name, shape[0], _one_run(where, dset, shape[0], row_bytes, size)
-    return name, shape[0], _chunked(where, dset, create, shape, element_bytes, size)
+        return name, shape[0], _contiguous_column(where, dset, shape[0], row_bytes, size)
+    return name, shape[0], _chunk_column(where, dset, create, shape, element_bytes, size)
 
 
 def _shape(where: str, dset: Any) -> tuple[int, ...]:
@@ -146,7 +154,7 @@ def _element_type(where: str, dset: Any) -> np.dtype[Any]:
     return found
 
 
-def _one_run(where: str, dset: Any, count: int, row_bytes: int, size: int) -> Column:
+def _contiguous_column(where: str, dset: Any, count: int, row_bytes: int, size: int) -> Column:
     offset, length = dset.get_offset(), count * row_bytes
     if offset is None:
         raise ExecutionError(f"{where} was never written: it has no place in the file", "R401")
@@ -156,9 +164,9 @@ def _one_run(where: str, dset: Any, count: int, row_bytes: int, size: int) -> Co
     return Column(count, 1, row_bytes, length, place, long)
 
 
-def _chunked(where: str, dset: Any, create: Any, shape: tuple[int, ...], element_bytes: int, size: int) -> Column:
+def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], element_bytes: int, size: int) -> Column:
     chunk = tuple(int(length) for length in create.get_chunk())
-    found = cut(shape, chunk, element_bytes)
+    found = chunk_grid(shape, chunk, element_bytes)
     if found.units > min(size + _FEW, LARGEST_INDEX // 16):
         text = f"{where} of shape {shape} in chunks of {chunk} has {found.units} chunks: a file of {size} bytes"
         raise ExecutionError(f"{text} is not believed to", "R401")
@@ -168,9 +176,9 @@ def _chunked(where: str, dset: Any, create: Any, shape: tuple[int, ...], element
     if found.unit_bytes > _LARGEST_CHUNK:
         raise ExecutionError(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB", "R401")
     steps = tuple(_filters(create))
-    numbers = _chunk_list(where, dset, found.units, len(shape))
+    numbers = _list_chunks(where, dset, found.units, len(shape))
     offset, length = numbers[:, 0], numbers[:, 1]
-    places = _places(where, numbers[:, 3:], chunk, found)
+    places = _chunk_numbers(where, numbers[:, 3:], chunk, found)
     outside = (offset > size) | (length > size - np.minimum(offset, size))
     if outside.any():
         bad = int(np.argmax(outside))
@@ -179,12 +187,12 @@ def _chunked(where: str, dset: Any, create: Any, shape: tuple[int, ...], element
     offsets, lengths = np.zeros(found.units, np.int64), np.zeros(found.units, np.int64)
     offsets[places] = offset.astype(np.int64)
     row_bytes = found.row_bytes
-    if steps or found.tiled:
+    if steps or found.is_tiled:
         row_bytes = ENCODED
         lengths[places] = length.astype(np.int64)
-        before = (_elements(dset, create, chunk),) if needs_elements(steps) else ()
-        steps = (*before, *_told_apart(where, steps, found.unit_bytes, numbers))
-        if found.tiled:
+        before = (_element_filter(dset, create, chunk),) if needs_elements(steps) else ()
+        steps = (*before, *_add_skip_mask(where, steps, found.unit_bytes, numbers))
+        if found.is_tiled:
             steps = (Filter(TILED, chunk), *steps)
     else:
         if (length != found.unit_bytes).any():
@@ -194,11 +202,11 @@ def _chunked(where: str, dset: Any, create: Any, shape: tuple[int, ...], element
     return Column(found.samples, found.pieces, row_bytes, found.unit_bytes, offsets, lengths, steps)
 
 
-def _chunk_list(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint64]:
+def _list_chunks(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint64]:
     """Rows of offset, length, filter mask and coordinates, one a chunk that the file has."""
     numbers = array("Q")
     base = int(h5i.get_file_id(dset).get_create_plist().get_userblock())
-    if base and not _forgets_user_blocks():
+    if base and not _has_user_block_bug():
         base = 0
 
     def take(chunk: Any) -> bool | None:
@@ -218,7 +226,9 @@ def _chunk_list(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint6
     return found
 
 
-def _places(where: str, starts: NDArray[np.uint64], chunk: tuple[int, ...], found: Cut) -> NDArray[np.int64]:
+def _chunk_numbers(
+    where: str, starts: NDArray[np.uint64], chunk: tuple[int, ...], found: ChunkGrid
+) -> NDArray[np.int64]:
     """Each chunk's number in the order of samples."""
     index, rest = np.divmod(starts, np.array(chunk, np.uint64))
     if rest.any() or (index >= np.array(found.grid, np.uint64)).any():
@@ -233,10 +243,10 @@ def _places(where: str, starts: NDArray[np.uint64], chunk: tuple[int, ...], foun
 def _filters(create: Any) -> Iterator[Filter]:
     for place in range(create.get_nfilters()):
         code, _, values, name = create.get_filter(place)
-        yield Filter(name_of(code, name), tuple(int(value) for value in values))
+        yield Filter(filter_name(code, name), tuple(int(value) for value in values))
 
 
-def _told_apart(
+def _add_skip_mask(
     where: str, steps: tuple[Filter, ...], unit_bytes: int, numbers: NDArray[np.uint64]
 ) -> tuple[Filter, ...]:
     """The filters, and the mask of those that some chunks skipped; a decoder tells such chunks by their length."""
@@ -244,14 +254,14 @@ def _told_apart(
     if not masks:
         return steps
     mask = masks.pop()
-    plain = stored_bytes(not_skipped(steps, mask), unit_bytes)
+    plain = filter_output_bytes(active_filters(steps, mask), unit_bytes)
     skipped = (numbers[:, 2] & np.uint64((1 << len(steps)) - 1)) != 0
     if masks or plain is None or ((numbers[:, 1] == plain) != skipped).any():
         raise ExecutionError(f"{where} has chunks that skipped filters and cannot be told from the others", "R401")
     return (*steps, Filter(SKIPPED, (mask,)))
 
 
-def _elements(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
+def _element_filter(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
     kind = dset.get_type().dtype
     plain = kind if kind.kind in "iuf" else np.dtype(f"V{kind.itemsize}")
     fill: tuple[int, ...] = ()
@@ -264,7 +274,7 @@ def _elements(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
 
 
 @cache
-def _forgets_user_blocks() -> bool:
+def _has_user_block_bug() -> bool:
     """Whether a chunk seems to lie at the same place with and without a user block (HDF5 1.10.8 does that)."""
     places = []
     for block in (0, 512):

@@ -19,15 +19,15 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t, h5z
 
 from dliosim.formats.hdf5.filters import encode
-from dliosim.formats.hdf5.geometry import Part, chunk_of, parts
-from dliosim.formats.protocols import Bytes, Encoding, Filter
+from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, record_parts
+from dliosim.formats.protocols import Bytes, EncodeTime, Filter
 from dliosim.model import ELEMENTS, Compression, Dataset
 
 #: From the oldest version of every structure to the newest that is needed, as HDF5 before 2.0 does by itself.
 _VERSIONS: Final = ("earliest", "latest")
 
 
-def filters_of(compress: Compression | None) -> tuple[Filter, ...]:
+def chunk_filters(compress: Compression | None) -> tuple[Filter, ...]:
     """The filters of a chunk. No shuffle before them: the contents are bytes that are alike at every place."""
     if compress is None:
         return ()
@@ -36,16 +36,16 @@ def filters_of(compress: Compression | None) -> tuple[Filter, ...]:
 
 def lay_out(dataset: Dataset, path: Path, count: int) -> None:
     """Make a file in which every sample has its place, at its full length, with nothing in it yet."""
-    with _new_file(path) as file:
-        for part in parts(dataset):
-            _create(file, dataset, part, count)
+    with _create_file(path) as file:
+        for part in record_parts(dataset):
+            _create_dataset(file, dataset, part, count)
 
 
-def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
     """Write a file through a filter; `batches` give `count` samples in all, a chunk of which is held, and a batch."""
 
     def groups() -> Iterator[list[bytes]]:
-        for _, samples in _chunks_of(batches, group(dataset, count)):
+        for _, samples in _regroup_batches(batches, group_size(dataset, count)):
             clock = perf_counter_ns()
             encoded = encode_group(dataset, count, samples)
             encoding.encode_ns += perf_counter_ns() - clock
@@ -54,80 +54,80 @@ def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], en
     assemble(dataset, path, count, groups())
 
 
-def group(dataset: Dataset, count: int) -> int:
+def group_size(dataset: Dataset, count: int) -> int:
     """Samples that are encoded together: those of a chunk."""
-    chunks = [chunk_of(dataset, part, count) for part in parts(dataset)]
+    chunks = [chunk_shape(dataset, part, count) for part in record_parts(dataset)]
     return next((chunk[0] for chunk in chunks if chunk is not None), 1)
 
 
 def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
     """The chunks that samples of one group fill in every part: 4 bytes of its filter mask, then what is stored."""
-    filters, begin, made = filters_of(dataset.compress), 0, []
-    for part in parts(dataset):
+    filters, begin, made = chunk_filters(dataset.compress), 0, []
+    for part in record_parts(dataset):
         data = samples[:, begin : begin + part.row_bytes]
         begin += part.row_bytes
-        chunk = chunk_of(dataset, part, count)
+        chunk = chunk_shape(dataset, part, count)
         if chunk is None:
             continue
-        for unit in _units(part, chunk, data):
-            mask, stored = _encoded(filters, unit)
+        for unit in _cut_chunks(part, chunk, data):
+            mask, stored = _encode_chunk(filters, unit)
             made.append(mask.to_bytes(4, "little") + stored)
     return made
 
 
 def assemble(dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
     """Write a file of encoded groups, which come in order, by H5Dwrite_chunk, which encodes nothing itself."""
-    rows = group(dataset, count)
-    with _new_file(path) as file:
-        made = [(part, *_create(file, dataset, part, count)) for part in parts(dataset)]
+    rows = group_size(dataset, count)
+    with _create_file(path) as file:
+        made = [(part, *_create_dataset(file, dataset, part, count)) for part in record_parts(dataset)]
         for number, encoded in enumerate(groups):
             first = number * rows
             places = (
                 (dset, place)
                 for part, dset, chunk in made
-                for place in _places(part, chunk, first, min(rows, count - first))
+                for place in _chunk_offsets(part, chunk, first, min(rows, count - first))
             )
             for (dset, place), unit in zip(places, encoded, strict=True):
                 dset.write_direct_chunk(place, unit[4:], int.from_bytes(unit[:4], "little"))
 
 
-def _encoded(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
+def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
     if filters[0].name == "deflate":
         return 0, zlib.compress(unit.tobytes(), filters[0].parameters[0])
     return encode(filters, unit)
 
 
-def _places(part: Part, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:
+def _chunk_offsets(part: RecordPart, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:
     """Where the chunks of samples `first` and `count - 1` more begin, in elements."""
     if chunk[1:] == part.extents:
         yield (first, *[0] * len(part.extents))
         return
     for row in range(first, first + count):
-        for start in _starts(part, chunk):
+        for start in _chunk_starts(part, chunk):
             yield (row, *start)
 
 
-def _units(part: Part, chunk: tuple[int, ...], data: Bytes) -> Iterator[Bytes]:
+def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterator[Bytes]:
     """The chunks made of `data`, the samples of one group, in the order of `_places`."""
     element_bytes = ELEMENTS[part.element]
     unit_bytes = prod(chunk) * element_bytes
     if chunk[1:] == part.extents:
-        yield _padded(data.reshape(-1), unit_bytes)
+        yield _pad_chunk(data.reshape(-1), unit_bytes)
         return
     for sample in data:
-        for start in _starts(part, chunk):
+        for start in _chunk_starts(part, chunk):
             begin = int(np.ravel_multi_index(start, part.extents)) * element_bytes
-            yield _padded(sample[begin : begin + unit_bytes], unit_bytes)
+            yield _pad_chunk(sample[begin : begin + unit_bytes], unit_bytes)
 
 
-def _starts(part: Part, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _chunk_starts(part: RecordPart, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Where the chunks of one sample begin in it, in elements."""
     lengths = chunk[1:]
     for place in np.ndindex(*[-(-extent // length) for extent, length in zip(part.extents, lengths, strict=True)]):
         yield tuple(index * length for index, length in zip(place, lengths, strict=True))
 
 
-def _padded(data: Bytes, length: int) -> Bytes:
+def _pad_chunk(data: Bytes, length: int) -> Bytes:
     if len(data) == length:
         return np.ascontiguousarray(data)
     out = np.zeros(length, np.uint8)
@@ -135,7 +135,7 @@ def _padded(data: Bytes, length: int) -> Bytes:
     return out
 
 
-def _chunks_of(batches: Iterator[Bytes], rows: int) -> Iterator[tuple[int, Bytes]]:
+def _regroup_batches(batches: Iterator[Bytes], rows: int) -> Iterator[tuple[int, Bytes]]:
     """The samples of the batches, `rows` at a time (the last may be fewer), and which is the first of them."""
     first, held, have = 0, [], 0
     for batch in batches:
@@ -153,14 +153,14 @@ def _chunks_of(batches: Iterator[Bytes], rows: int) -> Iterator[tuple[int, Bytes
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[Any]:
+def _create_file(path: Path) -> Iterator[Any]:
     with h5py.File(path, "w", libver=_VERSIONS) as file:
         yield file
 
 
-def _create(file: Any, dataset: Dataset, part: Part, count: int) -> tuple[Any, Any]:
+def _create_dataset(file: Any, dataset: Dataset, part: RecordPart, count: int) -> tuple[Any, Any]:
     """The data set of a part, and its chunks; what is not filtered has its place in the file at once."""
-    chunk = chunk_of(dataset, part, count)
+    chunk = chunk_shape(dataset, part, count)
     create = h5p.create(h5p.DATASET_CREATE)
     create.set_obj_track_times(False)
     create.set_fill_time(h5d.FILL_TIME_NEVER)

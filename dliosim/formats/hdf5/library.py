@@ -12,7 +12,7 @@ import numpy as np
 from h5py import h5fd, h5p, h5s
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.names import choose
+from dliosim.formats.hdf5.names import find_datasets
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.model import Dataset
 
@@ -22,13 +22,13 @@ PARALLEL_MISSING: Final = (
 )
 
 
-def parallel_available() -> bool:
+def has_parallel_hdf5() -> bool:
     """Whether h5py can open files by MPI-IO."""
     return bool(h5py.get_config().mpi)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _OpenPart:
     """One data set of a record: its id, the type of its elements, extents of a sample, where its bytes are in one."""
 
     dset: Any
@@ -43,12 +43,12 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class Hdf5Handle:
     """An open file: `samples` in it, `row_bytes` each over all of its parts."""
 
     path: Path
     file: Any
-    parts: tuple[_Part, ...]
+    parts: tuple[_OpenPart, ...]
     transfer: Any
     samples: int
     row_bytes: int
@@ -79,7 +79,7 @@ class Handle:
         """Close the file; collective where it was opened by several."""
         self.file.close()
 
-    def _read_part(self, part: _Part, first: int, count: int, out: Any) -> None:
+    def _read_part(self, part: _OpenPart, first: int, count: int, out: Any) -> None:
         stored = part.dset.get_space()
         if count == 0:
             stored.select_none()
@@ -99,13 +99,13 @@ class Handle:
         out.reshape(count, -1)[:, part.begin : part.begin + part.row_bytes] = rows
 
 
-def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Handle:
+def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Hdf5Handle:
     """Open a file as an application would, with an MPI communicator by all of its ranks together (driver "mpio").
 
     `collective` is whether transfers are. Raises ExecutionError: [R403] where a communicator is given and this h5py is
     not parallel, [R401] where the file is no HDF5 file or has no such data sets; OSError as the calls do.
     """
-    if comm is not None and not parallel_available():
+    if comm is not None and not has_parallel_hdf5():
         raise ExecutionError(PARALLEL_MISSING, "R403")
     with file_to_read(path):
         pass  # what the system refuses is said in its words, not in HDF5's
@@ -114,7 +114,7 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
     except (OSError, RuntimeError) as error:
         raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
     try:
-        return _handle(path, file, dataset.names, comm is not None and collective)
+        return _build_handle(path, file, dataset.names, comm is not None and collective)
     except ExecutionError:
         file.close()
         raise
@@ -123,19 +123,19 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
         raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
 
 
-def _handle(path: Path, file: Any, names: tuple[str, ...], collective: bool) -> Handle:
+def _build_handle(path: Path, file: Any, names: tuple[str, ...], collective: bool) -> Hdf5Handle:
     transfer = h5p.create(h5p.DATASET_XFER)
     if collective:
         transfer.set_dxpl_mpio(h5fd.MPIO_COLLECTIVE)
-    found: list[_Part] = []
+    found: list[_OpenPart] = []
     begin, samples = 0, set()
-    for _, dset in choose(file, path, names):
+    for _, dset in find_datasets(file, path, names):
         kind = dset.get_type()
         extents = tuple(int(extent) for extent in dset.shape)
-        part = _Part(dset, kind, kind.get_size(), extents[1:], begin)
+        part = _OpenPart(dset, kind, kind.get_size(), extents[1:], begin)
         begin += part.row_bytes
         samples.add(extents[0])
         found.append(part)
     if len(samples) > 1:
         raise ExecutionError(f"{path}: data sets have different numbers of samples: {sorted(samples)}", "R401")
-    return Handle(path, file, tuple(found), transfer, samples.pop(), begin)
+    return Hdf5Handle(path, file, tuple(found), transfer, samples.pop(), begin)

@@ -16,37 +16,37 @@ _MOST_OBJECTS: Final = 100_000
 _MOST_SHOWN: Final = 8
 
 
-def choose(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+def find_datasets(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[str, Any]]:
     """Names and data sets (h5py.h5d.DatasetID): those named; else `records`, `records_0`, ...; else the longest.
 
     The longest is that of the most samples, along its first dimension. Raises ExecutionError [R401] where a name is
     missing, is a link or no data set, or where several are the longest.
     """
     root = h5g.open(file.id, b"/")
-    found = names or _ours(root) or (_longest(root, path),)
-    return [(name, _find(root, path, name)) for name in found]
+    found = names or _find_record_names(root) or (_find_longest(root, path),)
+    return [(name, _find_dataset(root, path, name)) for name in found]
 
 
-def _ours(root: Any) -> tuple[str, ...]:
-    if _is_data_set(root, "records"):
+def _find_record_names(root: Any) -> tuple[str, ...]:
+    if _is_dataset(root, "records"):
         return ("records",)
     found: list[str] = []
     for part in count():
         name = f"records_{part}"
-        if not _is_data_set(root, name):
+        if not _is_dataset(root, name):
             return tuple(found)
         found.append(name)
     raise AssertionError("count ends")
 
 
-def _is_data_set(root: Any, name: str) -> bool:
+def _is_dataset(root: Any, name: str) -> bool:
     raw = name.encode()
     if not root.links.exists(raw) or root.links.get_info(raw).type != h5l.TYPE_HARD:
         return False
     return isinstance(h5o.open(root, raw), h5d.DatasetID)
 
 
-def _find(root: Any, path: Path, name: str) -> Any:
+def _find_dataset(root: Any, path: Path, name: str) -> Any:
     here = root
     steps = name.strip("/").split("/")
     for place, step in enumerate(steps):
@@ -54,7 +54,7 @@ def _find(root: Any, path: Path, name: str) -> Any:
             raise ExecutionError(f"{path}: `{name}` is no name of a data set: `{step}` in it leads nowhere", "R401")
         raw = step.encode()
         if not isinstance(here, h5g.GroupID) or not here.links.exists(raw):
-            raise ExecutionError(f"{path} has no data set `{name}`{_there(root, path)}", "R401")
+            raise ExecutionError(f"{path} has no data set `{name}`{_list_present(root, path)}", "R401")
         if here.links.get_info(raw).type != h5l.TYPE_HARD:
             so_far = "/".join(steps[: place + 1])
             raise ExecutionError(f"{path}: `{so_far}` is a link, and links are not followed", "R401")
@@ -64,17 +64,17 @@ def _find(root: Any, path: Path, name: str) -> Any:
     return here
 
 
-def _there(root: Any, path: Path) -> str:
+def _list_present(root: Any, path: Path) -> str:
     """The first data sets that there are, to be said after one that there is not."""
-    names = [name for name, _ in islice(_data_sets(root, path), _MOST_SHOWN + 1)]
+    names = [name for name, _ in islice(_walk_datasets(root, path), _MOST_SHOWN + 1)]
     shown = ", ".join(f"`{name[:60]}`" for name in names[:_MOST_SHOWN])
     return f", and these: {shown}{', ...' if len(names) > _MOST_SHOWN else ''}" if names else ""
 
 
-def _longest(root: Any, path: Path) -> str:
+def _find_longest(root: Any, path: Path) -> str:
     """The data set with the longest first dimension."""
     rows: dict[str, int] = {}
-    for name, dset in _data_sets(root, path):
+    for name, dset in _walk_datasets(root, path):
         if dset.get_create_plist().get_layout() == h5d.VIRTUAL:
             continue  # asking for its shape would open the files that it is made of
         space = dset.get_space()
@@ -92,7 +92,7 @@ def _longest(root: Any, path: Path) -> str:
     return best[0]
 
 
-def _data_sets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
+def _walk_datasets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
     """All data sets, by name, those of outer groups first.
 
     HDF5's own walk (H5Ovisit) also asks how large every object's index is, which crashes it where that is damaged.
@@ -100,7 +100,7 @@ def _data_sets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
     waiting, seen, groups = deque([("", root)]), 0, {root}
     while waiting:
         before, group = waiting.popleft()
-        for raw in _names(group, path, _MOST_OBJECTS - seen):
+        for raw in _link_names(group, path, _MOST_OBJECTS - seen):
             seen += 1
             if group.links.get_info(raw).type != h5l.TYPE_HARD:
                 continue
@@ -113,7 +113,7 @@ def _data_sets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
                 yield name, found
 
 
-def _names(group: Any, path: Path, most: int) -> list[bytes]:
+def _link_names(group: Any, path: Path, most: int) -> list[bytes]:
     names: list[bytes] = []
 
     def take(name: bytes) -> bool | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.numpy_files.npy_header import Array, rows_of, split
+from dliosim.formats.numpy_files.npy_header import Array, sample_rows, split_rows
 from dliosim.formats.protocols import Bytes
 from dliosim.model import Dataset
 
@@ -33,12 +33,12 @@ class ArrayFile:
         self._dataset = dataset
         self._samples = 0
         self._rows: list[Bytes] | None = None
-        self._loaded: Any = self._try(lambda: np.load(path, allow_pickle=False))
+        self._loaded: Any = self._wrap_errors(lambda: np.load(path, allow_pickle=False))
 
     def read(self, first: int, count: int, into: memoryview) -> int:
         """See `contract.LibraryFile`."""
         if self._rows is None:
-            self._rows = self._try(lambda: self._as_rows(self._arrays()))
+            self._rows = self._wrap_errors(lambda: self._view_rows(self._load_arrays()))
         rows = [array[first : first + count] for array in self._rows]
         each: int = sum(array.shape[1] for array in rows)
         if first < 0 or first + count > self._samples or count * each > len(into):
@@ -54,7 +54,7 @@ class ArrayFile:
         if hasattr(self._loaded, "close"):
             self._loaded.close()
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _load_arrays(self) -> dict[str, NDArray[Any]]:
         if isinstance(self._loaded, np.ndarray):
             return {str(self._path): self._loaded}
         names = self._dataset.names
@@ -63,21 +63,21 @@ class ArrayFile:
             names = tuple(there) if len(there) == 1 else (MEMBER,)
         return {f"`{name[:60]}` in {self._path}": self._loaded[name] for name in names}
 
-    def _as_rows(self, arrays: dict[str, NDArray[Any]]) -> list[Bytes]:
+    def _view_rows(self, arrays: dict[str, NDArray[Any]]) -> list[Bytes]:
         """A row of bytes for each sample; how many there are, the first array tells."""
         found: list[Bytes] = []
         counted = False
         for where, data in arrays.items():
             array = Array(0, data.shape, data.dtype, data.flags.f_contiguous and not data.flags.c_contiguous)
             if found and counted:
-                split(array, self._samples, where)
+                split_rows(array, self._samples, where)
             else:
-                rows = rows_of(array, self._dataset, where)
+                rows = sample_rows(array, self._dataset, where)
                 self._samples, counted = rows.samples, rows.counted
             found.append(np.ascontiguousarray(data).view(np.uint8).reshape(self._samples, -1))
         return found
 
-    def _try(self, action: Callable[[], T]) -> T:
+    def _wrap_errors(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except (OSError, ExecutionError):

@@ -9,15 +9,21 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare
+from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.numpy_files.library import ArrayFile
-from dliosim.formats.numpy_files.npy_header import array_header, column_of, read_array, refuse_arrays, rows_of
+from dliosim.formats.numpy_files.npy_header import (
+    array_column,
+    array_header,
+    parse_array_header,
+    refuse_arrays,
+    sample_rows,
+)
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed
 from dliosim.model import Dataset
 
 
-class Npy(Bare):
+class Npy(ContiguousFormat):
     """See `contract.Framed`."""
 
     name: str = "npy"
@@ -38,12 +44,12 @@ class Npy(Bare):
         """The header says all."""
         with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            array = read_array(lambda most: read_at(stream.fileno(), most, 0), str(path))
+            array = parse_array_header(lambda most: read_at(stream.fileno(), most, 0), str(path))
         if array.header + array.size != size:
             text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
             raise ExecutionError(text, "R401")
-        rows = rows_of(array, dataset, str(path))
-        return FileIndex(rows.samples, size, (column_of(rows, array.header),), array.header, rows.size)
+        rows = sample_rows(array, dataset, str(path))
+        return FileIndex(rows.samples, size, (array_column(rows, array.header),), array.header, rows.size)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
         """The bytes as they are: they are the elements."""

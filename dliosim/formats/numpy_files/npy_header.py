@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import without_use
+from dliosim.formats.defaults import refuse_unused
 from dliosim.formats.protocols import Column, Filter
 from dliosim.model import Dataset, Shape
 
@@ -55,7 +55,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SampleRows:
     """How many samples an array holds, bytes of each, and whether its first axis counts them."""
 
     samples: int
@@ -68,19 +68,19 @@ def shape_of_samples(dataset: Dataset) -> Shape | None:
 
     Of files that were there already only `shape` says how samples look.
     """
-    if dataset.shape is not None or dataset.source or dataset.fixed_size is None:
+    if dataset.shape is not None or dataset.source or dataset.constant_size is None:
         return dataset.shape
-    return Shape((dataset.fixed_size,), "uint8")
+    return Shape((dataset.constant_size,), "uint8")
 
 
 def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[str, str] | None:
     """What of a data set does not go into arrays of `form`, as `Format.refuse` says it."""
-    refused = without_use(dataset, form, ("shape", *taken))
+    refused = refuse_unused(dataset, form, ("shape", *taken))
     if refused is not None:
         return refused
     if dataset.shape is not None and len(dataset.shape.extents) >= _MOST_DIMENSIONS:
         return "shape", f"an array of samples has at most {_MOST_DIMENSIONS} dimensions"
-    if dataset.source or dataset.fixed_size is not None:
+    if dataset.source or dataset.constant_size is not None:
         return None
     if dataset.shape is not None:
         return "size", "samples of one shape have one size"
@@ -123,7 +123,7 @@ def header_length(beginning: bytes | memoryview, where: str) -> int:
     return length
 
 
-def read_array(read: Callable[[int], bytes], where: str) -> Array:
+def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
     """Parse a header by numpy's own functions; `read(n)` gives the first n bytes, or all where there are fewer.
 
     Raises ExecutionError [R401] where it is cut short or makes no sense, and where elements are objects.
@@ -156,24 +156,24 @@ def read_array(read: Callable[[int], bytes], where: str) -> Array:
     return array
 
 
-def rows_of(array: Array, dataset: Dataset, where: str) -> Rows:
+def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
     """How many samples an array holds: one if it has a sample's shape, k if (k, *shape), one whatever it is if none.
 
     Raises ExecutionError [R401] for an array that is neither, and where samples' bytes do not lie together.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
-        return _whole(array, where)
+        return _single_row(array, where)
     plain = array.dtype.newbyteorder("=") == np.dtype(shape.element)
     if plain and array.shape == shape.extents:
-        return _whole(array, where)
+        return _single_row(array, where)
     if not plain or array.shape[1:] != shape.extents or not array.shape:
         wanted = f"{shape.element} of shape {shape.extents}"
         raise ExecutionError(f"{where} holds {array}: neither a sample, {wanted}, nor several of them", "R401")
-    return split(array, array.shape[0], where)
+    return split_rows(array, array.shape[0], where)
 
 
-def split(array: Array, samples: int, where: str) -> Rows:
+def split_rows(array: Array, samples: int, where: str) -> SampleRows:
     """An array of which the first axis counts samples, and has to count `samples`.
 
     Raises ExecutionError [R401] where it does not, and where samples' bytes do not lie together.
@@ -186,16 +186,16 @@ def split(array: Array, samples: int, where: str) -> Rows:
     size = prod(array.shape[1:]) * array.dtype.itemsize
     if size == 0:
         raise ExecutionError(f"{where} holds {array}: samples of no bytes", "R401")
-    return Rows(samples, size, True)
+    return SampleRows(samples, size, True)
 
 
-def _whole(array: Array, where: str) -> Rows:
+def _single_row(array: Array, where: str) -> SampleRows:
     if array.size == 0:
         raise ExecutionError(f"{where} holds {array}: a sample of no bytes", "R401")
-    return Rows(1, array.size, False)
+    return SampleRows(1, array.size, False)
 
 
-def column_of(rows: Rows, offset: int) -> Column:
+def array_column(rows: SampleRows, offset: int) -> Column:
     """The column of an array whose elements begin at `offset` of its file: one unit, or none where it is empty."""
     content = rows.samples * rows.size
     units = 1 if rows.samples else 0
@@ -203,7 +203,7 @@ def column_of(rows: Rows, offset: int) -> Column:
     return Column(max(1, rows.samples), 1, rows.size, content, offsets, lengths)
 
 
-def encoded_column(rows: Rows, offset: int, length: int, filters: tuple[Filter, ...]) -> Column:
+def column_with_filters(rows: SampleRows, offset: int, length: int, filters: tuple[Filter, ...]) -> Column:
     """That of an array which `length` bytes at `offset` decode to as a whole."""
     units = 1 if rows.samples else 0
     offsets, lengths = np.full(units, offset, np.int64), np.full(units, length, np.int64)

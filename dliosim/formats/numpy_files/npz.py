@@ -16,36 +16,36 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import Bare
+from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.numpy_files.library import MEMBER, ArrayFile
 from dliosim.formats.numpy_files.npy_header import (
     BEGINNING,
     LARGEST_HEADER,
     Array,
-    Rows,
+    SampleRows,
+    array_column,
     array_header,
-    column_of,
-    encoded_column,
+    column_with_filters,
     header_length,
-    read_array,
+    parse_array_header,
     refuse_arrays,
-    rows_of,
-    split,
+    sample_rows,
+    split_rows,
 )
 from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
     STORED,
     Directory,
-    Member,
+    ZipMember,
     data_offset,
     local_header,
-    local_record,
+    parse_local_header,
     read_directory,
     trailer,
     trailer_sizes,
 )
-from dliosim.formats.protocols import Bytes, Column, Encoding, FileIndex, Filter, Format, Framed, Ints, Resolved
+from dliosim.formats.protocols import Bytes, Column, EncodeTime, FileIndex, Filter, Format, Framed, Ints, Resolved
 from dliosim.model import Dataset
 
 _FILE: Final = f"{MEMBER}.npy"
@@ -75,7 +75,7 @@ class Npz:
             return refused
         if dataset.compress.codec != "gzip":
             return "compress", "zip files hold what deflate makes: `compress gzip`"
-        if dataset.fixed_size is None and not dataset.source:
+        if dataset.constant_size is None and not dataset.source:
             return "size", "compressed samples have one size"
         return None
 
@@ -95,20 +95,20 @@ class Npz:
             columns: list[Column] = []
             sample_bytes = 0
             touched = directory.touched
-            first: Rows | None = None
-            for member in _chosen(directory, dataset.names, path):
+            first: SampleRows | None = None
+            for member in _select_members(directory, dataset.names, path):
                 where = f"`{member.name[:60]}` in {path}"
                 offset = data_offset(descriptor, member, directory, path)
-                array = read_array(_beginning(descriptor, member, offset, where), where)
+                array = parse_array_header(_prefix_reader(descriptor, member, offset, where), where)
                 if array.header + array.size != member.size:
                     text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
                     raise ExecutionError(text, "R401")
                 if first is None:
-                    rows = first = rows_of(array, dataset, where)
+                    rows = first = sample_rows(array, dataset, where)
                 elif first.counted:
-                    rows = split(array, first.samples, where)
+                    rows = split_rows(array, first.samples, where)
                 else:
-                    rows = rows_of(array, dataset, where)
+                    rows = sample_rows(array, dataset, where)
                 columns.append(_column(member, array, rows, offset))
                 sample_bytes += rows.size
                 touched += offset - member.offset + array.header
@@ -119,7 +119,7 @@ class Npz:
         """Inflate a whole member, and check its CRC; rows of one that is stored are what they are."""
         if column is None or not column.filters:
             return np.frombuffer(data, np.uint8)
-        begin, crc = local_record(data)
+        begin, crc = parse_local_header(data)
         most = LARGEST_HEADER + column.unit_bytes
         inflater = zlib.decompressobj(_RAW_DEFLATE)
         try:
@@ -141,18 +141,18 @@ class Npz:
         return ArrayFile(path, dataset)
 
 
-class StoredNpz(Npz, Bare):
+class StoredNpz(Npz, ContiguousFormat):
     """See `contract.Framed`."""
 
     checksum: Callable[[memoryview, int], int] | None = staticmethod(zlib.crc32)
 
     def header(self, dataset: Dataset) -> int:
         """The headers of the member and of its array."""
-        return len(local_header(Member(_FILE, STORED, 0, 0, 0))) + len(array_header(dataset, 1, 1))
+        return len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))) + len(array_header(dataset, 1, 1))
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
         """The directory and its end."""
-        return trailer_sizes(_FILE, ends - len(local_header(Member(_FILE, STORED, 0, 0, 0))), ends)
+        return trailer_sizes(_FILE, ends - len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))), ends)
 
     def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
         """The CRC of the array's header, which is part of the member."""
@@ -161,18 +161,18 @@ class StoredNpz(Npz, Bare):
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """Those of the member and of its array."""
         array = array_header(dataset, count, end - self.header(dataset))
-        return local_header(_stored(dataset, array, end - self.header(dataset), checksum)) + array
+        return local_header(_raw_member(dataset, array, end - self.header(dataset), checksum)) + array
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
         """The directory and its end."""
         array = array_header(dataset, count, end - self.header(dataset))
-        return trailer(_stored(dataset, array, end - self.header(dataset), checksum), end)
+        return trailer(_raw_member(dataset, array, end - self.header(dataset), checksum), end)
 
 
 class DeflatedNpz(Npz):
     """See `contract.Resolved`."""
 
-    def in_place(self, dataset: Dataset) -> bool:
+    def is_preallocated(self, dataset: Dataset) -> bool:
         """No."""
         return False
 
@@ -182,15 +182,15 @@ class DeflatedNpz(Npz):
 
     def batch(self, dataset: Dataset) -> int:
         """As many as 4 MiB hold."""
-        return max(1, _BATCH // (dataset.fixed_size or _BATCH))
+        return max(1, _BATCH // (dataset.constant_size or _BATCH))
 
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Deflate the samples as they come, and fill in the sizes at the end."""
-        size = count * (dataset.fixed_size or 0)
+        size = count * (dataset.constant_size or 0)
         array = array_header(dataset, count, size)
         level = dataset.compress.level if dataset.compress is not None else 0
         deflater = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE)
-        empty = local_header(Member(_FILE, DEFLATED, 0, 0, 0))
+        empty = local_header(ZipMember(_FILE, DEFLATED, 0, 0, 0))
         crc, given = zlib.crc32(array), 0
         with path.open("wb") as stream:
             stream.write(empty)
@@ -208,30 +208,30 @@ class DeflatedNpz(Npz):
             encoding.encode_ns += time.perf_counter_ns() - began
             stream.write(piece)
             end = stream.tell()
-            member = Member(_FILE, DEFLATED, crc, end - len(empty), len(array) + size)
+            member = ZipMember(_FILE, DEFLATED, crc, end - len(empty), len(array) + size)
             stream.write(trailer(member, end))
             stream.seek(0)
             stream.write(local_header(member))
         if given != size:
-            raise ValueError(f"{path} was given {given} bytes for {count} samples of {dataset.fixed_size}")
+            raise ValueError(f"{path} was given {given} bytes for {count} samples of {dataset.constant_size}")
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
         """One unit, as much shorter than its samples as these are compressible."""
-        each = dataset.fixed_size or 0
+        each = dataset.constant_size or 0
         array = array_header(dataset, count, count * each)
         stored = len(array) + round(count * each / dataset.compressible)
-        member = Member(_FILE, DEFLATED, 0, stored, len(array) + count * each)
+        member = ZipMember(_FILE, DEFLATED, 0, stored, len(array) + count * each)
         offset = len(local_header(member))
         last = len(trailer(member, offset + stored))
-        column = encoded_column(Rows(count, each, True), 0, offset + stored, _FILTERS)
+        column = column_with_filters(SampleRows(count, each, True), 0, offset + stored, _FILTERS)
         return FileIndex(count, offset + stored + last, (column,), offset + len(array) + last)
 
 
-def _stored(dataset: Dataset, array: bytes, content: int, checksum: int) -> Member:
-    return Member(_FILE, STORED, checksum, len(array) + content, len(array) + content)
+def _raw_member(dataset: Dataset, array: bytes, content: int, checksum: int) -> ZipMember:
+    return ZipMember(_FILE, STORED, checksum, len(array) + content, len(array) + content)
 
 
-def _chosen(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[Member, ...]:
+def _select_members(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[ZipMember, ...]:
     """The members of these names, in their order; the names of arrays are those of members without `.npy`."""
     arrays = {member.name.removesuffix(".npy"): member for member in directory.members if member.name.endswith(".npy")}
     if not names:
@@ -244,7 +244,7 @@ def _chosen(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[M
     return tuple(arrays[name] for name in names)
 
 
-def _beginning(descriptor: int, member: Member, offset: int, where: str) -> Callable[[int], bytes]:
+def _prefix_reader(descriptor: int, member: ZipMember, offset: int, where: str) -> Callable[[int], bytes]:
     """What gives the first n bytes of a member, inflated if need be; refuses those that cannot be read."""
     if member.encrypted:
         raise ExecutionError(f"{where} is encrypted", "R401")
@@ -255,25 +255,25 @@ def _beginning(descriptor: int, member: Member, offset: int, where: str) -> Call
     if member.size > (member.stored + 1) * _LARGEST_RATIO:
         raise ExecutionError(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}", "R401")
 
-    def stored(most: int) -> bytes:
+    def read_stored(most: int) -> bytes:
         return read_at(descriptor, min(most, member.size), offset)
 
-    def inflated(most: int) -> bytes:
+    def read_inflated(most: int) -> bytes:
         data = read_at(descriptor, min(2 * most + 1024, member.stored), offset)
         try:
             return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
         except zlib.error as error:
             raise ExecutionError(f"{where} is damaged: {error}", "R401") from error
 
-    return stored if member.method == STORED else inflated
+    return read_stored if member.method == STORED else read_inflated
 
 
-def _column(member: Member, array: Array, rows: Rows, offset: int) -> Column:
+def _column(member: ZipMember, array: Array, rows: SampleRows, offset: int) -> Column:
     if member.method == STORED:
-        return column_of(rows, offset + array.header)
+        return array_column(rows, offset + array.header)
     # The unit begins at the member's own header, which has its CRC. As a parameter of the filter that would make a
     # pipeline of every file.
-    return encoded_column(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
+    return column_with_filters(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
 
 
 NPZ: Final[Format] = Npz()

@@ -53,7 +53,7 @@ _UTF8: Final = 1 << 11
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ZipMember:
     """An entry of a directory: `stored` bytes in the file, after a local header at `offset`, are `size` bytes."""
 
     name: str
@@ -69,19 +69,19 @@ class Member:
 class Directory:
     """Members of a zip file in their order, where the directory begins, and how many bytes it and its end take."""
 
-    members: tuple[Member, ...]
+    members: tuple[ZipMember, ...]
     begin: int
     touched: int
 
 
-def local_header(member: Member) -> bytes:
+def local_header(member: ZipMember) -> bytes:
     """What stands before the bytes of a member."""
     name = member.name.encode("ascii")
     fields = (_VERSION, 0, member.method, 0, _DATE, member.crc, ZIP64, ZIP64, len(name), _SIZES.size)
     return _LOCAL.pack(_LOCAL_MARK, *fields) + name + _SIZES.pack(1, 16, member.size, member.stored)
 
 
-def trailer(member: Member, end: int) -> bytes:
+def trailer(member: ZipMember, end: int) -> bytes:
     """Directory and end records of a file with one member, whose bytes end at `end`."""
     name = member.name.encode("ascii")
     long = max(member.stored, member.size) >= ZIP64
@@ -119,9 +119,9 @@ def read_directory(descriptor: int, path: Path) -> Directory:
         if found is not None:
             end, count, length, begin = found
     if disk not in (0, 0xFFFF):
-        raise _damaged(path, f"it is part {disk} of several files")
+        raise _damage_error(path, f"it is part {disk} of several files")
     if begin + length != end:
-        raise _damaged(
+        raise _damage_error(
             path, f"its directory, {length} bytes at {begin}, does not end where its end record is, at {end}"
         )
     if length > LARGEST_DIRECTORY:
@@ -129,28 +129,28 @@ def read_directory(descriptor: int, path: Path) -> Directory:
         raise ExecutionError(text, "R401")
     data = read_at(descriptor, length, begin)
     if len(data) < length:
-        raise _damaged(path, "it is cut short")
-    members = tuple(_entries(data, begin, path))
+        raise _damage_error(path, "it is cut short")
+    members = tuple(_parse_entries(data, begin, path))
     if len(members) != count:
-        raise _damaged(path, f"its directory has {len(members)} members, and should have {count}")
+        raise _damage_error(path, f"its directory has {len(members)} members, and should have {count}")
     return Directory(members, begin, size - begin)
 
 
-def data_offset(descriptor: int, member: Member, directory: Directory, path: Path) -> int:
+def data_offset(descriptor: int, member: ZipMember, directory: Directory, path: Path) -> int:
     """Where the bytes of a member begin, by its local header; raises ExecutionError [R401] where that is damaged."""
     head = read_at(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
     if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
-        raise _damaged(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
+        raise _damage_error(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
     flags, name, extra = _LOCAL.unpack_from(head)[2], *_LOCAL.unpack_from(head)[-2:]
-    if _text(head[_LOCAL.size : _LOCAL.size + name], flags) != member.name:
-        raise _damaged(path, f"the member at {member.offset} is another than `{member.name[:60]}`")
+    if _decode_name(head[_LOCAL.size : _LOCAL.size + name], flags) != member.name:
+        raise _damage_error(path, f"the member at {member.offset} is another than `{member.name[:60]}`")
     begin: int = member.offset + _LOCAL.size + name + extra
     if begin + member.stored > directory.begin:
-        raise _damaged(path, f"member `{member.name[:60]}` is longer than what there is before the directory")
+        raise _damage_error(path, f"member `{member.name[:60]}` is longer than what there is before the directory")
     return begin
 
 
-def local_record(data: memoryview) -> tuple[int, int | None]:
+def parse_local_header(data: memoryview) -> tuple[int, int | None]:
     """How long the local header is that data begin with, and the CRC in it, or None where that follows the member.
 
     Whoever writes it after the member leaves 0 here: a CRC that is here is one, whatever damage makes of the flags.
@@ -167,7 +167,7 @@ def _find_end(tail: bytes, path: Path) -> int:
     while (at := tail.rfind(_END_MARK, 0, at)) >= 0:
         if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[-1] == len(tail):
             return at
-    raise _damaged(path, "there is no end record")
+    raise _damage_error(path, "there is no end record")
 
 
 def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[int, int, int, int] | None:
@@ -178,32 +178,32 @@ def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[i
     # Also keeps the offset within what pread takes.
     record = read_at(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
     if len(record) < _END64.size or not record.startswith(_END64_MARK):
-        raise _damaged(path, f"there is no ZIP64 end record at {at}")
+        raise _damage_error(path, f"there is no ZIP64 end record at {at}")
     count, length, begin = _END64.unpack(record)[-3:]
     return at, count, length, begin
 
 
-def _entries(data: bytes, begin: int, path: Path) -> Iterator[Member]:
+def _parse_entries(data: bytes, begin: int, path: Path) -> Iterator[ZipMember]:
     at = 0
     while at < len(data):
         if at + _ENTRY.size > len(data) or not data.startswith(_ENTRY_MARK, at):
-            raise _damaged(path, f"its directory makes no sense at {begin + at}")
+            raise _damage_error(path, f"its directory makes no sense at {begin + at}")
         _, _, _, flags, method, _, _, crc, stored, size, name, extra, comment, _, _, _, offset = _ENTRY.unpack_from(
             data, at
         )
         after = at + _ENTRY.size + name
         following = after + extra + comment
         if following > len(data):
-            raise _damaged(path, f"its directory is cut short at {begin + at}")
-        size, stored, offset = _with_extra(data[after : after + extra], size, stored, offset)
-        text = _text(data[at + _ENTRY.size : after], flags)
+            raise _damage_error(path, f"its directory is cut short at {begin + at}")
+        size, stored, offset = _apply_zip64(data[after : after + extra], size, stored, offset)
+        text = _decode_name(data[at + _ENTRY.size : after], flags)
         if offset + _LOCAL.size + stored > begin:
-            raise _damaged(path, f"member `{text[:60]}`, {stored} bytes at {offset}, lies outside the file")
-        yield Member(text, method, crc, stored, size, offset, bool(flags & _ENCRYPTED))
+            raise _damage_error(path, f"member `{text[:60]}`, {stored} bytes at {offset}, lies outside the file")
+        yield ZipMember(text, method, crc, stored, size, offset, bool(flags & _ENCRYPTED))
         at = following
 
 
-def _with_extra(extra: bytes, *values: int) -> tuple[int, int, int]:
+def _apply_zip64(extra: bytes, *values: int) -> tuple[int, int, int]:
     """(size, stored, offset), of which those that are full are in the ZIP64 field, in this order."""
     found, at = list(values), 0
     while at + 4 <= len(extra):
@@ -218,9 +218,9 @@ def _with_extra(extra: bytes, *values: int) -> tuple[int, int, int]:
     return found[0], found[1], found[2]
 
 
-def _text(name: bytes, flags: int) -> str:
+def _decode_name(name: bytes, flags: int) -> str:
     return name.decode("utf-8", "replace") if flags & _UTF8 else name.decode("cp437")
 
 
-def _damaged(path: Path, what: str) -> ExecutionError:
+def _damage_error(path: Path, what: str) -> ExecutionError:
     return ExecutionError(f"{path} is no whole zip file: {what}", "R401")

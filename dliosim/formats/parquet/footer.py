@@ -57,7 +57,7 @@ class Footer:
     decoded: Ints
     codec: tuple[str, ...]
 
-    def chosen(self, path: Path, names: tuple[str, ...]) -> list[int]:
+    def select_leaves(self, path: Path, names: tuple[str, ...]) -> list[int]:
         """Numbers of the leaves that `names` choose, with all below a name, in the order of the file; all without.
 
         ExecutionError [R401] for a name that the file has not.
@@ -66,12 +66,12 @@ class Footer:
         for name in names:
             below = [leaf for leaf, place in enumerate(self.leaves) if place == name or place.startswith(name + ".")]
             if not below:
-                raise ExecutionError(f"{path} has no column `{name}`; it has {listed(self.leaves)}", "R401")
+                raise ExecutionError(f"{path} has no column `{name}`; it has {quote_names(self.leaves)}", "R401")
             found.update(below)
         return sorted(found) if names else list(range(len(self.leaves)))
 
 
-def listed(names: tuple[str, ...]) -> str:
+def quote_names(names: tuple[str, ...]) -> str:
     """The first names, to be said in a sentence."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(f"`{name}`" for name in names[:8]) + more
@@ -96,7 +96,7 @@ def read_footer(path: Path) -> Footer:
         data = read_at(stream.fileno(), length, size - _TAIL - length)
     thrift = _Thrift(data)
     try:
-        return _footer(thrift.struct(_FILE), size, length + _TAIL)
+        return _build_footer(thrift.struct(_FILE), size, length + _TAIL)
     except _Damage as error:
         begin = size - _TAIL - length
         text = f"{path}: the footer, {length} bytes from {begin}, is damaged: {error} (by byte {begin + thrift.at})"
@@ -137,7 +137,7 @@ class _Thrift:
         return coded >> 1 ^ -(coded & 1)
 
     def text(self) -> str:
-        length = self._passed()
+        length = self._skip_binary()
         return self._data[self.at - length : self.at].decode(errors="replace")
 
     def struct(self, readers: _Readers) -> _Fields:
@@ -171,9 +171,9 @@ class _Thrift:
         if kind in (_I16, _I32, _I64):
             self.varint()
         elif kind in (_I8, _DOUBLE, _UUID):
-            self._pass({_I8: 1, _DOUBLE: 8, _UUID: 16}[kind])
+            self._advance({_I8: 1, _DOUBLE: 8, _UUID: 16}[kind])
         elif kind == _BINARY:
-            self._passed()
+            self._skip_binary()
         elif kind in (_LIST, _SET):
             item, count = self.items()
             for _ in range(count):
@@ -196,16 +196,16 @@ class _Thrift:
 
     def _skip_item(self, kind: int, depth: int) -> None:
         if kind in (_TRUE, _FALSE):
-            self._pass(1)
+            self._advance(1)
         else:
             self.skip(kind, depth)
 
-    def _passed(self) -> int:
+    def _skip_binary(self) -> int:
         length = self.varint()
-        self._pass(length)
+        self._advance(length)
         return length
 
-    def _pass(self, length: int) -> None:
+    def _advance(self, length: int) -> None:
         if length > len(self._data) - self.at:
             raise _Damage(f"a value of {length} bytes does not fit")
         self.at += length
@@ -231,56 +231,60 @@ def _list(readers: _Readers, make: Callable[[_Fields], Any]) -> tuple[int, Calla
     return _LIST, read
 
 
-def _needed(fields: _Fields, number: int, what: str) -> Any:
+def _require_field(fields: _Fields, number: int, what: str) -> Any:
     if number not in fields:
         raise _Damage(f"{what} is missing")
     return fields[number]
 
 
-def _element(fields: _Fields) -> tuple[str, int | None]:
+def _schema_element(fields: _Fields) -> tuple[str, int | None]:
     """Name of a node of the schema, and its children, None of a leaf."""
-    return _needed(fields, 4, "a column's name"), None if 1 in fields else _needed(fields, 5, "a column's type")
+    return _require_field(fields, 4, "a column's name"), None if 1 in fields else _require_field(
+        fields, 5, "a column's type"
+    )
 
 
-def _described(fields: _Fields) -> tuple[int, int, int, int]:
+def _parse_chunk_meta(fields: _Fields) -> tuple[int, int, int, int]:
     """Where a column chunk begins, its bytes, those before compression, its codec."""
-    begin, dictionary = _needed(fields, 9, "the offset of a chunk"), fields.get(11, 0)
+    begin, dictionary = _require_field(fields, 9, "the offset of a chunk"), fields.get(11, 0)
     if len(MAGIC) <= dictionary < begin:  # some writers say 0 where there is none
         begin = dictionary
     return (
         begin,
-        _needed(fields, 7, "the length of a chunk"),
-        _needed(fields, 6, "a size"),
-        _needed(fields, 4, "a codec"),
+        _require_field(fields, 7, "the length of a chunk"),
+        _require_field(fields, 6, "a size"),
+        _require_field(fields, 4, "a codec"),
     )
 
 
-def _chunk(fields: _Fields) -> tuple[int, int, int, int]:
+def _parse_chunk(fields: _Fields) -> tuple[int, int, int, int]:
     if 1 in fields:
         raise _Damage(f"a column chunk lies in another file, {fields[1]!r}")
-    found: tuple[int, int, int, int] = _needed(fields, 3, "the description of a chunk (or it is encrypted)")
+    found: tuple[int, int, int, int] = _require_field(fields, 3, "the description of a chunk (or it is encrypted)")
     return found
 
 
-def _group(fields: _Fields) -> tuple[int, list[tuple[int, int, int, int]]]:
-    return _needed(fields, 3, "the number of rows of a row group"), _needed(fields, 1, "the chunks of a row group")
+def _parse_group(fields: _Fields) -> tuple[int, list[tuple[int, int, int, int]]]:
+    return _require_field(fields, 3, "the number of rows of a row group"), _require_field(
+        fields, 1, "the chunks of a row group"
+    )
 
 
 _TEXT = (_BINARY, _Thrift.text)
 _ELEMENT: _Readers = {1: _integer(_I32), 4: _TEXT, 5: _integer(_I32)}
 _META: _Readers = {4: _integer(_I32), 6: _integer(_I64), 7: _integer(_I64), 9: _integer(_I64), 11: _integer(_I64)}
-_CHUNK: _Readers = {1: _TEXT, 3: _struct(_META, _described)}
-_GROUP: _Readers = {1: _list(_CHUNK, _chunk), 3: _integer(_I64)}
-_FILE: _Readers = {2: _list(_ELEMENT, _element), 3: _integer(_I64), 4: _list(_GROUP, _group)}
+_CHUNK: _Readers = {1: _TEXT, 3: _struct(_META, _parse_chunk_meta)}
+_GROUP: _Readers = {1: _list(_CHUNK, _parse_chunk), 3: _integer(_I64)}
+_FILE: _Readers = {2: _list(_ELEMENT, _schema_element), 3: _integer(_I64), 4: _list(_GROUP, _parse_group)}
 
 
-def _footer(fields: _Fields, size: int, touched: int) -> Footer:
-    leaves = _leaves(_needed(fields, 2, "the schema"))
-    groups = _needed(fields, 4, "the list of row groups")
+def _build_footer(fields: _Fields, size: int, touched: int) -> Footer:
+    leaves = _leaf_paths(_require_field(fields, 2, "the schema"))
+    groups = _require_field(fields, 4, "the list of row groups")
     for number, (rows, chunks) in enumerate(groups):
         if rows < 0 or len(chunks) != len(leaves):
             raise _Damage(f"row group {number} has {rows} rows and {len(chunks)} chunks of {len(leaves)} columns")
-    total, rows = _needed(fields, 3, "the number of rows"), [rows for rows, _ in groups]
+    total, rows = _require_field(fields, 3, "the number of rows"), [rows for rows, _ in groups]
     if sum(rows) != total:
         raise _Damage(f"it says that there are {total} rows, but the row groups have {sum(rows)}")
     numbers = np.array([chunks for _, chunks in groups], np.int64).reshape(len(groups), len(leaves), 4)
@@ -298,7 +302,7 @@ def _footer(fields: _Fields, size: int, touched: int) -> Footer:
     )
 
 
-def _leaves(elements: list[tuple[str, int | None]]) -> list[str]:
+def _leaf_paths(elements: list[tuple[str, int | None]]) -> list[str]:
     """Paths of the leaves of a schema, given as its nodes, each before its children."""
     leaves: list[str] = []
     above: list[tuple[str, int]] = [("", 1)]  # of each level what paths begin with, and nodes that are still to come
@@ -323,9 +327,9 @@ def _leaves(elements: list[tuple[str, int | None]]) -> list[str]:
     return leaves
 
 
-def index_of(path: Path, footer: Footer, dataset: Dataset) -> FileIndex:
+def footer_index(path: Path, footer: Footer, dataset: Dataset) -> FileIndex:
     """What a footer says of where samples lie, without what pyarrow would make of them."""
-    columns = tuple(_column(path, footer, leaf) for leaf in footer.chosen(path, dataset.names))
+    columns = tuple(_column(path, footer, leaf) for leaf in footer.select_leaves(path, dataset.names))
     return FileIndex(int(footer.rows.sum()), footer.size, columns, footer.touched)
 
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from dliosim.formats.defaults import too_many_units
-from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, index_of, listed, read_footer
-from dliosim.formats.protocols import ENCODED, Bytes, Column, Encoding, FileIndex, Filter, Ints, LibraryFile
+from dliosim.formats.defaults import refuse_excess_units
+from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
+from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, Filter, Ints, LibraryFile
 from dliosim.model import ELEMENTS, Dataset
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Parquet:
             return "compress", "Parquet has no lzf, use `snappy`, `gzip N` or `zstd N`"
         if dataset.source:
             return None
-        size = dataset.fixed_size
+        size = dataset.constant_size
         if size is None:
             return "size", "the rows of a Parquet file have one size here"
         if size % dataset.parts:
@@ -75,9 +75,9 @@ class Parquet:
         columns = _column_names(dataset)
         for name in dataset.names:
             if name not in columns:
-                return "names", f"`{name}` is no column: these are {listed(columns)}"
+                return "names", f"`{name}` is no column: these are {quote_names(columns)}"
         fullest = -(-dataset.samples // dataset.layout.files)
-        return too_many_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
+        return refuse_excess_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """The library pyarrow."""
@@ -85,7 +85,7 @@ class Parquet:
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """The column chunks of the chosen leaves, by the footer; nothing else of the file is read."""
-        index = index_of(path, read_footer(path), dataset)
+        index = footer_index(path, read_footer(path), dataset)
         if not dataset.source or self.needs(dataset) is not None:
             return index
         from dliosim.formats.parquet.library import sample_bytes
@@ -102,7 +102,7 @@ class Parquet:
 
         return open_library(path, dataset)
 
-    def in_place(self, dataset: Dataset) -> bool:
+    def is_preallocated(self, dataset: Dataset) -> bool:
         """No: where pages lie is known when they are encoded."""
         return False
 
@@ -110,7 +110,7 @@ class Parquet:
         """Never asked for."""
         raise NotImplementedError
 
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: Encoding) -> None:
+    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Write row groups of `batch` samples, the last perhaps of fewer. OSError where the file cannot be written."""
         from pyarrow import parquet
 
@@ -124,33 +124,33 @@ class Parquet:
                 compression_level=None if compress is None else compress.level or None,
                 use_dictionary=False,
                 write_statistics=False,
-                write_batch_size=max(1, min(_VALUES, _PAGE // _width(schema[0].type))),
+                write_batch_size=max(1, min(_VALUES, _PAGE // _value_bytes(schema[0].type))),
             ) as writer:
                 spent = perf_counter_ns() - begin
-                for rows in _regrouped(batches, self.batch(dataset)):
+                for rows in _regroup_rows(batches, self.batch(dataset)):
                     begin = perf_counter_ns()
-                    writer.write_table(_table(schema, rows), row_group_size=len(rows))
+                    writer.write_table(_arrow_table(schema, rows), row_group_size=len(rows))
                     spent += perf_counter_ns() - begin
                 begin = perf_counter_ns()
             encoding.encode_ns += spent + perf_counter_ns() - begin - sink.write_ns
 
     def batch(self, dataset: Dataset) -> int:
         """Samples of a row group: as `chunk` says, or what makes 64 MiB."""
-        size = max(1, dataset.fixed_size or 1)
+        size = max(1, dataset.constant_size or 1)
         if dataset.chunk is None:
             return max(1, ROW_GROUP // size)
         return max(1, dataset.chunk.number // (size if dataset.chunk.unit == "bytes" else 1))
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
         """Row groups of what the columns take when encoded; a codec does what `compressible` says it can."""
-        size = dataset.fixed_size
+        size = dataset.constant_size
         assert size is not None
         most = self.batch(dataset)
         rows = np.full(-(-count // most), most, np.int64)
         rows[-1:] = count - most * (len(rows) - 1)
         shrink = dataset.compressible if dataset.compress is not None else 1.0
         each = size // dataset.parts
-        plain = rows * each + _levels(dataset, rows) + _PAGE_HEADER * -(-rows * each // _PAGE)
+        plain = rows * each + _level_bytes(dataset, rows) + _PAGE_HEADER * -(-rows * each // _PAGE)
         length = np.ceil(plain / shrink).astype(np.int64)
         begin = len(MAGIC) + np.cumsum(length * dataset.parts) - length * dataset.parts
         filters = () if dataset.compress is None else (Filter(dataset.compress.codec),)
@@ -165,10 +165,10 @@ def table_schema(dataset: Dataset) -> pa.Schema:
     """Columns of the files that are written."""
     import pyarrow as pa
 
-    size = dataset.fixed_size
+    size = dataset.constant_size
     assert size is not None
     kind, shape = pa.binary(size // dataset.parts), dataset.shape
-    if shape is not None and _is_typed(shape.element):
+    if shape is not None and _has_native_type(shape.element):
         kind, count = pa.from_numpy_dtype(np.dtype(shape.element)), prod(shape.extents)
         if count > 1:
             kind = pa.list_(pa.field("element", kind, nullable=False), count)
@@ -204,20 +204,20 @@ def _column_names(dataset: Dataset) -> tuple[str, ...]:
     return tuple(f"column_{part}" for part in range(dataset.parts))
 
 
-def _is_typed(element: str) -> bool:
+def _has_native_type(element: str) -> bool:
     """Whether Parquet stores elements of that type in as many bytes as they have."""
     return element == "float16" or ELEMENTS[element] >= 4
 
 
-def _levels(dataset: Dataset, rows: Ints) -> Ints:
+def _level_bytes(dataset: Dataset, rows: Ints) -> Ints:
     """Bytes, about, that say where each list of a column begins: a bit an element, or a run a row."""
     shape = dataset.shape
-    if shape is None or not _is_typed(shape.element) or prod(shape.extents) == 1:
+    if shape is None or not _has_native_type(shape.element) or prod(shape.extents) == 1:
         return np.zeros_like(rows)
     return rows * min(32, prod(shape.extents)) // 8
 
 
-def _width(kind: pa.DataType) -> int:
+def _value_bytes(kind: pa.DataType) -> int:
     """Bytes of one value of a leaf."""
     import pyarrow as pa
 
@@ -225,7 +225,7 @@ def _width(kind: pa.DataType) -> int:
     return width
 
 
-def _regrouped(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
+def _regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
     """The same rows, `most` at a time; those that wait for others are copied, as their batch may be used again."""
     held: list[Bytes] = []
     for batch in batches:
@@ -244,7 +244,7 @@ def _regrouped(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
         yield np.concatenate(held)
 
 
-def _table(schema: pa.Schema, rows: Bytes) -> pa.Table:
+def _arrow_table(schema: pa.Schema, rows: Bytes) -> pa.Table:
     """Rows of samples as columns; those of a single column are not copied."""
     import pyarrow as pa
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.parquet.footer import index_of, read_footer
+from dliosim.formats.parquet.footer import footer_index, read_footer
 from dliosim.formats.protocols import Bytes, FileIndex, Ints
 from dliosim.model import Dataset
 
@@ -35,11 +35,11 @@ class ParquetHandle:
         from pyarrow import parquet
 
         self._path, self._footer = path, read_footer(path)
-        self.index: FileIndex = index_of(path, self._footer, dataset)
+        self.index: FileIndex = footer_index(path, self._footer, dataset)
         self.rows: Ints = self._footer.rows
-        self.leaves = [self._footer.leaves[leaf] for leaf in self._footer.chosen(path, dataset.names)]
+        self.leaves = [self._footer.leaves[leaf] for leaf in self._footer.select_leaves(path, dataset.names)]
         self._names = self.leaves if dataset.names else None  # in the order of the file
-        with _damage(str(path)):
+        with _report_damage(str(path)):
             self._file = parquet.ParquetFile(path)
 
     def __enter__(self) -> ParquetHandle:
@@ -55,7 +55,7 @@ class ParquetHandle:
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """One row group, decoded: the columns given, else those that the data set chooses."""
         chosen = self._names if columns is None else list(columns)
-        with _damage(f"{self._path}: row group {group}"):
+        with _report_damage(f"{self._path}: row group {group}"):
             return self._file.read_row_group(group, columns=chosen, use_threads=False)
 
     def decode(self, group: int, leaf: str, data: memoryview) -> pa.Table:
@@ -65,8 +65,8 @@ class ParquetHandle:
         """
         from pyarrow import parquet
 
-        with _damage(f"{self._path}: column `{leaf}` of row group {group}"):
-            (number,) = self._footer.chosen(self._path, (leaf,))
+        with _report_damage(f"{self._path}: column `{leaf}` of row group {group}"):
+            (number,) = self._footer.select_leaves(self._path, (leaf,))
             window = _Window(data, int(self._footer.begin[group, number]))
             with parquet.ParquetFile(window, metadata=self._file.metadata) as file:
                 return file.read_row_group(group, columns=[leaf], use_threads=False)
@@ -79,7 +79,7 @@ class ParquetHandle:
         """
         if first < 0 or count < 0 or first + count > self.index.samples:
             raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
-        widths = self.widths()
+        widths = self.row_widths()
         row = sum(widths)
         if len(into) < count * row:
             text = f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}"
@@ -90,11 +90,11 @@ class ParquetHandle:
             begin, end = max(first - before, 0), min(first + count - before, rows)
             if begin < end:
                 at = before + begin - first
-                self._copy(group, begin, end, widths, out[at : at + end - begin])
+                self._copy_rows(group, begin, end, widths, out[at : at + end - begin])
             before += rows
         return count * row
 
-    def widths(self) -> list[int]:
+    def row_widths(self) -> list[int]:
         """Bytes that a row has in each column. ExecutionError [R401] for a column without a fixed width."""
         return [_row_bytes(self._path, field) for field in self._fields()]
 
@@ -103,17 +103,17 @@ class ParquetHandle:
         tops = None if self._names is None else {name.split(".")[0] for name in self._names}
         return [field for field in schema if tops is None or field.name in tops or field.name in (self._names or ())]
 
-    def _copy(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
+    def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
         """Rows [begin, end) of a group to as many rows of `out`."""
         at_once = max(1, _BATCH // max(1, sum(widths)))
         at = 0  # in the group, of the next batch
-        with _damage(f"{self._path}: row group {group}"):
+        with _report_damage(f"{self._path}: row group {group}"):
             for batch in self._file.iter_batches(at_once, [group], self._names, use_threads=False):
                 rows = batch[max(0, begin - at) : end - at]
                 if len(rows):
                     row, edge = max(at, begin) - begin, 0
                     for array, width in zip(rows.columns, widths, strict=True):
-                        out[row : row + len(rows), edge : edge + width] = _bytes(array, width)
+                        out[row : row + len(rows), edge : edge + width] = _array_bytes(array, width)
                         edge += width
                 at += len(batch)
                 if at >= end:
@@ -130,13 +130,13 @@ def sample_bytes(path: Path, dataset: Dataset) -> int:
     """Bytes that `ParquetHandle.read` gives for each sample, 0 where that is not one size. Errors as it has them."""
     with ParquetHandle(path, dataset) as handle:
         try:
-            return sum(handle.widths())
+            return sum(handle.row_widths())
         except ExecutionError:
             return 0
 
 
 @contextmanager
-def _damage(place: str) -> Iterator[None]:
+def _report_damage(place: str) -> Iterator[None]:
     """Say what pyarrow finds wrong with data as an ExecutionError; calls that fail are left as they are."""
     try:
         yield
@@ -187,7 +187,7 @@ def _row_bytes(path: Path, field: pa.Field) -> int:
     return int(kind.bit_width) // 8 * count
 
 
-def _bytes(array: pa.Array, width: int) -> Bytes:
+def _array_bytes(array: pa.Array, width: int) -> Bytes:
     """The bytes of an array's rows, (rows, width), not copied."""
     import pyarrow as pa
 

@@ -8,40 +8,42 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from dliosim.language.blocks import parallelism, storage_settings
-from dliosim.language.blocks.transformers import element
+from dliosim.language.blocks.transformers import element_type
 from dliosim.language.diagnostics import Label, Mistake, mistake
-from dliosim.language.settings.access import access, with_access
-from dliosim.language.settings.block_settings import Context, Settings, find, path_below_root
+from dliosim.language.settings.access import compile_access, merge_access
+from dliosim.language.settings.block_settings import CompileContext, Settings, make_diagnostic, path_below_root
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Block
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.ast import PatternBlock
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import MAX_SIZE, Scope
-from dliosim.language.values.quantities import as_written
+from dliosim.language.values.quantities import original_text
 from dliosim.model import TYPES, Background, Checkpoint, Commit, Pace, Part, Replicas, Split, Transformer, Writers
 from dliosim.model import Scope as Held
 from dliosim.model.transformer import parts_of
 from dliosim.units import RATE, TIME
 
 
-def checkpoint_settings(context: Context, block: Block) -> Settings:
+def checkpoint_settings(context: CompileContext, block: PatternBlock) -> Settings:
     """The lines of a checkpoint over those of the access it names."""
-    name = block.header["with"].only if "with" in block.header else None
-    return with_access(context, block, name, vocabulary.WRITING)
+    name = block.header["with"].only_child if "with" in block.header else None
+    return merge_access(context, block, name, vocabulary.WRITING)
 
 
-def checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
+def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
     """The checkpoint of a block, or None where a mistake was reported."""
     context, job = outer.context, outer.context.scope.job
     before = len(context.found)
     outer.require(("part", "model"), ("path",))
     if outer.block.broken:
         return None
-    named = outer.read("parallel", lambda node: parallelism.axes(context.scope, node), None)
-    if named is None and outer.given("parallel") is not None:
+    named = outer.read("parallel", lambda node: parallelism.parse_axes(context.scope, node), None)
+    if named is None and outer.find_line("parallel") is not None:
         return None
-    parallel = outer.read("parallel", lambda node: parallelism.fitted(named, node, job.ranks), None) if named else None
+    parallel = (
+        outer.read("parallel", lambda node: parallelism.fit_split(named, node, job.ranks), None) if named else None
+    )
     split = named or Split(1, 1, job.ranks)
-    scope = context.scope.within(split)
+    scope = context.scope.narrow_to_split(split)
     settings = replace(outer, context=replace(context, scope=scope))
     per_node = job.ranks_per_node
     built = Checkpoint(
@@ -49,15 +51,15 @@ def checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | No
         seed=seed,
         parts=tuple(
             part
-            for line in settings.all("part")
+            for line in settings.all_lines("part")
             if (part := settings.convert(line, lambda node: _part(scope, node, split), None))
         ),
         writers=settings.read("writers", lambda node: _writers(settings, node), Writers("file per rank")),
-        access=access(settings, None),
+        access=compile_access(settings, None),
         path=settings.read("path", path_below_root, "data"),
-        root=settings.read("root", lambda node: node.only.text, "data"),
+        root=settings.read("root", lambda node: node.only_child.text, "data"),
         fsync=settings.read("fsync", lambda node: node.kind == "on", True),
-        keep=settings.read("keep", lambda node: None if node.kind == "all" else scope.count(node.only), None),
+        keep=settings.read("keep", lambda node: None if node.kind == "all" else scope.count(node.only_child), None),
         model=settings.read("model", lambda node: _model(context, node, models), None),
         parallel=parallel,
         pieces=settings.read("pieces", _pieces, "by tensor"),
@@ -67,41 +69,41 @@ def checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | No
         stripe=storage_settings.stripe(settings),
         commit=settings.read("commit", lambda node: cast(Commit, node.kind), "rename"),
         background=_background(settings),
-        serialize=settings.read("serialize", lambda node: _pace(scope, node.only), None),
-        drain=settings.read("drain to", lambda node: node.only.text, None),
+        serialize=settings.read("serialize", lambda node: _pace(scope, node.only_child), None),
+        drain=settings.read("drain to", lambda node: node.only_child.text, None),
         partner=settings.read("partner", lambda node: _partner(scope, node), None),
     )
-    if any(found.is_error for found in context.found[before:]) or (built.model is None and settings.given("model")):
+    if any(found.is_error for found in context.found[before:]) or (built.model is None and settings.find_line("model")):
         return None
     try:
-        _distinct(settings, built)
-        head = next(head for head in ("parallel", "model", "part") if settings.given(head))
-        parallelism.check_split(built, built.split(job.ranks), settings.place(head))
+        _check_part_names(settings, built)
+        head = next(head for head in ("parallel", "model", "part") if settings.find_line(head))
+        parallelism.check_split(built, built.split(job.ranks), settings.setting_span(head))
     except Mistake as error:
         context.report(error)
         return None
     return built
 
 
-def _model(context: Context, node: Node, models: Mapping[str, Transformer | None]) -> Transformer | None:
-    context.noun(node.only, "model")
-    return models.get(node.only.text)
+def _model(context: CompileContext, node: SyntaxNode, models: Mapping[str, Transformer | None]) -> Transformer | None:
+    context.find_noun(node.only_child, "model")
+    return models.get(node.only_child.text)
 
 
-def _distinct(settings: Settings, built: Checkpoint) -> None:
+def _check_part_names(settings: Settings, built: Checkpoint) -> None:
     """E102 for a part that is called as one of the model's: contents and files are found by the name."""
     if built.model is None:
         return
     # Those of a layer have its number in front, which no part has that a pattern names: one layer is enough.
     names = {part.name for part in parts_of(replace(built.model, layers=1), Split(1, 1, 1))}
-    for line, part in zip(settings.all("part"), built.parts, strict=True):
+    for line, part in zip(settings.all_lines("part"), built.parts, strict=True):
         if part.name in names:
-            more = [Label(settings.place("model"), "the model's own")]
+            more = [Label(settings.setting_span("model"), "the model's own")]
             message = f"part `{part.name}` is also a tensor of model `{built.model.name}`"
             raise mistake("E102", message, line.phrase, "again here", more=more, hint="give it another name")
 
 
-def _part(scope: Scope, node: Node, split: Split) -> Part:
+def _part(scope: Scope, node: SyntaxNode, split: Split) -> Part:
     name = node.children[0].text
     if node.kind != "elements":
         shared: dict[str, Held] = {"total": "total", "per_rank": "per rank", "whole": "whole"}
@@ -109,7 +111,7 @@ def _part(scope: Scope, node: Node, split: Split) -> Part:
         return Part(name, scope.size(node.children[1], 1), shared[node.kind], stage=stage)
     kinds = [child.kind for child in node.children]
     word = kinds.index("WORD")
-    held, width = node.children[word + 1], TYPES[element(node.children[word])]
+    held, width = node.children[word + 1], TYPES[element_type(node.children[word])]
     first, *rest = (scope.count(child) for child in node.children[1:word])
     # A vector that is split by rows has one element in each; else it is one row.
     rows, columns = (first, math.prod(rest)) if rest or held.kind == "rows" else (1, first)
@@ -119,35 +121,35 @@ def _part(scope: Scope, node: Node, split: Split) -> Part:
     return Part(name, size, cast(Held, held.kind), columns * width, width, _stage(scope, node, split))
 
 
-def _stage(scope: Scope, node: Node, split: Split) -> int:
+def _stage(scope: Scope, node: SyntaxNode, split: Split) -> int:
     last = split.pipeline - 1
     named = node.find("stage")
     if named is None:
         if last:
             message = f"part `{node.children[0].text}` needs its pipeline stage"
-            raise mistake("E003", message, node.span.after(), f"expected `on stage N`, of 0 to {last}")
+            raise mistake("E003", message, node.span.end_span(), f"expected `on stage N`, of 0 to {last}")
         return 0
-    stage = scope.count(named.only, 0)
+    stage = scope.count(named.only_child, 0)
     if stage > last:
         label = f"stages are 0 to {last}" if last else "there is stage 0 alone"
         hint = "" if last else "`parallel pipeline N` makes others"
-        raise mistake("E218", f"pipeline stage {stage} does not exist", named.only.span, label, hint=hint)
+        raise mistake("E218", f"pipeline stage {stage} does not exist", named.only_child.span, label, hint=hint)
     return stage
 
 
-def _writers(settings: Settings, node: Node) -> Writers:
+def _writers(settings: Settings, node: SyntaxNode) -> Writers:
     scope, job = settings.context.scope, settings.context.scope.job
     if node.kind == "one_per_node":
         return Writers("one per", job.ranks_per_node)
     if node.kind == "one_per":
-        return Writers("one per", scope.count(node.only))
+        return Writers("one per", scope.count(node.only_child))
     if node.kind == "rank":
-        rank = scope.count(node.only, 0)
+        rank = scope.count(node.only_child, 0)
         if rank >= job.ranks:
             raise mistake(
                 "E209",
                 f"rank {rank} does not exist",
-                node.only.span,
+                node.only_child.span,
                 "the job has one rank, 0" if job.ranks == 1 else f"the job has {job.ranks} ranks, 0 to {job.ranks - 1}",
                 hint="`writers rank 0` works for every number of ranks",
             )
@@ -155,7 +157,7 @@ def _writers(settings: Settings, node: Node) -> Writers:
     return Writers("shared file" if node.kind == "shared_file" else "file per rank")
 
 
-def _pieces(node: Node) -> Literal["by tensor", "whole"]:
+def _pieces(node: SyntaxNode) -> Literal["by tensor", "whole"]:
     return "whole" if node.kind == "whole" else "by tensor"
 
 
@@ -163,26 +165,26 @@ def _background(settings: Settings) -> Background | None:
     """How a save goes on in the background; E211 where only the lines about that are given."""
     scope, nothing = settings.context.scope, Background()
     staged = settings.read("staging", lambda node: _staging(scope, node), nothing)
-    in_flight = settings.read("in flight", lambda node: scope.count(node.only, 1, 1024), 1)
+    in_flight = settings.read("in flight", lambda node: scope.count(node.only_child, 1, 1024), 1)
     if settings.read("async", lambda node: node.kind == "on", False):
         return replace(staged, in_flight=in_flight)
     for head, reason in (
         ("staging", "how fast a save is copied before it goes on in the background"),
         ("in flight", "how many saves go on in the background"),
     ):
-        if settings.given(head) is not None:
+        if settings.find_line(head) is not None:
             labels = [*settings.labels(head, reason), *settings.labels("async", "but saving blocks", "saving blocks")]
             hint = f"add `async on`, or leave `{head}` out"
-            settings.context.found.append(find("E211", f"`{head}` without `async on`", labels, hint))
+            settings.context.found.append(make_diagnostic("E211", f"`{head}` without `async on`", labels, hint))
     return None
 
 
-def _staging(scope: Scope, node: Node) -> Background:
-    pace = _pace(scope, node.only) if node.children else None
+def _staging(scope: Scope, node: SyntaxNode) -> Background:
+    pace = _pace(scope, node.only_child) if node.children else None
     return Background(pace, node.kind == "simulated")
 
 
-def _pace(scope: Scope, node: Node) -> Pace:
+def _pace(scope: Scope, node: SyntaxNode) -> Pace:
     """A time, or a rate; E111 and E113 otherwise."""
     value = scope.value(node)
     if value.dimension == TIME:
@@ -193,15 +195,15 @@ def _pace(scope: Scope, node: Node) -> Pace:
         raise mistake("E111", f"a time or a rate is needed, not {value.dimension}", value.span, label, hint=hint)
     if not 0 < value.amount <= MAX_SIZE:
         bounds = f"above 0 B/s, at most {MAX_SIZE:.3g} B/s"
-        raise mistake("E113", f"{as_written(value)} is out of range", value.span, bounds)
+        raise mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
     return Pace(bytes_per_second=float(value.amount))
 
 
-def _partner(scope: Scope, node: Node) -> int:
-    distance, ranks = scope.count(node.only), scope.job.ranks
+def _partner(scope: Scope, node: SyntaxNode) -> int:
+    distance, ranks = scope.count(node.only_child), scope.job.ranks
     if ranks == 1:
         raise mistake("E209", "`partner` in a job of one rank", node.span, "there is no other rank to keep a copy")
     if distance >= ranks:
         label = f"the job has {ranks} ranks: at most {ranks - 1}"
-        raise mistake("E209", f"no rank is {distance} ranks away", node.only.span, label)
+        raise mistake("E209", f"no rank is {distance} ranks away", node.only_child.span, label)
     return distance

@@ -7,21 +7,21 @@ from typing import Literal, cast
 from dliosim.language.blocks import external_datasets, storage_settings
 from dliosim.language.diagnostics import Label, mistake
 from dliosim.language.settings.block_settings import Settings, path_below_root
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL
 
 
-def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
+def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
     """The data set of a block, or None where a mistake was reported."""
-    if settings.given("from files") is not None:
-        return external_datasets.described(settings, seed)
+    if settings.find_line("from files") is not None:
+        return external_datasets.compile_existing(settings, seed)
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
     settings.require(("samples",), ("size", "shape"), ("path",))
     if settings.block.broken:
         return None
-    samples = settings.read("samples", lambda node: scope.count(node.only), 1)
+    samples = settings.read("samples", lambda node: scope.count(node.only_child), 1)
     shape, parts = storage_settings.shape(settings), storage_settings.parts(settings)
     size = storage_settings.size(settings, shape, parts)
     errors = sum(found.is_error for found in context.found[before:])
@@ -32,15 +32,15 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
         size=size,
         layout=_layout(settings, samples, ranks) if not errors else Layout("shared file", 1),
         path=settings.read("path", path_below_root, "data"),
-        root=settings.read("root", lambda node: node.only.text, "data"),
+        root=settings.read("root", lambda node: node.only_child.text, "data"),
         format=storage_settings.format_name(settings, "raw"),
-        header=settings.read("header", lambda node: scope.size(node.only), 0),
-        align=settings.read("align", lambda node: scope.size(node.only, 1, 1 << 30), 1),
+        header=settings.read("header", lambda node: scope.size(node.only_child), 0),
+        align=settings.read("align", lambda node: scope.size(node.only_child, 1, 1 << 30), 1),
         stripe=storage_settings.stripe(settings),
         shape=shape,
         chunk=storage_settings.chunk(settings),
         compress=storage_settings.compression(settings),
-        compressible=storage_settings.compressible(settings),
+        compressible=storage_settings.compression_ratio(settings),
         parts=parts,
     )
     if not errors:
@@ -54,11 +54,11 @@ def dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
 
 def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
     scope = settings.context.scope
-    line = settings.given("layout")
-    writers = settings.given("prepared by")
-    prepared_by = settings.read("prepared by", lambda node: scope.count(node.only), ranks)
+    line = settings.find_line("layout")
+    writers = settings.find_line("prepared by")
+    prepared_by = settings.read("prepared by", lambda node: scope.count(node.only_child), ranks)
 
-    def convert(node: Node) -> Layout:
+    def convert(node: SyntaxNode) -> Layout:
         kind = node.kind.replace("_", " ")
         if kind == "shared file":
             return Layout("shared file", 1)
@@ -72,13 +72,13 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
                 f"{files:_} files for {samples:_} samples",
                 place,
                 "every file needs a sample",
-                more=[Label(settings.place("samples"), f"{samples:_} samples")],
+                more=[Label(settings.setting_span("samples"), f"{samples:_} samples")],
             )
         if samples % files and samples * files >= MAX_TOTAL:
             text = f"{files:_} files that differ in how many of {samples:_} samples they hold"
             raise mistake("E113", text, place, "too many, unless every file holds as many samples")
         folders = node.find("folders")
-        dealt = scope.count(folders.only, 1, files) if folders is not None else 1
+        dealt = scope.count(folders.only_child, 1, files) if folders is not None else 1
         return Layout(cast(Literal["file per sample", "files", "file per rank"], kind), files, dealt)
 
     layout = settings.read("layout", convert, Layout("file per sample", samples))
@@ -98,16 +98,18 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 
 def _check_total(settings: Settings, built: Dataset) -> None:
     # A sample is never below 1 B, so the mean of what is drawn may be far above the one that is written.
-    largest = built.size.high if built.size.high is not None else built.size.mean_from_zero() + 1
+    largest = built.size.high if built.size.high is not None else built.size.nonnegative_mean() + 1
     if built.samples * (largest + built.align) + built.header * built.layout.files > MAX_TOTAL:
         error = mistake(
             "E113",
             f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
-            settings.place("size" if built.shape is None else "shape"),
+            settings.setting_span("size" if built.shape is None else "shape"),
             "too large",
-            more=[Label(settings.place("samples"))],
+            more=[Label(settings.setting_span("samples"))],
         )
         settings.context.report(error)
     if built.size.high is not None and built.size.high < 1:
-        error = mistake("E113", "every sample would be smaller than a byte", settings.place("size"), "at least 1 B")
+        error = mistake(
+            "E113", "every sample would be smaller than a byte", settings.setting_span("size"), "at least 1 B"
+        )
         settings.context.report(error)

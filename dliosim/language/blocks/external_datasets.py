@@ -10,10 +10,10 @@ from typing import Final
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.blocks import storage_settings
 from dliosim.language.diagnostics import Mistake, mistake
-from dliosim.language.settings.block_settings import Settings, find, path_below_root
+from dliosim.language.settings.block_settings import Settings, make_diagnostic, path_below_root
 from dliosim.language.source import Span
-from dliosim.language.syntax.parser import Node
-from dliosim.model import Dataset, Finder, Found, Layout, constant
+from dliosim.language.syntax.parser import SyntaxNode
+from dliosim.model import Dataset, FileSurvey, Finder, Layout, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
 from dliosim.units import SIZE
 
@@ -38,13 +38,13 @@ _BY_SUFFIX: Final = {
 }  # fmt: skip
 
 
-def nobody_looks(dataset: Dataset) -> Found:
+def missing_finder(dataset: Dataset) -> FileSurvey:
     """The finder of those who cannot look: UsageError [R403]."""
     raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
 
 
-def described(settings: Settings, seed: int) -> Dataset | None:
-    """The data set of a block with `from files`, with what only its files say still to be found by `looked_at`.
+def compile_existing(settings: Settings, seed: int) -> Dataset | None:
+    """The data set of a block with `from files`, with what only its files say still to be found by `inspect_files`.
 
     None where a mistake was reported.
     """
@@ -52,23 +52,25 @@ def described(settings: Settings, seed: int) -> Dataset | None:
     before = len(context.found)
     if settings.block.broken:
         return None
-    source = settings.read("from files", _pattern, "")
+    source = settings.read("from files", _file_pattern, "")
     suffix = PurePosixPath(source).suffix.lower()
-    if source and settings.given("format") is None and not re.search("[a-z]", suffix):
-        message, place = "these names do not say of which format the files are", settings.place("from files")
+    if source and settings.find_line("format") is None and not re.search("[a-z]", suffix):
+        message, place = "these names do not say of which format the files are", settings.setting_span("from files")
         hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
         context.report(mistake("E215", message, place, "no ending", hint=hint))
     form = storage_settings.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
     refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _SAID_BY_FILES
     for head, reason in refused.items():
-        if settings.given(head) is not None:
+        if settings.find_line(head) is not None:
             labels = [
                 *settings.labels(head, f"the files say this: {reason}" if reason else "the files say this"),
                 *settings.labels("from files", "these files"),
             ]
-            context.found.append(find("E215", f"`{head}` beside `from files`", labels, f"leave `{head}` out"))
+            context.found.append(
+                make_diagnostic("E215", f"`{head}` beside `from files`", labels, f"leave `{head}` out")
+            )
     shaped = storage_settings.shape(settings)
-    storage_settings.both_given(settings, shaped)
+    storage_settings.check_size_and_shape(settings, shaped)
     size = settings.read("size", lambda node: scope.quantity(node, SIZE), UNKNOWN_SIZE)
     if shaped is not None:
         size = constant(float(shaped.size))
@@ -79,7 +81,7 @@ def described(settings: Settings, seed: int) -> Dataset | None:
         size=size,
         layout=Layout("shared file", 1),
         path=".",
-        root=settings.read("root", lambda node: node.only.text, "data"),
+        root=settings.read("root", lambda node: node.only_child.text, "data"),
         format=form,
         shape=shaped,
         names=settings.read("datasets", _names, ()),
@@ -90,12 +92,12 @@ def described(settings: Settings, seed: int) -> Dataset | None:
     return None if any(found.is_error for found in context.found[before:]) else built
 
 
-def looked_at(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
+def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
     """The data set with what its files say; None where they cannot be found or read, which is reported.
 
     UsageError where the command line does not say where to look.
     """
-    place = settings.place("from files")
+    place = settings.setting_span("from files")
     try:
         found = finder(built)
     except DliosimError as error:
@@ -116,14 +118,14 @@ def looked_at(settings: Settings, built: Dataset, finder: Finder) -> Dataset | N
     return replace(built, samples=found.samples, layout=layout, size=size, found=found.digest, counts=found.counts)
 
 
-def not_prepared(settings: Settings, place: Span) -> Mistake:
+def prepare_refusal(settings: Settings, place: Span) -> Mistake:
     """E215 for `prepare` of files that are there already."""
     message = f"`{settings.block.name}` is read from files that are there already"
     more = settings.labels("from files", "these files")
     return mistake("E215", message, place, "nothing to write", more=more, hint="leave the line out")
 
 
-def _pattern(node: Node) -> str:
+def _file_pattern(node: SyntaxNode) -> str:
     text = path_below_root(node)
     for part in text.split("/"):
         if "**" in part and part != "**":
@@ -135,7 +137,7 @@ def _pattern(node: Node) -> str:
     return text
 
 
-def _names(node: Node) -> tuple[str, ...]:
+def _names(node: SyntaxNode) -> tuple[str, ...]:
     if node.kind == "number":
         hint = 'write their names: `datasets "image", "label"`'
         raise mistake("E215", "a number of data sets beside `from files`", node.span, "the files say this", hint=hint)

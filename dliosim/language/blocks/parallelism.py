@@ -7,7 +7,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import mistake
 from dliosim.language.source import Span
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import OF_SPLIT, Scope
 from dliosim.model import Checkpoint, Split, Transformer
 from dliosim.model.dataset import MAX_TOTAL
@@ -19,16 +19,16 @@ MAX_PARTS: Final = 1 << 17
 """Parts of a checkpoint; the tensors of a model are some of them."""
 
 
-def axes(scope: Scope, node: Node) -> Split:
+def parse_axes(scope: Scope, node: SyntaxNode) -> Split:
     """The split that a phrase names, with all of its ranks; E113 where these are too many."""
-    sizes = (scope.count(found.only, 1, MAX_RANKS) if (found := node.find(name)) else 1 for name in OF_SPLIT)
+    sizes = (scope.count(found.only_child, 1, MAX_RANKS) if (found := node.find(name)) else 1 for name in OF_SPLIT)
     split = Split(*sizes)
     if split.ranks > MAX_RANKS:
         raise mistake("E113", f"a split over {split.ranks:_} ranks", node.span, f"at most {MAX_RANKS:_} ranks")
     return split
 
 
-def fitted(split: Split, node: Node, ranks: int) -> Split:
+def fit_split(split: Split, node: SyntaxNode, ranks: int) -> Split:
     """The split of the phrase `node` in a job of so many ranks; E217 where it has others."""
     subset = node.find("SUBSET") is not None
     if split.ranks == ranks:
@@ -53,19 +53,19 @@ def fitted(split: Split, node: Node, ranks: int) -> Split:
     )
 
 
-def written(scope: Scope, node: Node) -> Split:
+def parse_written_by(scope: Scope, node: SyntaxNode) -> Split:
     """The split of `written by`; `subset N` says how many of its ranks there were."""
     ranks = node.find("ranks")
     if ranks is not None:
-        return Split(1, 1, scope.count(ranks.only, 1, MAX_RANKS))
-    split = axes(scope, node)
+        return Split(1, 1, scope.count(ranks.only_child, 1, MAX_RANKS))
+    split = parse_axes(scope, node)
     if node.find("SUBSET") is None:
         return split
     played = scope.count(node.children[-1], 1, split.ranks)
     return replace(split, played=played if played < split.ranks else 0)
 
 
-def measured(model: Transformer) -> tuple[int, int]:
+def measure_model(model: Transformer) -> tuple[int, int]:
     """How many parts a model has, and their bytes: all layers are alike, so that two of them tell."""
     one, two = (parts_of(replace(model, layers=layers), Split(1, 1, 1)) for layers in (1, 2))
     more = model.layers - 1
@@ -95,14 +95,14 @@ def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
         message = f"part `{stages[0].name}` is on stage {stages[0].stage}"
         label = f"stages here are 0 to {split.pipeline - 1}" if split.pipeline > 1 else "there is stage 0 alone"
         raise mistake("E218", message, place, label, hint="the tensors of a `model` lie on as many stages as there are")
-    number, size = measured(model) if model is not None else (0, 0)
+    number, size = measure_model(model) if model is not None else (0, 0)
     number += len(checkpoint.parts)
     if number > MAX_PARTS:
         message = f"checkpoint `{checkpoint.name}` would have {number:_} parts"
         raise mistake("E113", message, place, f"at most {MAX_PARTS:_}")
     copies = split.data if checkpoint.replicas == "all" else 1
-    own = (part.size * (split.present if part.scope == "per rank" else copies) for part in checkpoint.parts)
+    own = (part.size * (split.present_ranks if part.scope == "per rank" else copies) for part in checkpoint.parts)
     total = size * copies + sum(own)
     if total > MAX_TOTAL:
-        message = f"checkpoint `{checkpoint.name}` of {split.present:_} ranks would have {total:.3g} B, over 2^62"
+        message = f"checkpoint `{checkpoint.name}` of {split.present_ranks:_} ranks would have {total:.3g} B, over 2^62"
         raise mistake("E113", message, place, "too large")

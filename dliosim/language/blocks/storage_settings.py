@@ -7,11 +7,11 @@ from math import prod
 from typing import Final, Literal, cast
 
 from dliosim.errors import UsageError
-from dliosim.formats.registry import format_for, known_formats
-from dliosim.language.diagnostics import Label, Mistake, did_you_mean, mistake
-from dliosim.language.settings.block_settings import Settings, find, warn_of_draws
-from dliosim.language.syntax.parser import Node
-from dliosim.language.values.quantities import as_float, as_written
+from dliosim.formats.registry import format_for, format_names
+from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
+from dliosim.language.settings.block_settings import Settings, make_diagnostic, warn_about_draws
+from dliosim.language.syntax.parser import SyntaxNode
+from dliosim.language.values.quantities import nearest_float, original_text
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, Stripe, constant
 from dliosim.readable import count
 from dliosim.units import COUNT, SIZE, format_bytes
@@ -36,10 +36,10 @@ def shape(settings: Settings) -> Shape | None:
     return settings.read("shape", lambda node: _shape(settings, node), None)
 
 
-def _shape(settings: Settings, node: Node) -> Shape:
+def _shape(settings: Settings, node: SyntaxNode) -> Shape:
     scope, element = settings.context.scope, node.children[-1]
     if element.text not in ELEMENTS:
-        raise unknown("element type", element, ELEMENTS)
+        raise unknown_word("element type", element, ELEMENTS)
     if len(node.children) - 1 > MAX_DIMENSIONS:
         text = f"a shape of {len(node.children) - 1} dimensions"
         raise mistake("E113", text, node.span, f"at most {MAX_DIMENSIONS}")
@@ -54,9 +54,9 @@ def parts(settings: Settings) -> int:
     return settings.read("datasets", lambda node: _parts(settings, node), 1)
 
 
-def _parts(settings: Settings, node: Node) -> int:
+def _parts(settings: Settings, node: SyntaxNode) -> int:
     if node.kind == "number":
-        return settings.context.scope.count(node.only, 1, MAX_PARTS)
+        return settings.context.scope.count(node.only_child, 1, MAX_PARTS)
     message = "names of data sets are for files that are there already"
     hint = f"write how many: `datasets {len(node.children)}`"
     raise mistake("E210", message, node.span, "no meaning without `from files`", hint=hint)
@@ -66,27 +66,27 @@ def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
     """The size of a sample of `number` parts, from `shape` or `size`; E213 where both are given, E112 where it does not
     divide."""
     drawn = settings.read("size", lambda node: settings.context.scope.quantity(node, SIZE), constant(1))
-    both_given(settings, shaped, number)
-    if settings.given("shape") is not None:
+    check_size_and_shape(settings, shaped, number)
+    if settings.find_line("shape") is not None:
         return constant(float(shaped.size * number if shaped is not None else 1))
-    warn_of_draws(settings, "size", drawn)
+    warn_about_draws(settings, "size", drawn)
     if number > 1 and not (drawn.is_constant and drawn.parameters[0] % number == 0):
         labels = settings.labels("size", "size varies" if not drawn.is_constant else f"no multiple of {number}")
         labels += settings.labels("datasets", "each has the same share of a sample")
         message = f"a sample cannot be divided evenly into {number} data sets"
         hint = "give the shape of each: `shape 128 x 128 of uint8`"
-        settings.context.found.append(find("E112", message, labels, hint))
+        settings.context.found.append(make_diagnostic("E112", message, labels, hint))
     return drawn
 
 
-def both_given(settings: Settings, shaped: Shape | None, number: int = 1) -> None:
+def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int = 1) -> None:
     """E213 for `size` beside `shape`."""
-    if settings.given("size") is None or settings.given("shape") is None:
+    if settings.find_line("size") is None or settings.find_line("shape") is None:
         return
     text = f"the shape gives the size: {format_bytes(shaped.size * number)}" if shaped else "the shape gives the size"
     labels = [*settings.labels("size", text), *settings.labels("shape", "the shape")]
     message = f"`{settings.block.title}` has a `size` and a `shape`"
-    settings.context.found.append(find("E213", message, labels, "leave `size` out"))
+    settings.context.found.append(make_diagnostic("E213", message, labels, "leave `size` out"))
 
 
 # ---- the format ---------------------------------------------------------------------------------------------------
@@ -97,10 +97,10 @@ def format_name(settings: Settings, usual: str) -> str:
     return settings.read("format", _format_name, usual)
 
 
-def _format_name(node: Node) -> str:
-    name = node.only.text
-    if name not in known_formats():
-        raise unknown("format", node.only, known_formats())
+def _format_name(node: SyntaxNode) -> str:
+    name = node.only_child.text
+    if name not in format_names():
+        raise unknown_word("format", node.only_child, format_names())
     return name
 
 
@@ -109,17 +109,17 @@ def chunk(settings: Settings) -> Chunk | None:
     return settings.read("chunk", lambda node: _chunk(settings, node), None)
 
 
-def _chunk(settings: Settings, node: Node) -> Chunk | None:
+def _chunk(settings: Settings, node: SyntaxNode) -> Chunk | None:
     if node.kind == "off":
         return None
     scope = settings.context.scope
     if node.kind == "samples":
-        return Chunk(scope.count(node.only), "samples")
-    value = scope.value(node.only)
+        return Chunk(scope.count(node.only_child), "samples")
+    value = scope.value(node.only_child)
     if value.dimension == COUNT:
         hint = f"write `chunk {value} samples`, or a size: `chunk 64 KiB`"
         raise mistake("E111", "a chunk is so many samples, or a size", node.span, "this is a count", hint=hint)
-    return Chunk(scope.size(node.only, 1), "bytes")
+    return Chunk(scope.size(node.only_child, 1), "bytes")
 
 
 def compression(settings: Settings) -> Compression | None:
@@ -127,12 +127,12 @@ def compression(settings: Settings) -> Compression | None:
     return settings.read("compress", lambda node: _compression(settings, node), None)
 
 
-def _compression(settings: Settings, node: Node) -> Compression | None:
+def _compression(settings: Settings, node: SyntaxNode) -> Compression | None:
     if node.kind == "off":
         return None
     name = node.children[0]
     if name.text not in _LEVELS:
-        raise unknown("codec", name, (*_LEVELS, "off"))
+        raise unknown_word("codec", name, (*_LEVELS, "off"))
     codec = cast(Literal["gzip", "lzf", "snappy", "zstd"], name.text)
     usual, low, high = _LEVELS[codec]
     if len(node.children) == 1:
@@ -142,22 +142,22 @@ def _compression(settings: Settings, node: Node) -> Compression | None:
     return Compression(codec, settings.context.scope.count(node.children[1], low, high))
 
 
-def compressible(settings: Settings) -> float:
+def compression_ratio(settings: Settings) -> float:
     """How far a compressor gets with the contents: 2.0 halves them."""
-    return settings.read("compressible", lambda node: _compressible(settings, node), 1.0)
+    return settings.read("compressible", lambda node: _compression_ratio(settings, node), 1.0)
 
 
-def _compressible(settings: Settings, node: Node) -> float:
+def _compression_ratio(settings: Settings, node: SyntaxNode) -> float:
     if node.kind == "off":
         return 1.0
     scope = settings.context.scope
-    above, below = (scope.of(child, COUNT) for child in node.children)
+    above, below = (scope.require_dimension(child, COUNT) for child in node.children)
     for value in (above, below):
         if value.amount <= 0:
-            raise mistake("E113", f"{as_written(value)} is out of range", value.span, "must be above 0")
+            raise mistake("E113", f"{original_text(value)} is out of range", value.span, "must be above 0")
     ratio = above.amount / below.amount
     if not 1 <= ratio <= MAX_COMPRESSIBLE:
-        message = f"contents compressible {as_float(ratio):g} : 1"
+        message = f"contents compressible {nearest_float(ratio):g} : 1"
         raise mistake("E113", message, node.span, f"1 : 1 to {MAX_COMPRESSIBLE} : 1")
     return float(ratio)
 
@@ -172,7 +172,7 @@ def stripe(settings: Settings) -> Stripe | None:
 
 def check_chunk(settings: Settings, built: Dataset) -> None:
     """E214 for a chunk of more samples, or more bytes, than any file has."""
-    size, fullest = built.fixed_size, -(-built.samples // built.layout.files)
+    size, fullest = built.constant_size, -(-built.samples // built.layout.files)
     if built.chunk is None or (built.chunk.unit == "bytes" and size is None):
         return
     if built.chunk.unit == "samples":
@@ -185,10 +185,10 @@ def check_chunk(settings: Settings, built: Dataset) -> None:
         labels = [
             *settings.labels("chunk", "more than any file has"),
             *settings.labels("layout", files or f"{built.layout.files} files", "a file for each sample (the default)"),
-            Label(settings.place("samples"), f"{built.samples:_} samples"),
+            Label(settings.setting_span("samples"), f"{built.samples:_} samples"),
         ]
         message = f"a chunk of {chunk} in files of {held}"
-        settings.context.found.append(find("E214", message, labels, f"at most `chunk {held}`"))
+        settings.context.found.append(make_diagnostic("E214", message, labels, f"at most `chunk {held}`"))
 
 
 def check_format(settings: Settings, built: Dataset) -> None:
@@ -198,31 +198,31 @@ def check_format(settings: Settings, built: Dataset) -> None:
         form = format_for(built)
         missing, refused = form.needs(built), form.refuse(built)
     except UsageError as error:
-        found.append(find(error.code or "R403", error.message, settings.labels("format", "named here")))
+        found.append(make_diagnostic(error.code or "R403", error.message, settings.labels("format", "named here")))
         return
     except ImportError as error:
         labels = settings.labels("format", f"{error}")
-        found.append(find("R403", f"format `{built.format}` cannot be loaded", labels))
+        found.append(make_diagnostic("R403", f"format `{built.format}` cannot be loaded", labels))
         return
     if missing is not None:
         module, extra = missing
         labels = settings.labels("format", f"the package `{module}` is not installed")
         hint = f"pip install 'dliosim[{extra}]'"
-        found.append(find("R403", f"format `{built.format}` is not available here", labels, hint))
+        found.append(make_diagnostic("R403", f"format `{built.format}` is not available here", labels, hint))
     # Of files that are there already only what the block says can be wrong: their size is not known yet.
     setting, reason = refused or ("", "")
     setting = _WRITTEN_AS.get(setting, setting)
-    if refused is not None and (not built.source or settings.given(setting) is not None):
+    if refused is not None and (not built.source or settings.find_line(setting) is not None):
         labels = settings.labels(setting, reason)
-        if setting != "format" and settings.given("format") is not None:
+        if setting != "format" and settings.find_line("format") is not None:
             labels += settings.labels("format", "the format")
-        found.append(find("E212", f"format `{built.format}` does not go with this `{setting}`", labels))
+        found.append(make_diagnostic("E212", f"format `{built.format}` does not go with this `{setting}`", labels))
 
 
-def unknown(what: str, node: Node, known: Iterable[str]) -> Mistake:
+def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:
     """E003 for a word that is none of those known."""
     listed = f"{what}s: {', '.join(known)}"
-    hint = did_you_mean(node.text.lower(), known) or listed
+    hint = suggest_word(node.text.lower(), known) or listed
     return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {_A[what]}", hint=hint)
 
 

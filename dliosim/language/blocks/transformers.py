@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dliosim.language.blocks.storage_settings import unknown
-from dliosim.language.settings.block_settings import Settings, find
-from dliosim.language.syntax.parser import Node
+from dliosim.language.blocks.storage_settings import unknown_word
+from dliosim.language.settings.block_settings import Settings, make_diagnostic
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import OPTIMIZERS, TYPES, Transformer
 
 MAX_LAYERS: Final = 10_000
@@ -16,7 +16,7 @@ MAX_VOCABULARY: Final = 1 << 24
 MAX_SCALE: Final = 10**9
 
 
-def transformer(settings: Settings) -> Transformer | None:
+def compile_transformer(settings: Settings) -> Transformer | None:
     """The model of a block, or None where a mistake was reported."""
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
@@ -25,7 +25,7 @@ def transformer(settings: Settings) -> Transformer | None:
         return None
 
     def number(head: str, low: int, high: int, default: int) -> int:
-        return settings.read(head, lambda node: scope.count(node.only, low, high), default)
+        return settings.read(head, lambda node: scope.count(node.only_child, low, high), default)
 
     heads = number("heads", 1, MAX_WIDTH, 1)
     optimizer, state = settings.read("optimizer", _optimizer, ("adam", "fp32"))
@@ -37,7 +37,7 @@ def transformer(settings: Settings) -> Transformer | None:
         heads=heads,
         kv_heads=number("kv_heads", 1, MAX_WIDTH, heads),
         vocabulary=number("vocabulary", 1, MAX_VOCABULARY, 1),
-        weights=settings.read("weights", lambda node: element(node.only), "bf16"),
+        weights=settings.read("weights", lambda node: element_type(node.only_child), "bf16"),
         optimizer=optimizer,
         state=state,
         zero=number("zero", 0, 3, 1),
@@ -48,18 +48,18 @@ def transformer(settings: Settings) -> Transformer | None:
     return None if any(found.is_error for found in context.found[before:]) else built
 
 
-def element(word: Node) -> str:
+def element_type(word: SyntaxNode) -> str:
     """The name of the type of an element; E003 where there is none of that name."""
     if word.text not in TYPES:
-        raise unknown("element type", word, TYPES)
+        raise unknown_word("element type", word, TYPES)
     return word.text
 
 
-def _optimizer(node: Node) -> tuple[str, str]:
+def _optimizer(node: SyntaxNode) -> tuple[str, str]:
     name = node.children[0]
     if name.text not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS)
-    return name.text, element(node.children[1]) if len(node.children) > 1 else "fp32"
+        raise unknown_word("optimizer", name, OPTIMIZERS)
+    return name.text, element_type(node.children[1]) if len(node.children) > 1 else "fp32"
 
 
 def _check_heads(settings: Settings, built: Transformer) -> None:
@@ -70,4 +70,4 @@ def _check_heads(settings: Settings, built: Transformer) -> None:
     ):
         if value > most:
             labels = [*settings.labels(head, f"at most {most}"), *settings.labels(other, f"`{other}`")]
-            settings.context.found.append(find("E113", f"{value} `{head}` are more than `{other}`", labels))
+            settings.context.found.append(make_diagnostic("E113", f"{value} `{head}` are more than `{other}`", labels))

@@ -8,12 +8,12 @@ from typing import Literal, cast
 from dliosim.language.blocks import external_datasets, parallelism
 from dliosim.language.checks import semantic_checks
 from dliosim.language.diagnostics import Label, Mistake, mistake
-from dliosim.language.settings.access import access, with_access
-from dliosim.language.settings.block_settings import Context, Nouns, Settings, warn_of_draws
+from dliosim.language.settings.access import compile_access, merge_access
+from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Block, Setting
-from dliosim.language.syntax.parser import Node
-from dliosim.language.values.quantities import as_written
+from dliosim.language.syntax.ast import PatternBlock, Setting
+from dliosim.language.syntax.parser import SyntaxNode
+from dliosim.language.values.quantities import original_text
 from dliosim.model import (
     Arrivals,
     Barrier,
@@ -42,21 +42,21 @@ from dliosim.units import COUNT, TIME
 
 
 @dataclass(slots=True)
-class Verbs:
+class VerbCompiler:
     """Compiles verbs in order."""
 
-    context: Context
-    nouns: Nouns
+    context: CompileContext
+    nouns: CompiledNouns
     finder: Finder
     settings: dict[int, Settings] = field(default_factory=dict)
     """The lines behind each loop and prepare, by the id of its model."""
 
-    def all(self, blocks: list[Block]) -> tuple[Verb, ...]:
+    def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[Verb, ...]:
         """The verbs of a file or of a `repeat`; those with mistakes are left out."""
         verbs: list[Verb] = []
         for block in blocks:
             try:
-                verb = self._verb(block)
+                verb = self._compile_verb(block)
             except Mistake as error:
                 self.context.report(error)
                 continue
@@ -64,116 +64,116 @@ class Verbs:
                 verbs.append(verb)
         return tuple(verbs)
 
-    def _verb(self, block: Block) -> Verb | None:
+    def _compile_verb(self, block: PatternBlock) -> Verb | None:
         if block.kind in vocabulary.LOOPS:
-            return self._loop(block)
+            return self._compile_loop(block)
         if block.kind == "prepare":
-            return self._prepare(block)
+            return self._compile_prepare(block)
         if block.kind == "barrier":
             return Barrier()
         if block.kind == "drop caches":
             return DropCaches()
         if block.kind in ("save", "restore"):
-            name = self._checkpoint(block.header["NAME"])
-            return Save(name) if block.kind == "save" else self._restore(block, name)
+            name = self._checkpoint_name(block.header["NAME"])
+            return Save(name) if block.kind == "save" else self._compile_restore(block, name)
         phrase = block.header["phrase"].span
         try:
             if block.kind == "repeat":
-                count = self.context.scope.count(self.context.scope.phrase("count", phrase).only)
+                count = self.context.scope.count(self.context.scope.phrase("count", phrase).only_child)
             else:
-                return self._pause(block)
+                return self._compile_pause(block)
         except Mistake as error:
             self.context.report(error, phrase)
             count = 1
             if block.kind == "pause":
                 return None
-        return Repeat(count, self.all(block.body))
+        return Repeat(count, self.compile_verbs(block.body))
 
-    def _pause(self, block: Block) -> Verb:
+    def _compile_pause(self, block: PatternBlock) -> Verb:
         place = block.header["phrase"].span
         time = self.context.scope.quantity(self.context.scope.phrase("quantity", place), TIME)
         block.settings = [Setting("pause", block.place, place)]
-        warn_of_draws(Settings(self.context, block, block.settings), "pause", time)
+        warn_about_draws(Settings(self.context, block, block.settings), "pause", time)
         return Pause(time)
 
-    def _dataset(self, name: Node) -> Dataset | None:
-        self.context.noun(name, "dataset")
+    def _find_dataset(self, name: SyntaxNode) -> Dataset | None:
+        self.context.find_noun(name, "dataset")
         self.nouns.used.add(name.text)
         return self.nouns.datasets.get(name.text)
 
-    def _read_dataset(self, name: Node) -> Dataset | None:
+    def _read_dataset(self, name: SyntaxNode) -> Dataset | None:
         """The data set that a loop reads; files that are there already are looked at now, and once."""
-        dataset = self._dataset(name)
+        dataset = self._find_dataset(name)
         if dataset is not None and dataset.source and not dataset.found:
-            dataset = external_datasets.looked_at(self.nouns.settings[dataset.name], dataset, self.finder)
+            dataset = external_datasets.inspect_files(self.nouns.settings[dataset.name], dataset, self.finder)
             self.nouns.datasets[name.text] = dataset
         return dataset
 
-    def _checkpoint(self, name: Node) -> str:
-        self.context.noun(name, "checkpoint")
+    def _checkpoint_name(self, name: SyntaxNode) -> str:
+        self.context.find_noun(name, "checkpoint")
         self.nouns.used.add(name.text)
         return name.text
 
-    def _restore(self, block: Block, name: str) -> Restore:
+    def _compile_restore(self, block: PatternBlock, name: str) -> Restore:
         settings = Settings(self.context, block, block.settings)
-        verb = restore(settings, name, self.nouns.checkpoints.get(name))
+        verb = compile_restore(settings, name, self.nouns.checkpoints.get(name))
         self.settings[id(verb)] = settings
         return verb
 
-    def _prepare(self, block: Block) -> Verb | None:
-        dataset = self._dataset(block.header["NAME"])
+    def _compile_prepare(self, block: PatternBlock) -> Verb | None:
+        dataset = self._find_dataset(block.header["NAME"])
         if dataset is not None and dataset.source:
-            raise external_datasets.not_prepared(self.nouns.settings[dataset.name], block.header["NAME"].span)
-        name = block.header["with"].only if "with" in block.header else None
-        settings = with_access(self.context, block, name, vocabulary.WRITING)
+            raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
+        name = block.header["with"].only_child if "with" in block.header else None
+        settings = merge_access(self.context, block, name, vocabulary.WRITING)
         before = len(self.context.found)
         verb = Prepare(
             dataset=block.header["NAME"].text,
-            access=access(settings, None),
+            access=compile_access(settings, None),
             afresh="AFRESH" in block.header,
             fsync=settings.read("fsync", lambda node: node.kind == "on", True),
         )
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
-            semantic_checks.prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+            semantic_checks.check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, block: Block) -> Loop | None:
+    def _compile_loop(self, block: PatternBlock) -> Loop | None:
         context, scope = self.context, self.context.scope
         before = len(context.found)
         own = Settings(context, block, block.settings)
         own.require(("read",))
-        nothing: tuple[Dataset | None, Node | None] = (None, None)
-        dataset, with_name = own.read("read", self._read, nothing)
+        nothing: tuple[Dataset | None, SyntaxNode | None] = (None, None)
+        dataset, with_name = own.read("read", self._read_clause, nothing)
         try:
-            settings = with_access(context, block, with_name, vocabulary.ACCESS)
+            settings = merge_access(context, block, with_name, vocabulary.ACCESS)
         except Mistake as error:
-            context.report(error, own.place("read"))
+            context.report(error, own.setting_span("read"))
             settings = own
         compute = settings.read("compute", self._compute, Compute(constant(0.0)))
-        warn_of_draws(settings, "compute", compute.time)
+        warn_about_draws(settings, "compute", compute.time)
         preprocess = settings.read("preprocess", self._compute, None)
         if preprocess is not None:
-            warn_of_draws(settings, "preprocess", preprocess.time)
+            warn_about_draws(settings, "preprocess", preprocess.time)
         arrivals = settings.read("requests", self._requests, None)
         if arrivals is not None:
-            warn_of_draws(settings, "requests", arrivals.gap)
+            warn_about_draws(settings, "requests", arrivals.gap)
         loop = Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,
             dataset=dataset.name if dataset is not None else "",
-            access=access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
+            access=compile_access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
             batch=settings.read("batch", self._batch, 1),
             shard=settings.read("shard", _shard, "by sample"),
             shuffle=self._shuffle(settings),
             last_batch=settings.read("last batch", _last_batch, "drop"),
-            epochs=settings.read("epochs", lambda node: scope.count(node.only, 1, 10**9), 1),
-            steps=settings.read("steps", lambda node: scope.count(node.only), None),
-            seconds=settings.read("for", lambda node: scope.seconds(node.only), None),
+            epochs=settings.read("epochs", lambda node: scope.count(node.only_child, 1, 10**9), 1),
+            steps=settings.read("steps", lambda node: scope.count(node.only_child), None),
+            seconds=settings.read("for", lambda node: scope.seconds(node.only_child), None),
             arrivals=arrivals,
-            shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
+            shift=settings.read("shifted by", lambda node: scope.count(node.only_child, 0), 0),
             compute=compute,
             decode=settings.read("decode", lambda node: node.kind == "on", False),
             preprocess=preprocess,
@@ -181,24 +181,24 @@ class Verbs:
             sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
             checkpoints=tuple(
                 cadence
-                for line in settings.all("checkpoint")
+                for line in settings.all_lines("checkpoint")
                 if (cadence := settings.convert(line, self._cadence, None))
             ),
         )
         if arrivals is not None:
-            _requests_alone(settings)
+            _check_requests(settings)
         broken = block.broken or any(found.is_error for found in context.found[before:])
         # Of a checkpoint that is wrong itself nothing more is said here.
-        broken = broken or len(loop.checkpoints) < len(settings.all("checkpoint"))
-        evaluations = [self._evaluation(inner, loop.epochs) for inner in block.body]
+        broken = broken or len(loop.checkpoints) < len(settings.all_lines("checkpoint"))
+        evaluations = [self._compile_evaluation(inner, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
         self.settings[id(loop)] = settings
         if dataset is None or broken:
             return None
-        semantic_checks.loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+        semantic_checks.check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
 
-    def _evaluation(self, block: Block, epochs: int) -> Evaluation | None:
+    def _compile_evaluation(self, block: PatternBlock, epochs: int) -> Evaluation | None:
         every = 1
         try:
             if "value" in block.header:
@@ -210,19 +210,19 @@ class Verbs:
                 raise mistake(
                     "E207", message, block.header["value"].span, label, hint=f"at most `every {count(epochs, 'epoch')}`"
                 )
-            loop = self._loop(block)
+            loop = self._compile_loop(block)
         except Mistake as error:
             self.context.report(error)
             return None
         return None if loop is None else Evaluation(every, loop)
 
-    def _read(self, node: Node) -> tuple[Dataset | None, Node | None]:
+    def _read_clause(self, node: SyntaxNode) -> tuple[Dataset | None, SyntaxNode | None]:
         with_node = node.find("with")
-        return self._read_dataset(node.children[0]), with_node.only if with_node is not None else None
+        return self._read_dataset(node.children[0]), with_node.only_child if with_node is not None else None
 
-    def _batch(self, node: Node) -> int:
+    def _batch(self, node: SyntaxNode) -> int:
         scope = self.context.scope
-        batch = scope.count(node.only)
+        batch = scope.count(node.only_child)
         if node.kind == "per_rank":
             return batch
         ranks = scope.job.ranks
@@ -231,7 +231,7 @@ class Verbs:
             raise mistake(
                 "E202",
                 f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks",
-                node.only.span,
+                node.only_child.span,
                 f"not a multiple of {ranks}",
                 hint=f"the nearest multiples of {ranks}: {', '.join(nearest)}",
             )
@@ -239,9 +239,9 @@ class Verbs:
 
     def _shuffle(self, settings: Settings) -> Shuffle:
         shuffle = Shuffle()
-        for line in settings.all("shuffle"):
-            shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._shuffled(node, shuffle), shuffle)  # type: ignore[misc]
-        lines = settings.all("shuffle")
+        for line in settings.all_lines("shuffle"):
+            shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._merge_shuffle(node, shuffle), shuffle)  # type: ignore[misc]
+        lines = settings.all_lines("shuffle")
         off = [line for line in lines if line.sub == ("off",)]
         if off and len(lines) > 1:
             other = next(line for line in lines if line.sub != ("off",))
@@ -255,7 +255,7 @@ class Verbs:
             settings.context.report(error)
         return shuffle
 
-    def _shuffled(self, node: Node, shuffle: Shuffle) -> Shuffle:
+    def _merge_shuffle(self, node: SyntaxNode, shuffle: Shuffle) -> Shuffle:
         once = node.find("once") is not None
         if node.kind == "off":
             return shuffle
@@ -264,26 +264,26 @@ class Verbs:
             return replace(shuffle, files=files, files_once=once)
         scope = node.children[0]
         kind = cast(Literal["globally", "within shard", "within buffer"], scope.kind.replace("_", " "))
-        buffer = self.context.scope.count(scope.only, 1, 1 << 32) if scope.kind == "within_buffer" else 0
+        buffer = self.context.scope.count(scope.only_child, 1, 1 << 32) if scope.kind == "within_buffer" else 0
         return replace(shuffle, samples=kind, samples_once=once, buffer=buffer)
 
-    def _compute(self, node: Node) -> Compute:
+    def _compute(self, node: SyntaxNode) -> Compute:
         return Compute(self.context.scope.quantity(node.children[0], TIME), node.find("BUSY") is not None)
 
-    def _sync(self, node: Node) -> Sync:
+    def _sync(self, node: SyntaxNode) -> Sync:
         scope = self.context.scope
         steps = node.find("every_steps")
-        every = scope.count(steps.only) if steps is not None and steps.children else 1
+        every = scope.count(steps.only_child) if steps is not None and steps.children else 1
         size = scope.size(node.children[0], 4) if node.kind == "allreduce" else 0
         return Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
 
-    def _requests(self, node: Node) -> Arrivals:
+    def _requests(self, node: SyntaxNode) -> Arrivals:
         scope = self.context.scope
         gap: Distribution = scope.quantity(node.children[1], TIME)
         return Arrivals(scope.count(node.children[0]), gap)
 
-    def _cadence(self, node: Node) -> Cadence:
-        name = self._checkpoint(node.children[0])
+    def _cadence(self, node: SyntaxNode) -> Cadence:
+        name = self._checkpoint_name(node.children[0])
         if node.kind == "at_end":
             return Cadence(name, "end")
         if node.kind == "every_time":
@@ -291,7 +291,7 @@ class Verbs:
         every = self.context.scope.count(node.children[1]) if len(node.children) > 1 else 1
         return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
 
-    def _interval(self, name: str, node: Node) -> float:
+    def _interval(self, name: str, node: SyntaxNode) -> float:
         """The seconds of `every 30 s`; E111 for a number of nobody knows what."""
         value = self.context.scope.value(node)
         if value.dimension == COUNT:
@@ -299,13 +299,13 @@ class Verbs:
             raise mistake("E111", "steps, epochs or a time are needed here", value.span, "this is a count", hint=hint)
         seconds = self.context.scope.seconds(node)
         if not seconds:
-            raise mistake("E113", f"{as_written(value)} is out of range", value.span, "must be above 0")
+            raise mistake("E113", f"{original_text(value)} is out of range", value.span, "must be above 0")
         return seconds
 
 
-def _requests_alone(settings: Settings) -> None:
+def _check_requests(settings: Settings) -> None:
     for head in ("epochs", "steps"):
-        line = settings.given(head)
+        line = settings.find_line(head)
         if line is not None:
             error = mistake(
                 "E210",
@@ -318,46 +318,48 @@ def _requests_alone(settings: Settings) -> None:
             settings.context.report(error)
 
 
-def _shard(node: Node) -> Literal["by sample", "by block", "by file", "off"]:
+def _shard(node: SyntaxNode) -> Literal["by sample", "by block", "by file", "off"]:
     return cast(Literal["by sample", "by block", "by file", "off"], node.kind.replace("_", " "))
 
 
-def _last_batch(node: Node) -> Literal["drop", "pad", "keep"]:
+def _last_batch(node: SyntaxNode) -> Literal["drop", "pad", "keep"]:
     return cast(Literal["drop", "pad", "keep"], node.kind)
 
 
-def restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
+def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
     """The verb of a block, whose mistakes are reported; `saved` is None where the checkpoint has some of its own."""
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
-    everything, once = settings.read("reads", _reads, (False, False))
+    everything, once = settings.read("reads", _read_mode, (False, False))
     verb = Restore(
         checkpoint=name,
-        written_by=settings.read("written by", lambda node: parallelism.written(scope, node), None),
+        written_by=settings.read("written by", lambda node: parallelism.parse_written_by(scope, node), None),
         parallel=settings.read(
-            "parallel", lambda node: parallelism.fitted(parallelism.axes(scope, node), node, scope.job.ranks), None
+            "parallel",
+            lambda node: parallelism.fit_split(parallelism.parse_axes(scope, node), node, scope.job.ranks),
+            None,
         ),
-        shift=settings.read("shifted by", lambda node: scope.count(node.only, 0), 0),
+        shift=settings.read("shifted by", lambda node: scope.count(node.only_child, 0), 0),
         everything=everything,
         once=once,
     )
     if saved is not None and not any(found.is_error for found in context.found[before:]):
         try:
-            _check(settings, verb, saved)
+            _check_splits(settings, verb, saved)
         except Mistake as error:
             context.report(error)
     return verb
 
 
-def _reads(node: Node) -> tuple[bool, bool]:
+def _read_mode(node: SyntaxNode) -> tuple[bool, bool]:
     return node.kind == "everything", node.find("broadcast") is not None
 
 
-def _check(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
+def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
     """E218 and E113 for splits that what is saved cannot have; E218 for a subset of which there is less."""
     for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
         if split is not None:
-            parallelism.check_split(saved, split, settings.place(head))
+            parallelism.check_split(saved, split, settings.setting_span(head))
     usual = saved.split(settings.context.scope.job.ranks)
     wrote, own = verb.written_by or usual, verb.parallel or usual
     if not wrote.played:
@@ -366,11 +368,11 @@ def _check(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
         message = f"of `{saved.name}` some is saved by ranks that take no part, {wrote.played} of {wrote.ranks} do"
         label = "each of them would need what those save"
         hint = "with `replicas once` the first of the ranks that hold the same saves it, which does take part"
-        raise mistake("E218", message, settings.place("written by"), label, hint=hint)
+        raise mistake("E218", message, settings.setting_span("written by"), label, hint=hint)
     if own == wrote and not verb.everything:
         return
     head = "reads" if own == wrote else "parallel" if verb.parallel is not None else "written by"
     label = "this is all of it" if own == wrote else f"this job's ranks are {own}"
     message = f"`{saved.name}` is the part of it that {wrote.played} of {wrote.ranks} ranks hold"
     hint = "a subset is restored by the same split, and each rank's own part"
-    raise mistake("E218", message, settings.place(head), label, hint=hint)
+    raise mistake("E218", message, settings.setting_span(head), label, hint=hint)

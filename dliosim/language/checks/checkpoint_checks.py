@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from dliosim.language.diagnostics import Diagnostic, Label
-from dliosim.language.settings.block_settings import Nouns, Settings, find
+from dliosim.language.settings.block_settings import CompiledNouns, Settings, make_diagnostic
 from dliosim.model import Checkpoint, Loop, Prepare, Repeat, Restore, Save, Verb
 from dliosim.readable import count
 
 
-def contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
+def check_contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
     """E211 for settings of which each is right, and that cannot be kept together."""
     shared = built.writers.kind == "shared file"
     refused = [
@@ -37,27 +37,31 @@ def contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
         ),
     ]
     return [
-        find("E211", message, [*settings.labels(*here), *settings.labels(*there)], hint)
+        make_diagnostic("E211", message, [*settings.labels(*here), *settings.labels(*there)], hint)
         for is_wrong, here, there, message, hint in refused
         if is_wrong
     ]
 
 
-def never(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
+def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
     """E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
     found = []
-    for line, cadence in zip(settings.all("checkpoint"), loop.checkpoints, strict=True):
+    for line, cadence in zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True):
         last = steps if cadence.unit == "steps" else loop.epochs
         if cadence.unit in ("steps", "epochs") and cadence.every > last:
             message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
             label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
             found.append(
-                find("E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`")
+                make_diagnostic(
+                    "E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`"
+                )
             )
     return found
 
 
-def flushed_beside(verbs: Iterable[Verb], nouns: Nouns, settings: Mapping[int, Settings]) -> list[Diagnostic]:
+def check_flush_overlap(
+    verbs: Iterable[Verb], nouns: CompiledNouns, settings: Mapping[int, Settings]
+) -> list[Diagnostic]:
     """E219: a shared file is flushed by MPI-IO while another thread of the same ranks calls MPI-IO.
 
     Both would wait in calls that all ranks make, each holding the one lock that the other needs on another rank.
@@ -66,7 +70,7 @@ def flushed_beside(verbs: Iterable[Verb], nouns: Nouns, settings: Mapping[int, S
     shared = {name for name, kept in known if kept and kept.background and kept.writers.kind == "shared file"}
     at_risk = {name for name in shared if (kept := nouns.checkpoints[name]) and kept.access.is_mpi}
     found = []
-    for name, label, other in _pairs(verbs, at_risk, set(), nouns, settings) if at_risk else ():
+    for name, label, other in _flush_conflicts(verbs, at_risk, set(), nouns, settings) if at_risk else ():
         own = nouns.settings[name]
         labels = [
             *own.labels("async", "flushed in the background by MPI-IO"),
@@ -74,18 +78,18 @@ def flushed_beside(verbs: Iterable[Verb], nouns: Nouns, settings: Mapping[int, S
             *other.labels("api", "while this calls MPI-IO, too"),
         ]
         hint = "use `api posix` for one of the two, or `writers into file per rank`"
-        found.append(find("E219", f"`{name}` is flushed while {label}", labels, hint))
+        found.append(make_diagnostic("E219", f"`{name}` is flushed while {label}", labels, hint))
     return list(dict.fromkeys(found))
 
 
-def _pairs(
-    verbs: Iterable[Verb], at_risk: set[str], flying: set[str], nouns: Nouns, settings: Mapping[int, Settings]
+def _flush_conflicts(
+    verbs: Iterable[Verb], at_risk: set[str], flying: set[str], nouns: CompiledNouns, settings: Mapping[int, Settings]
 ) -> Iterator[tuple[str, str, Settings]]:
     """Checkpoints of `at_risk` that may be in flight (`flying`, added to) while MPI-IO is called, and by whom."""
     for verb in verbs:
-        flying |= at_risk & set(_saved(verb))  # of a `repeat`, before its body: it comes round again
+        flying |= at_risk & set(_checkpoint_names(verb))  # of a `repeat`, before its body: it comes round again
         if isinstance(verb, Repeat):
-            yield from _pairs(verb.body, at_risk, flying, nouns, settings)
+            yield from _flush_conflicts(verb.body, at_risk, flying, nouns, settings)
         elif isinstance(verb, Loop):
             for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
                 if loop.access.is_mpi:
@@ -102,11 +106,11 @@ def _pairs(
                 yield from ((name, label, nouns.settings[other.name]) for name in others)
 
 
-def _saved(verb: Verb) -> Iterator[str]:
+def _checkpoint_names(verb: Verb) -> Iterator[str]:
     if isinstance(verb, Save):
         yield verb.checkpoint
     elif isinstance(verb, Loop):
         yield from (cadence.checkpoint for cadence in verb.checkpoints)
     elif isinstance(verb, Repeat) and verb.count > 1:
         for inner in verb.body:
-            yield from _saved(inner)
+            yield from _checkpoint_names(inner)

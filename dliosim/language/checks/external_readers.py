@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.protocols import ReadByLibrary
+from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import format_for
 from dliosim.language.diagnostics import Diagnostic
 from dliosim.language.settings.access import APIS
-from dliosim.language.settings.block_settings import Settings, find
+from dliosim.language.settings.block_settings import Settings, make_diagnostic
 from dliosim.model import MPI_APIS, Access, Dataset
 
 _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
@@ -18,12 +18,12 @@ _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 def has_library(dataset: Dataset) -> bool:
     """Whether the samples of a data set can be read by its format's own library."""
     try:
-        return isinstance(format_for(dataset), ReadByLibrary)
+        return isinstance(format_for(dataset), LibraryReadable)
     except (UsageError, ImportError):  # said where the format is named
         return False
 
 
-def parallel_hdf5() -> bool:
+def is_hdf5_parallel() -> bool:
     """Whether the h5py that is installed opens files by MPI-IO."""
     try:
         import h5py
@@ -32,7 +32,7 @@ def parallel_hdf5() -> bool:
     return bool(h5py.get_config().mpi)
 
 
-def library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def check_library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """What `through library` cannot be asked: E216, R403 where a library lacks MPI, E211, and E206 for O_DIRECT."""
     if not has_library(dataset):
         labels = [
@@ -41,37 +41,41 @@ def library(settings: Settings, access: Access, dataset: Dataset, data: Settings
         ]
         formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
         hint = f"leave `through` out; formats with a library: {formats}"
-        return [find("E216", f"format `{dataset.format}` has no library to read through", labels, hint)]
-    return [*_driver(settings, access, dataset, data), *_own_calls(settings, access)]
+        return [make_diagnostic("E216", f"format `{dataset.format}` has no library to read through", labels, hint)]
+    return [*_check_driver(settings, access, dataset, data), *_check_library_calls(settings, access)]
 
 
-def _driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """Whether the library can read by the api."""
     if access.api == "posix":
         return []
     through = settings.labels("through", "who makes the calls")
     if access.api in MPI_APIS and dataset.format == "hdf5":
-        if parallel_hdf5():
+        if is_hdf5_parallel():
             return []
         labels = [*settings.labels("api", "needs an HDF5 and an h5py that are built with MPI"), *through]
         message = f"`through library` with `api {access.api}` needs a parallel HDF5, which is not installed"
-        return [find("R403", message, labels, "docs/parallel-hdf5.md says how to build one; or use `api posix`")]
+        return [
+            make_diagnostic("R403", message, labels, "docs/parallel-hdf5.md says how to build one; or use `api posix`")
+        ]
     labels = [
         *settings.labels("api", "not known to it"),
         *through,
         *data.labels("format", "the library of this format"),
     ]
     hint = "use `api posix`, or leave `through` out"
-    return [find("E216", f"the library of `{dataset.format}` does not read by `api {access.api}`", labels, hint)]
+    return [
+        make_diagnostic("E216", f"the library of `{dataset.format}` does not read by `api {access.api}`", labels, hint)
+    ]
 
 
-def _own_calls(settings: Settings, access: Access) -> list[Diagnostic]:
+def _check_library_calls(settings: Settings, access: Access) -> list[Diagnostic]:
     """What of the calls only the library decides."""
     asked = [
-        ("E211", "engine", settings.given("engine") is not None, "how calls are issued"),
+        ("E211", "engine", settings.find_line("engine") is not None, "how calls are issued"),
         ("E211", "transfer", access.transfer is not None, "how large they are"),
         ("E211", "hints", access.hint_set != "library", "what MPI is asked for"),
-        ("E211", "hint", settings.given("hint") is not None, "what MPI is asked for"),
+        ("E211", "hint", settings.find_line("hint") is not None, "what MPI is asked for"),
         ("E211", "scatter", access.scatter, "who makes them"),
         ("E211", "readers", access.readers > 0 and access.by == "sample", "a batch is one read of the library"),
         ("E206", "cache", access.cache == "off", "O_DIRECT is a way of opening files"),
@@ -81,7 +85,7 @@ def _own_calls(settings: Settings, access: Access) -> list[Diagnostic]:
         if is_asked:
             labels = [*settings.labels(head, reason), *settings.labels("through", "the library makes its own calls")]
             message = f"`{_phrase(head)}` does not work with `through library`"
-            found.append(find(code, message, labels, _REMEDIES.get(head, f"leave `{head}` out")))
+            found.append(make_diagnostic(code, message, labels, _REMEDIES.get(head, f"leave `{head}` out")))
     return found
 
 
@@ -92,14 +96,14 @@ def _phrase(head: str) -> str:
     return {"cache": "cache off", "readers": "readers … by sample", "scatter": "scatter by node"}.get(head, head)
 
 
-def backend(settings: Settings, access: Access) -> list[Diagnostic]:
+def check_plugin(settings: Settings, access: Access) -> list[Diagnostic]:
     """E211 for what is asked of our own ways of reading, beside an api that another package brings."""
     if access.api in APIS:
         return []
     asked = [
-        ("engine", settings.given("engine") is not None, "one of our own ways of making calls"),
+        ("engine", settings.find_line("engine") is not None, "one of our own ways of making calls"),
         ("hints", access.hint_set != "library", "for the MPI library"),
-        ("hint", settings.given("hint") is not None, "for the MPI library"),
+        ("hint", settings.find_line("hint") is not None, "for the MPI library"),
         ("communicator", access.communicator != "world", "who open a file together by MPI-IO"),
         ("scatter", access.scatter, "one of our own ways of reading"),
     ]
@@ -108,5 +112,5 @@ def backend(settings: Settings, access: Access) -> list[Diagnostic]:
         if is_asked:
             labels = [*settings.labels(head, reason), *settings.labels("api", "another package's")]
             message = f"`{_phrase(head)}` does not work with `api {access.api}`"
-            found.append(find("E211", message, labels, f"leave `{head}` out"))
+            found.append(make_diagnostic("E211", message, labels, f"leave `{head}` out"))
     return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dliosim.language.checks import checkpoint_checks, external_readers
 from dliosim.language.diagnostics import Diagnostic, Label
 from dliosim.language.settings.access import APIS
-from dliosim.language.settings.block_settings import Settings, find
+from dliosim.language.settings.block_settings import Settings, make_diagnostic
 from dliosim.language.source import Span
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
 from dliosim.model.epoch_size import (
     LARGEST_TABLE,
     files_in_table,
-    order_decides_shares,
+    has_order_dependent_shards,
     ranges_of_sample,
     shard_bounds,
     steps_of_epoch,
@@ -19,17 +19,17 @@ from dliosim.model.epoch_size import (
 from dliosim.readable import count
 
 
-def prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+def check_prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """Checks of a `prepare` verb."""
     found = settings.context.found
     if access.api == "mpi-collective" and not _is_shared(dataset):
-        found.append(_not_shared(settings, data, dataset))
-    _driver_can(settings, access)
-    _hints(settings, access)
-    found.extend(external_readers.backend(settings, access))
+        found.append(_shared_file_error(settings, data, dataset))
+    _can_bypass_cache(settings, access)
+    _check_hints(settings, access)
+    found.extend(external_readers.check_plugin(settings, access))
 
 
-def checkpoint(settings: Settings, built: Checkpoint) -> None:
+def check_checkpoint(settings: Settings, built: Checkpoint) -> None:
     """Checks of a checkpoint."""
     if built.access.api == "mpi-collective" and built.writers.kind != "shared file":
         labels = [
@@ -40,43 +40,43 @@ def checkpoint(settings: Settings, built: Checkpoint) -> None:
         ]
         hint = "use `api mpi-independent`, or let all write one file: `writers all ranks into shared file`"
         message = "collective access needs one file shared by every rank"
-        settings.context.found.append(find("E204", message, labels, hint))
-    _driver_can(settings, built.access)
-    _hints(settings, built.access)
-    settings.context.found.extend(external_readers.backend(settings, built.access))
-    settings.context.found.extend(checkpoint_checks.contradictions(settings, built))
+        settings.context.found.append(make_diagnostic("E204", message, labels, hint))
+    _can_bypass_cache(settings, built.access)
+    _check_hints(settings, built.access)
+    settings.context.found.extend(external_readers.check_plugin(settings, built.access))
+    settings.context.found.extend(checkpoint_checks.check_contradictions(settings, built))
 
 
-def loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
     """Checks of a loop that reads `dataset`, whose settings are `data`."""
     found = settings.context.found
-    found.extend(_collective(settings, loop, dataset, data))
-    found.extend(_contradictions(settings, loop))
-    found.extend(_decoding(settings, loop, dataset, data))
-    found.extend(_kept(settings, loop.access, dataset, data))
+    found.extend(_check_collective(settings, loop, dataset, data))
+    found.extend(_check_contradictions(settings, loop))
+    found.extend(_check_decode(settings, loop, dataset, data))
+    found.extend(_check_memory_cache(settings, loop.access, dataset, data))
     if loop.access.through == "library":
-        found.extend(external_readers.library(settings, loop.access, dataset, data))
+        found.extend(external_readers.check_library(settings, loop.access, dataset, data))
     else:
-        found.extend(_direct(settings, loop, dataset, data))
-        found.extend(_engine(settings, loop.access))
-        _hints(settings, loop.access)
-    found.extend(external_readers.backend(settings, loop.access))
-    _nothing_together(settings, loop.access, dataset, data)
-    if large := _too_large(settings, loop, dataset, data):
+        found.extend(_check_alignment(settings, loop, dataset, data))
+        found.extend(_check_engine(settings, loop.access))
+        _check_hints(settings, loop.access)
+    found.extend(external_readers.check_plugin(settings, loop.access))
+    _check_communicator(settings, loop.access, dataset, data)
+    if large := _check_plan_size(settings, loop, dataset, data):
         found.extend(large)
-    elif steps := _shards(settings, loop, dataset, data):
-        found.extend(_cadences(settings, loop, dataset))
-        found.extend(_ahead(settings, loop, steps))
+    elif steps := _check_shards(settings, loop, dataset, data):
+        found.extend(_check_cadences(settings, loop, dataset))
+        found.extend(_check_prefetch(settings, loop, steps))
     if loop.access.api in MPI_APIS and loop.access.readers > 1:
         labels = [
             *settings.labels("readers", "only one of these reads at a time"),
             *settings.labels("api", "one lock a process"),
         ]
         message = f"{loop.access.readers} readers are no faster than one with MPI-IO"
-        found.append(find("W304", message, labels, "use `readers 1`, or `api posix`"))
+        found.append(make_diagnostic("W304", message, labels, "use `readers 1`, or `api posix`"))
 
 
-def _too_large(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """E113 for steps and orders of files of which no rank could hold the plan."""
     found = []
     pieces = ranges_of_sample(loop, dataset)
@@ -87,14 +87,14 @@ def _too_large(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
             labels += settings.labels("transfer", "cuts samples into calls")
             labels += data.labels("chunk", "cuts samples into pieces") + data.labels("datasets", "parts of a sample")
             message = f"a step of `{loop.name}` would take some {loop.batch * pieces:_} calls"
-        found.append(find("E113", message, labels, f"at most {LARGEST_TABLE:_}, on each rank"))
+        found.append(make_diagnostic("E113", message, labels, f"at most {LARGEST_TABLE:_}, on each rank"))
     files = files_in_table(loop, dataset, settings.context.scope.job.ranks)
     if files > LARGEST_TABLE:
         head = "shard" if loop.shard == "by file" else "shuffle"
         labels = settings.labels(head, f"each rank needs a table of {files:_} files")
         labels += data.labels("from files" if dataset.source else "layout", f"{dataset.layout.files:_} files")
         found.append(
-            find(
+            make_diagnostic(
                 "E113", f"`{loop.name}` goes through too many files", labels, f"at most {LARGEST_TABLE:_} on each rank"
             )
         )
@@ -105,7 +105,7 @@ def _is_shared(dataset: Dataset) -> bool:
     return dataset.layout.kind == "shared file" or (dataset.layout.kind == "files" and dataset.layout.files == 1)
 
 
-def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnostic:
+def _shared_file_error(settings: Settings, data: Settings, dataset: Dataset) -> Diagnostic:
     reason = {
         "file per sample": "but each sample is a file of its own",
         "files": f"but the samples are in {dataset.layout.files} files",
@@ -122,10 +122,10 @@ def _not_shared(settings: Settings, data: Settings, dataset: Dataset) -> Diagnos
     ]
     other = "name one file" if dataset.source else "store the samples in one file: `layout shared file`"
     hint = f"use `api mpi-independent`, or {other}"
-    return find("E204", "collective access needs one file shared by every rank", labels, hint)
+    return make_diagnostic("E204", "collective access needs one file shared by every rank", labels, hint)
 
 
-def _driver_can(settings: Settings, access: Access) -> bool:
+def _can_bypass_cache(settings: Settings, access: Access) -> bool:
     """Whether the api can do what `cache off` asks, in calls so large; E206 is reported where it cannot."""
     if access.cache != "off":
         return True
@@ -137,31 +137,35 @@ def _driver_can(settings: Settings, access: Access) -> bool:
             *settings.labels("cache", "O_DIRECT moves whole pages"),
         ]
         message = "`cache off` needs calls of at least 4 KiB"
-        settings.context.found.append(find("E206", message, labels, "use `transfer 4 KiB` or more, or `cache page`"))
+        settings.context.found.append(
+            make_diagnostic("E206", message, labels, "use `transfer 4 KiB` or more, or `cache page`")
+        )
         return False
     labels = [
         *settings.labels("cache", "past the page cache means O_DIRECT"),
         *settings.labels("api", "MPI-IO offers no O_DIRECT here"),
     ]
     message = f"`cache off` does not work with `api {access.api}`"
-    settings.context.found.append(find("E206", message, labels, "`api posix` can; or `cache page`"))
+    settings.context.found.append(make_diagnostic("E206", message, labels, "`api posix` can; or `cache page`"))
     return False
 
 
-def _hints(settings: Settings, access: Access) -> None:
+def _check_hints(settings: Settings, access: Access) -> None:
     """W305 for each `hint`, and for `hints`, that nothing reads."""
     if access.api != "posix":
         return
-    for line in [*(settings.all("hints") if access.hint_set != "library" else []), *settings.all("hint")]:
+    for line in [*(settings.all_lines("hints") if access.hint_set != "library" else []), *settings.all_lines("hint")]:
         labels = [
             Label(line.phrase, "for the MPI library"),
             *settings.labels("api", "not asked to do I/O", "which `api posix` (the default) does not use"),
         ]
         hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
-        settings.context.found.append(find("W305", f"`{line.head}` has no effect with `api posix`", labels, hint))
+        settings.context.found.append(
+            make_diagnostic("W305", f"`{line.head}` has no effect with `api posix`", labels, hint)
+        )
 
 
-def _nothing_together(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+def _check_communicator(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """W305 for a `communicator` where ranks open no file together."""
     if access.communicator == "world" or access.api not in APIS:
         return
@@ -179,13 +183,13 @@ def _nothing_together(settings: Settings, access: Access, dataset: Dataset, data
     place = data if head == "layout" else settings
     labels = [*settings.labels("communicator", "who open the file together"), *place.labels(head, reason)]
     message = f"`communicator` has no effect with {beside}"
-    settings.context.found.append(find("W305", message, labels, hint))
+    settings.context.found.append(make_diagnostic("W305", message, labels, hint))
 
 
-def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
+def _check_contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
     """E211: settings of which each is right, and that cannot be kept together."""
     found = []
-    cadences = zip(settings.all("checkpoint"), loop.checkpoints, strict=True)
+    cadences = zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True)
     in_step: list[Span] = []
     timed: list[Span] = []
     for line, cadence in cadences:
@@ -197,7 +201,9 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
             *settings.labels("sync", "nothing lets ranks agree on the step"),
         ]
         message = f"ranks of `{loop.name}` cannot agree on the step at which they save"
-        found.append(find("E211", message, labels, "use `sync barrier`, or `every N steps` in place of a time"))
+        found.append(
+            make_diagnostic("E211", message, labels, "use `sync barrier`, or `every N steps` in place of a time")
+        )
     together = loop.access.api == "mpi-collective" or loop.access.scatter
     if loop.seconds is not None and loop.sync.kind == "off" and (together or in_step):
         external_readers = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
@@ -211,31 +217,31 @@ def _contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
             *external_readers,
         ]
         message = f"ranks of `{loop.name}` cannot agree on the last step"
-        found.append(find("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
+        found.append(make_diagnostic("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
     if loop.access.api == "mpi-collective" and loop.access.order == "as planned":
         labels = [
             *settings.labels("order", "samples are shuffled, or may be"),
             *settings.labels("api", "but one view reads the batch, and must go forward in the file"),
         ]
         message = "`order as planned` does not work with `api mpi-collective`"
-        found.append(find("E211", message, labels, "leave `order` out, or use `api mpi-independent`"))
-    found.extend(_scatter(settings, loop))
+        found.append(make_diagnostic("E211", message, labels, "leave `order` out, or use `api mpi-independent`"))
+    found.extend(_check_scatter(settings, loop))
     if loop.arrivals is not None and loop.access.readers:
-        head = "readers" if settings.given("readers") is not None else "prefetch"
+        head = "readers" if settings.find_line("readers") is not None else "prefetch"
         labels = [
             *settings.labels(head, "this reads ahead"),
             *settings.labels("requests", "but nobody knows a request before it arrives"),
         ]
         message = f"`{head}` beside `requests`: data would be read before they are asked for"
-        found.append(find("E211", message, labels, f"leave out `{head}`"))
+        found.append(make_diagnostic("E211", message, labels, f"leave out `{head}`"))
     return found
 
 
-def _scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
+def _check_scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
     """E211 for what `scatter by node` cannot stand beside."""
     if not loop.access.scatter:
         return []
-    ahead = "readers" if settings.given("readers") is not None else "prefetch"
+    ahead = "readers" if settings.find_line("readers") is not None else "prefetch"
     refused = [
         (loop.access.api == "mpi-collective", "api", "all ranks read each step together", "use another api"),
         (loop.access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
@@ -248,28 +254,28 @@ def _scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
                 *settings.labels("scatter", "one rank reads each step for all of its node, in the step itself"),
                 *settings.labels(head, reason),
             ]
-            found.append(find("E211", f"`scatter by node` does not work beside this `{head}`", labels, hint))
+            found.append(make_diagnostic("E211", f"`scatter by node` does not work beside this `{head}`", labels, hint))
     return found
 
 
-def _collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def _check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     if loop.access.api != "mpi-collective":
         return []
     if not _is_shared(dataset):
-        return [_not_shared(settings, data, dataset)]
+        return [_shared_file_error(settings, data, dataset)]
     if loop.access.open == "each sample":
         labels = [
             *settings.labels("open", "ranks would open at different times"),
             *settings.labels("api", "all must open together"),
         ]
         message = "collective access cannot open the file for each sample"
-        return [find("E205", message, labels, "use `open once` or `open each epoch`")]
+        return [make_diagnostic("E205", message, labels, "use `open once` or `open each epoch`")]
     return []
 
 
-def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
+def _check_engine(settings: Settings, access: Access) -> list[Diagnostic]:
     """What an `engine` cannot be asked: E211, and E206 beside `cache off`."""
-    if settings.given("engine") is None or access.api not in APIS:
+    if settings.find_line("engine") is None or access.api not in APIS:
         return []
     api, mapped = access.api, access.engine == "mmap"
     if api == "mpi-collective":
@@ -292,27 +298,29 @@ def _engine(settings: Settings, access: Access) -> list[Diagnostic]:
         "queued": "each rank keeps calls of its own in flight",
     }[access.engine]
     labels = [*settings.labels("engine", what), *settings.labels(beside.split()[0], reason)]
-    return [find(code, f"`engine {access.engine}` does not work with `{beside}`", labels, hint)]
+    return [make_diagnostic(code, f"`engine {access.engine}` does not work with `{beside}`", labels, hint)]
 
 
-def _direct(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    if not _driver_can(settings, loop.access) or loop.access.cache != "off":
+def _check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+    if not _can_bypass_cache(settings, loop.access) or loop.access.cache != "off":
         return []
     if dataset.format != "raw" or dataset.source:
         return []  # nothing can be aligned: calls are widened to whole pages
     labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
     alone = dataset.layout.files == dataset.samples
-    aligned = dataset.header % PAGE == 0 and (alone or (dataset.fixed_size or 1) % PAGE == 0)
+    aligned = dataset.header % PAGE == 0 and (alone or (dataset.constant_size or 1) % PAGE == 0)
     if aligned or dataset.align % PAGE == 0:
         return []
-    head = "align" if data.given("align") is not None else "header" if dataset.header % PAGE else "size"
+    head = "align" if data.find_line("align") is not None else "header" if dataset.header % PAGE else "size"
     labels = [*labels, *data.labels(head, "but samples do not begin at multiples of 4 KiB")]
     return [
-        find("E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`")
+        make_diagnostic(
+            "E206", "`cache off` needs aligned samples", labels, f"add `align 4 KiB` to data set `{dataset.name}`"
+        )
     ]
 
 
-def _decoding(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """What `decode on` cannot do: E211; or has nothing to do with: W306."""
     if not loop.decode:
         return []
@@ -324,24 +332,28 @@ def _decoding(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) 
             *settings.labels("transfer", "of which one sample may need several"),
         ]
         message = "`decode on` does not work beside `readers … by sample` and `transfer`"
-        found.append(find("E211", message, labels, "use `readers … by batch`, or `transfer whole sample`"))
+        found.append(make_diagnostic("E211", message, labels, "use `readers … by batch`, or `transfer whole sample`"))
     if dataset.format == "raw":
         labels = [
             *settings.labels("decode", "the bytes are used as they are"),
             *data.labels("format", "no encoding", "the format is raw (the default)"),
         ]
-        found.append(find("W306", "`decode on`, and raw samples have nothing to decode", labels, "leave it out"))
+        found.append(
+            make_diagnostic("W306", "`decode on`, and raw samples have nothing to decode", labels, "leave it out")
+        )
     if dataset.format == "parquet" and access.through == "direct":
         labels = [
             *settings.labels("decode", "a decoder must be run on what is read"),
             *data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
         ]
         message = "`decode on` does not work with `through direct` here: parquet is decoded by its library alone"
-        found.append(find("E211", message, labels, "use `through library`; or leave `decode` out, to read only"))
+        found.append(
+            make_diagnostic("E211", message, labels, "use `through library`; or leave `decode` out, to read only")
+        )
     return found
 
 
-def _kept(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
+def _check_memory_cache(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
     """E211 for `cache memory` where no range of bytes is a sample alone."""
     if access.cache != "memory":
         return []
@@ -353,17 +365,19 @@ def _kept(settings: Settings, access: Access, dataset: Dataset, data: Settings) 
     elif dataset.format == "parquet":
         head, reason = "format", "samples share pages of columns"
     elif (
-        dataset.chunk is not None and dataset.chunk.unit == "bytes" and dataset.chunk.number < (dataset.fixed_size or 0)
+        dataset.chunk is not None
+        and dataset.chunk.unit == "bytes"
+        and dataset.chunk.number < (dataset.constant_size or 0)
     ):
         head, reason = "chunk", "a sample is cut into several"
     else:
         return []
     labels = [*settings.labels("cache", "keeps samples that are ranges of bytes"), *data.labels(head, reason)]
     message = f"`cache memory` does not keep samples of `{dataset.name}`"
-    return [find("E211", message, labels, "use `cache page`, which keeps what is read as it is stored")]
+    return [make_diagnostic("E211", message, labels, "use `cache page`, which keeps what is read as it is stored")]
 
 
-def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
+def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
     found = settings.context.found
     ranks = settings.context.scope.job.ranks
     if loop.shard == "by file" and dataset.layout.files < ranks:
@@ -378,9 +392,9 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
             ),
         ]
         message = f"{ranks - files} of {ranks} ranks would have no file to read"
-        found.append(find("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
+        found.append(make_diagnostic("E203", message, labels, f"use `shard by sample`, or at least {ranks} files"))
         return 0
-    if order_decides_shares(loop, dataset):
+    if has_order_dependent_shards(loop, dataset):
         labels = [
             *settings.labels("shuffle", "in another order each rank would have another number of samples"),
             *settings.labels("shard", "a rank reads whole files"),
@@ -388,7 +402,7 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         ]
         message = f"`shard by file` of shuffled files in `{loop.name}`, and these are of different lengths"
         hint = "use `shuffle files within shard`, or `shard by sample` or `by block`"
-        found.append(find("E215", message, labels, hint))
+        found.append(make_diagnostic("E215", message, labels, hint))
         return 0
     steps = steps_of_epoch(loop, dataset, ranks)
     fewest = shard_bounds(loop, dataset, ranks)[0]
@@ -397,9 +411,14 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
     samples = "from files" if dataset.source else "samples"
     share = f"{fewest} sample{'' if fewest == 1 else 's'}"
     if loop.last_batch == "pad":
-        labels = [Label(settings.place("last batch"), "nothing to wrap round to"), *data.labels(samples, "too few")]
+        labels = [
+            Label(settings.setting_span("last batch"), "nothing to wrap round to"),
+            *data.labels(samples, "too few"),
+        ]
         message = f"`{loop.name}` cannot pad: a rank has no sample of its own"
-        found.append(find("E201", message, labels, f"use at least {ranks * loop.batch} samples, or `last batch keep`"))
+        found.append(
+            make_diagnostic("E201", message, labels, f"use at least {ranks * loop.batch} samples, or `last batch keep`")
+        )
         return 0
     label = f"{loop.batch} per rank and step, and a rank has {share}"
     if loop.shard == "by sample":
@@ -414,28 +433,30 @@ def _shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) ->
         if largest
         else "use more samples, or `last batch keep`"
     )
-    found.append(find("E201", f"the batch is larger than the data: `{loop.name}` would have zero steps", labels, hint))
+    found.append(
+        make_diagnostic("E201", f"the batch is larger than the data: `{loop.name}` would have zero steps", labels, hint)
+    )
     return 0
 
 
-def _cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
+def _check_cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
     ranks = settings.context.scope.job.ranks
     # Steps are counted within a pass; requests are one stream, however many passes it takes.
     total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
-    found = checkpoint_checks.never(settings, loop, total)
+    found = checkpoint_checks.check_cadence_length(settings, loop, total)
     if loop.sync.every > total:
         labels = settings.labels("sync", f"the last step is {total}")
         message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"
-        found.append(find("E207", message, labels, f"at most `every {count(total, 'step')}`, or `sync off`"))
+        found.append(make_diagnostic("E207", message, labels, f"at most `every {count(total, 'step')}`, or `sync off`"))
     return found
 
 
-def _ahead(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
-    if loop.access.prefetch <= steps or loop.arrivals is not None or settings.given("prefetch") is None:
+def _check_prefetch(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
+    if loop.access.prefetch <= steps or loop.arrivals is not None or settings.find_line("prefetch") is None:
         return []
     labels = settings.labels("prefetch", f"an epoch has {steps} step{'' if steps == 1 else 's'}")
     return [
-        find(
+        make_diagnostic(
             "W303",
             f"`{loop.name}` prefetches more than an epoch",
             labels,

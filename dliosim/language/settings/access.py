@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Final, Literal, cast
 
-from dliosim.language.diagnostics import did_you_mean, hints, mistake
-from dliosim.language.settings.block_settings import Context, Settings
+from dliosim.language.diagnostics import join_hints, mistake, suggest_word
+from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.setting_overlay import overlay
-from dliosim.language.syntax.ast import Block
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.ast import PatternBlock
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import (
     MPI_APIS,
@@ -24,7 +24,7 @@ from dliosim.model import (
     Layout,
     Order,
     Through,
-    ranks_together,
+    communicator_size,
 )
 from dliosim.model.job import MAX_RANKS
 from dliosim.readable import count
@@ -33,26 +33,26 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
+class NamedHints:
     """The name of a set, and its pairs."""
 
     name: HintSet = "library"
     pairs: Pairs = ()
 
 
-def hint_set(node: Node, scope: Scope, together: int) -> Hints:
+def hint_set(node: SyntaxNode, scope: Scope, together: int) -> NamedHints:
     """The set that a phrase of `hints` names, for files that so many ranks open together.
 
     E113 for more aggregators than ranks.
     """
     if node.kind == "library":
-        return Hints()
+        return NamedHints()
     if node.kind == "no_aggregation":
-        return Hints("no-aggregation", (*_aggregation("disable"), *_SIEVING_OFF))
-    pairs = [*_aggregation("enable"), *_SIEVING_OFF]
+        return NamedHints("no-aggregation", (*_aggregation_pairs("disable"), *_SIEVING_OFF))
+    pairs = [*_aggregation_pairs("enable"), *_SIEVING_OFF]
     aggregators, buffer = node.find("aggregators"), node.find("collective_buffer")
     if aggregators is not None:
-        wanted = scope.count(aggregators.only)
+        wanted = scope.count(aggregators.only_child)
         if wanted > together:
             owner = "the job has" if together == scope.job.ranks else "who open the file together are"
             there = f"{owner} {count(together, 'rank')}"
@@ -63,18 +63,18 @@ def hint_set(node: Node, scope: Scope, together: int) -> Hints:
         # ROMIO takes one rank of a node, however large cb_nodes is, unless its list of hosts allows more.
         pairs += [("cb_nodes", str(wanted)), ("cb_config_list", f"*:{-(-wanted // nodes)}")]
     if buffer is not None:
-        pairs.append(("cb_buffer_size", str(scope.size(buffer.only, 1, (1 << 31) - 1))))
-    return Hints("two-phase", tuple(pairs))
+        pairs.append(("cb_buffer_size", str(scope.size(buffer.only_child, 1, (1 << 31) - 1))))
+    return NamedHints("two-phase", tuple(pairs))
 
 
 _SIEVING_OFF: Pairs = (("romio_ds_read", "disable"), ("romio_ds_write", "disable"))
 
 
-def _aggregation(state: str) -> Pairs:
+def _aggregation_pairs(state: str) -> Pairs:
     return ("romio_cb_read", state), ("romio_cb_write", state)
 
 
-def with_hints(named: Hints, explicit: Pairs) -> Pairs:
+def merge_hints(named: NamedHints, explicit: Pairs) -> Pairs:
     """The pairs of a set, and those of `hint` lines, of which one takes the place of the set's of the same key."""
     return tuple({**dict(named.pairs), **dict(explicit)}.items())
 
@@ -88,21 +88,23 @@ DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that
 MAX_DEPTH: Final = 32768  # entries of the largest ring that the kernel gives
 
 
-def with_access(context: Context, block: Block, name: Node | None, heads: Iterable[str]) -> Settings:
+def merge_access(
+    context: CompileContext, block: PatternBlock, name: SyntaxNode | None, heads: Iterable[str]
+) -> Settings:
     """The lines of a block over those of the access it names; of these, the ones that the block takes."""
     lines = list(block.settings)
     if name is not None:
-        taken = [line for line in context.noun(name, "access").settings if line.head in heads]
+        taken = [line for line in context.find_noun(name, "access").settings if line.head in heads]
         lines = overlay(taken, lines)
     return Settings(context, block, lines)
 
 
-def access(settings: Settings, reads: Layout | None) -> Access:
+def compile_access(settings: Settings, reads: Layout | None) -> Access:
     """How a block reads a data set of the layout `reads`, or (None) how it writes."""
     scope = settings.context.scope
     writing = reads is None
     readers, by = settings.read("readers", lambda node: _readers(settings, node), (-1, "batch"))
-    ahead = settings.read("prefetch", lambda node: scope.count(node.only, 1, 1 << 20), 0)
+    ahead = settings.read("prefetch", lambda node: scope.count(node.only_child, 1, 1 << 20), 0)
     if readers < 0:
         readers = 1 if ahead else 0
     prefetch = 0 if readers == 0 else ahead or 2
@@ -110,8 +112,8 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     opened: Literal["each sample", "once"] = "each sample" if per_sample else "once"
     world: Communicator = "world"
     communicator = settings.read("communicator", lambda node: _communicator(settings, node), world)
-    together = ranks_together(communicator, scope.job)
-    hints = settings.read("hints", lambda node: hint_set(node, scope, together), Hints())
+    together = communicator_size(communicator, scope.job)
+    hints = settings.read("hints", lambda node: hint_set(node, scope, together), NamedHints())
     cache, memory = settings.read("cache", lambda node: _cache(settings, node), ("page", 0))
     engine, depth = settings.read("engine", lambda node: _engine(settings, node), ("preadv", 0))
     posix: Api = "posix"
@@ -122,7 +124,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         api=api,
         transfer=settings.read(
             "transfer",
-            lambda node: None if node.kind == "whole_sample" else scope.size(node.only, 1, (1 << 31) - 1),
+            lambda node: None if node.kind == "whole_sample" else scope.size(node.only_child, 1, (1 << 31) - 1),
             WRITE_TRANSFER if writing else None,
         ),
         readers=readers,
@@ -133,7 +135,7 @@ def access(settings: Settings, reads: Layout | None) -> Access:
         ),
         cache=cast(Literal["page", "off", "memory"], cache),
         memory=memory,
-        hints=with_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all("hint"))),
+        hints=merge_hints(hints, tuple(settings.convert(line, _hint, ("", "")) for line in settings.all_lines("hint"))),
         hint_set=hints.name,
         order=settings.read("order", lambda node: cast(Order, node.kind.replace("_", " ")), usual),
         communicator=communicator,
@@ -144,25 +146,25 @@ def access(settings: Settings, reads: Layout | None) -> Access:
     )
 
 
-def other_apis() -> tuple[str, ...]:
+def plugin_apis() -> tuple[str, ...]:
     """Names of the backends that other packages bring."""
     return tuple(sorted({point.name for point in entry_points(group=BACKENDS)} - set(APIS)))
 
 
-def _api(node: Node) -> Api:
+def _api(node: SyntaxNode) -> Api:
     if node.kind != "other":
         return node.kind.replace("_", "-")
-    name, known = node.only.text, (*APIS, *other_apis())
+    name, known = node.only_child.text, (*APIS, *plugin_apis())
     if name in known:
         return name
-    near = did_you_mean(name.lower(), known)
+    near = suggest_word(name.lower(), known)
     if name.lower() in ("mpi", "mpiio", "mpi-io"):
         near = "did you mean `mpi-independent` or `mpi-collective`?"
-    hint = hints(near, f"apis here: {', '.join(known)}")
-    raise mistake("E003", f"unknown api `{name}`", node.only.span, "not an api", hint=hint)
+    hint = join_hints(near, f"apis here: {', '.join(known)}")
+    raise mistake("E003", f"unknown api `{name}`", node.only_child.span, "not an api", hint=hint)
 
 
-def _readers(settings: Settings, node: Node) -> tuple[int, str]:
+def _readers(settings: Settings, node: SyntaxNode) -> tuple[int, str]:
     if node.find("PROCESSES") is not None:
         raise mistake(
             "E003",
@@ -177,29 +179,29 @@ def _readers(settings: Settings, node: Node) -> tuple[int, str]:
     return count, "batch in turn" if node.find("in_turn") is not None else "batch"
 
 
-def _cache(settings: Settings, node: Node) -> tuple[str, int]:
+def _cache(settings: Settings, node: SyntaxNode) -> tuple[str, int]:
     if node.kind == "memory":
         if settings.block.kind in ("prepare", "checkpoint"):
             raise mistake(
                 "E210", f"`{settings.block.kind}` does not take `cache memory`", node.span, "keeps what is read"
             )
-        return "memory", settings.context.scope.size(node.only, 1)
+        return "memory", settings.context.scope.size(node.only_child, 1)
     return node.kind, 0
 
 
-def _communicator(settings: Settings, node: Node) -> Communicator:
+def _communicator(settings: Settings, node: SyntaxNode) -> Communicator:
     if node.kind == "neighbours":
-        return settings.context.scope.count(node.only, 1, MAX_RANKS)
+        return settings.context.scope.count(node.only_child, 1, MAX_RANKS)
     return "node" if node.kind == "node" else "world"
 
 
-def _engine(settings: Settings, node: Node) -> tuple[str, int]:
+def _engine(settings: Settings, node: SyntaxNode) -> tuple[str, int]:
     if node.kind != "queued":
         return node.kind, 0
-    return "queued", settings.context.scope.count(node.only, 1, MAX_DEPTH) if node.children else DEPTH
+    return "queued", settings.context.scope.count(node.only_child, 1, MAX_DEPTH) if node.children else DEPTH
 
 
-def _hint(node: Node) -> tuple[str, str]:
+def _hint(node: SyntaxNode) -> tuple[str, str]:
     key, value = (child.text[1:-1] for child in node.children)
     if not key.strip():
         raise mistake("E003", "a hint needs a key", node.children[0].span, "empty")

@@ -12,11 +12,20 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, TypeVar
 
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, Reported, collect, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import (
+    Diagnostic,
+    Label,
+    Mistake,
+    ReportedMistake,
+    collect,
+    join_hints,
+    mistake,
+    suggest_word,
+)
 from dliosim.language.source import Span
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Block, Document, Setting
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.ast import Document, PatternBlock, Setting
+from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import Checkpoint, Dataset, Distribution
 
@@ -27,7 +36,7 @@ MOST_CLAMPED: Final = 0.5
 
 
 @dataclass(slots=True)
-class Context:
+class CompileContext:
     """What a compilation has at hand, and what it has found."""
 
     document: Document
@@ -40,7 +49,7 @@ class Context:
         finding = error.diagnostic
         if finding.code in ("E101", "E104", "E105") and self.document.incomplete:
             return
-        if isinstance(error, Reported):
+        if isinstance(error, ReportedMistake):
             return
         if at is not None and finding.labels:
             here = finding.labels[0].span
@@ -49,7 +58,7 @@ class Context:
                 finding = Diagnostic(finding.code, finding.message, labels, finding.help)
         collect(self.found, finding)
 
-    def noun(self, name: Node, kind: str) -> Block:
+    def find_noun(self, name: SyntaxNode, kind: str) -> PatternBlock:
         """The data set, checkpoint or access that a name stands for; E101, E105 otherwise."""
         nouns = self.document.nouns
         block = nouns.get(name.text)
@@ -57,20 +66,20 @@ class Context:
             self.used.add(name.text)
             return block
         same = [noun for noun in nouns.values() if noun.kind == kind]
-        listed = f"{_plural(kind)} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
+        listed = f"{_plural_name(kind)} here: {', '.join(sorted(noun.name for noun in same)) or 'none'}"
         if block is not None:
             error = mistake(
                 "E105",
-                f"`{name.text}` is {_a(block.kind)}, not {_a(kind)}",
+                f"`{name.text}` is {_kind_with_article(block.kind)}, not {_kind_with_article(kind)}",
                 name.span,
-                f"{_a(kind)} is needed here",
-                more=[Label(block.place, f"{_a(block.kind)}")],
+                f"{_kind_with_article(kind)} is needed here",
+                more=[Label(block.place, f"{_kind_with_article(block.kind)}")],
                 hint=listed,
             )
             raise error
-        near = did_you_mean(name.text, (noun.name for noun in same))
+        near = suggest_word(name.text, (noun.name for noun in same))
         raise mistake(
-            "E101", f"unknown {called(kind)} `{name.text}`", name.span, "not defined", hint=hints(near, listed)
+            "E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=join_hints(near, listed)
         )
 
 
@@ -78,52 +87,52 @@ class Context:
 class Settings:
     """The lines of one block that count, its own and those it takes from others."""
 
-    context: Context
-    block: Block
+    context: CompileContext
+    block: PatternBlock
     lines: list[Setting]
 
-    def given(self, head: str) -> Setting | None:
+    def find_line(self, head: str) -> Setting | None:
         """The line of a setting, or None."""
         return next((line for line in self.lines if line.head == head), None)
 
-    def all(self, head: str) -> list[Setting]:
+    def all_lines(self, head: str) -> list[Setting]:
         """The lines of a repeated setting."""
         return [line for line in self.lines if line.head == head]
 
-    def read(self, head: str, convert: Callable[[Node], T], default: T) -> T:
+    def read(self, head: str, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """The value of a setting, or the default where it is not given or broken."""
-        line = self.given(head)
+        line = self.find_line(head)
         return default if line is None else self.convert(line, convert, default)
 
-    def convert(self, line: Setting, convert: Callable[[Node], T], default: T) -> T:
+    def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """The value of one line, or the default where it is broken."""
         try:
-            return convert(self.node(line))
+            return convert(self.parse_line(line))
         except Mistake as error:
             self.context.report(error, line.phrase)
             return default
 
-    def node(self, line: Setting) -> Node:
+    def parse_line(self, line: Setting) -> SyntaxNode:
         """The phrase of a line, parsed by the rule of its setting."""
         return self.context.scope.phrase(vocabulary.SETTINGS[self.block.kind][line.head], line.phrase)
 
     def require(self, *needed: tuple[str, ...]) -> None:
         """Report the settings that are missing and have no default; of each tuple one is enough."""
         for heads in needed:
-            if not any(self.given(head) for head in heads) and not self.block.broken:
+            if not any(self.find_line(head) for head in heads) and not self.block.broken:
                 missing = " and no ".join(f"`{head}`" for head in heads)
                 lines = " or ".join(f"`{head} …`" for head in heads)
                 message = f"`{self.block.title}` has no {missing}"
                 self.context.report(mistake("E003", message, self.block.place, f"needs a line {lines}"))
 
-    def place(self, head: str) -> Span:
+    def setting_span(self, head: str) -> Span:
         """Where a setting is given, or the block where its default counts."""
-        line = self.given(head)
+        line = self.find_line(head)
         return self.block.place if line is None else line.phrase
 
     def labels(self, head: str, text: str, by_default: str = "") -> list[Label]:
         """Labels for a setting: at its phrase, and at the parameter that gives it, or at the block for a default."""
-        line = self.given(head)
+        line = self.find_line(head)
         if line is None:
             return [Label(self.block.place, by_default or text)]
         labels = [Label(line.phrase, text)]
@@ -133,21 +142,21 @@ class Settings:
         return labels
 
 
-def warn_of_draws(settings: Settings, head: str, drawn: Distribution) -> None:
+def warn_about_draws(settings: Settings, head: str, drawn: Distribution) -> None:
     """W301: a distribution whose draws reach 0 or less, and that nothing clips, or most of which are clipped."""
     if drawn.is_constant:
         return
-    share = drawn.share_not_positive()
+    share = drawn.nonpositive_share()
     if share >= 1e-9 and (drawn.low is None or drawn.low < 0):
         message = f"{_percent(share)} of the draws of this distribution are 0 or less"
         label, hint = "nothing keeps them above 0", "add `clipped to LOW and HIGH`"
-        settings.context.found.append(find("W301", message, settings.labels(head, label), hint))
+        settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
     below, above = drawn.shares_clamped()
     if below + above > MOST_CLAMPED:
         message = f"{_percent(below + above)} of the draws of this distribution lie outside its limits"
         label = f"{below * 100:.0f} % become the lower limit, {above * 100:.0f} % the upper one"
         hint = "put the limits around the mean, or write the one value that is meant"
-        settings.context.found.append(find("W301", message, settings.labels(head, label), hint))
+        settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
 
 
 def _percent(share: float) -> str:
@@ -155,26 +164,26 @@ def _percent(share: float) -> str:
     return f"{Decimal(f'{share * 100:.2g}'):f} %"
 
 
-def find(code: str, message: str, labels: list[Label], hint: str = "") -> Diagnostic:
+def make_diagnostic(code: str, message: str, labels: list[Label], hint: str = "") -> Diagnostic:
     """A diagnostic at labels that are made already; the first is the place that is wrong."""
     return Diagnostic(code, message, tuple(labels), (hint,) if hint else ())
 
 
-def called(kind: str) -> str:
+def kind_name(kind: str) -> str:
     """What messages call a kind of noun."""
     return "data set" if kind == "dataset" else "access" if kind == "access" else kind
 
 
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind == "access" else f"a {called(kind)}"
+def _kind_with_article(kind: str) -> str:
+    return f"an {kind}" if kind == "access" else f"a {kind_name(kind)}"
 
 
-def _plural(kind: str) -> str:
-    return "access methods" if kind == "access" else f"{called(kind)}s"
+def _plural_name(kind: str) -> str:
+    return "access methods" if kind == "access" else f"{kind_name(kind)}s"
 
 
 @dataclass(slots=True)
-class Nouns:
+class CompiledNouns:
     """What verbs refer to: the model of each noun (None where it is broken) and its settings; and which are used."""
 
     datasets: dict[str, Dataset | None]
@@ -183,9 +192,9 @@ class Nouns:
     used: set[str] = field(default_factory=set)
 
 
-def path_below_root(node: Node) -> str:
+def path_below_root(node: SyntaxNode) -> str:
     """A path in quotes that stays below its root; E208 otherwise."""
-    text = node.only.text[1:-1]
+    text = node.only_child.text[1:-1]
     parts = text.split("/")
     reason = ""
     if not text.strip() or any(letter in "\t\\" for letter in text):
@@ -198,5 +207,5 @@ def path_below_root(node: Node) -> str:
         reason = "too long"
     if reason:
         hint = "paths are relative to `--dir` (or `--root NAME=DIR`) and stay inside"
-        raise mistake("E208", f"a path that leaves its root: {node.only.text}", node.span, reason, hint=hint)
+        raise mistake("E208", f"a path that leaves its root: {node.only_child.text}", node.span, reason, hint=hint)
     return "/".join(part for part in parts if part not in ("", ".")) or "."

@@ -7,40 +7,44 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dliosim.language.diagnostics import Label, Mistake, did_you_mean, hints, mistake
-from dliosim.language.settings.block_settings import Context, Settings, called
-from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, Source, Span
+from dliosim.language.diagnostics import Label, Mistake, join_hints, mistake, suggest_word
+from dliosim.language.settings.block_settings import CompileContext, Settings, kind_name
+from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, Span
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Block, Document, Param, Setting, followed
+from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, follow_reference
 
 MAX_CHAIN: Final = 32  # nouns made from each other
 
 
-def inherited(context: Context, block: Block, chain: tuple[str, ...] = ()) -> Settings:
+def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[str, ...] = ()) -> Settings:
     """The lines of a noun over those of the one of its kind that it is made `from`."""
     lines = list(block.settings)
     if "from" in block.header:
-        name, what = block.header["from"].only, called(block.kind)
+        name, what = block.header["from"].only_child, kind_name(block.kind)
         if name.text == block.name or name.text in chain:
             raise mistake("E105", f"{what} `{name.text}` is made from itself", name.span, "goes round in a circle")
         if len(chain) >= MAX_CHAIN:
             raise mistake("E105", f"more than {MAX_CHAIN} {what}s made from each other", name.span, "too long a chain")
-        below = inherited(context, context.noun(name, block.kind), (*chain, block.name))
+        below = inherit_settings(context, context.find_noun(name, block.kind), (*chain, block.name))
         block.broken |= below.block.broken
         lines = overlay(below.lines, lines)
     return Settings(context, block, lines)
 
 
-def settle(context: Context) -> None:
+def merge_layers(context: CompileContext) -> None:
     """Give every block of the document its settings; one given twice in a file, or by -D, is reported (E102).
 
     This comes after all overrides: what tells repeated settings apart may be the text of a parameter.
     """
     document = context.document
-    for block in (*document.nouns.values(), *document.walk()):
+    for block in (*document.nouns.values(), *document.walk_verbs()):
         for layer in block.layers:
-            block.settings = overlay(block.settings, _of_file(context, block, _named(layer, document.params)))
-        block.settings = overlay(block.settings, _of_overrides(context, _named(block.overrides, document.params)))
+            block.settings = overlay(
+                block.settings, _file_settings(context, block, _name_lines(layer, document.params))
+            )
+        block.settings = overlay(
+            block.settings, _override_settings(context, _name_lines(block.overrides, document.params))
+        )
 
 
 def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]:
@@ -57,46 +61,46 @@ def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]
     return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
 
 
-def twice_overridden(place: Span, first: Span) -> Mistake:
+def duplicate_override(place: Span, first: Span) -> Mistake:
     """E102 for two -D of one thing."""
     name = " ".join(place.text.split())
     return mistake("E102", f"`-D {name}` is given twice", place, "again here", more=[Label(first, "first here")])
 
 
-def _of_file(context: Context, block: Block, lines: Sequence[Setting]) -> list[Setting]:
+def _file_settings(context: CompileContext, block: PatternBlock, lines: Sequence[Setting]) -> list[Setting]:
     first: dict[tuple[str, ...], Setting] = {}
     for line in lines:
         other = first.setdefault((line.head, *line.sub), line)
         if other is not line:
             block.broken = True
-            labels = [Label(other.place, "first here"), *_values(context, line, other)]
+            labels = [Label(other.place, "first here"), *_value_labels(context, line, other)]
             name = " ".join((line.head, *line.sub))
             context.report(mistake("E102", f"setting `{name}` is given twice", line.place, "again here", more=labels))
     return list(first.values())
 
 
-def _values(context: Context, *lines: Setting) -> Iterable[Label]:
+def _value_labels(context: CompileContext, *lines: Setting) -> Iterable[Label]:
     for line in lines:
-        value = followed(context.document.params, line.phrase)
+        value = follow_reference(context.document.params, line.phrase)
         if value is not line.phrase:
             yield Label(value, f"the value of `{line.phrase.text}`")
 
 
-def _of_overrides(context: Context, lines: Sequence[Setting]) -> list[Setting]:
+def _override_settings(context: CompileContext, lines: Sequence[Setting]) -> list[Setting]:
     first: dict[tuple[str, ...], Setting] = {}
     for line in lines:
         # What would replace the other if it stood above it.
         other = first.setdefault((line.head, *line.sub[:1]), line)
         if other is not line:
-            context.report(twice_overridden(line.place, other.place))
+            context.report(duplicate_override(line.place, other.place))
     return list(first.values())
 
 
-def _named(lines: Iterable[Setting], params: Mapping[str, Param]) -> list[Setting]:
-    return [replace(line, sub=names_of(line.head, followed(params, line.phrase).text)) for line in lines]
+def _name_lines(lines: Iterable[Setting], params: Mapping[str, Param]) -> list[Setting]:
+    return [replace(line, sub=sub_names(line.head, follow_reference(params, line.phrase).text)) for line in lines]
 
 
-def names_of(head: str, phrase: str) -> tuple[str, ...]:
+def sub_names(head: str, phrase: str) -> tuple[str, ...]:
     """What tells a line of a repeated setting from the others of its block; empty for one that stands alone."""
     words = re.findall(r'"[^"]*"|\S+', phrase)
     if head not in vocabulary.REPEATED or not words:
@@ -109,14 +113,14 @@ def names_of(head: str, phrase: str) -> tuple[str, ...]:
     return (words[0],)
 
 
-def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
+def apply_overrides(context: CompileContext, overrides: Sequence[tuple[str, str]]) -> None:
     """Put every override in its place in the document, and give its blocks their settings; what names nothing, or is
     given twice, is reported."""
     given: dict[str, Span] = {}
     for name, value in overrides:
-        source = Source(COMMAND_LINE, f"-D {name}={value}")
+        source = SourceText(COMMAND_LINE, f"-D {name}={value}")
         place = source.span(3, 3 + len(name))
-        phrase = source.span(4 + len(name), len(source.text)).stripped()
+        phrase = source.span(4 + len(name), len(source.text)).trim()
         try:
             if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
                 raise mistake(
@@ -124,19 +128,19 @@ def apply(context: Context, overrides: Sequence[tuple[str, str]]) -> None:
                     "an override that is too long, or cannot be printed",
                     source.span(0, 2),
                 )
-            _apply(context.document, name.strip(), place, phrase, given)
+            _apply_override(context.document, name.strip(), place, phrase, given)
         except Mistake as error:
             context.report(error)
-    settle(context)
+    merge_layers(context)
 
 
-def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict[str, Span]) -> None:
+def _apply_override(document: Document, name: str, place: Span, phrase: Span, given: dict[str, Span]) -> None:
     """Settings are counted where they land: a block may have two names (`prepare` and `prepare D`)."""
     block_name, dot, head = (" ".join(part.split()) for part in name.partition("."))
     if dot:
         _override_setting(document, block_name, Setting(head, place, phrase))
     elif name in given:
-        raise twice_overridden(place, given[name])
+        raise duplicate_override(place, given[name])
     elif name in document.params:
         given[name] = place
         document.params[name].value = phrase
@@ -145,22 +149,22 @@ def _apply(document: Document, name: str, place: Span, phrase: Span, given: dict
         document.seed = Setting("seed", place, phrase)
     else:
         known = [*document.params, "seed"]
-        hint = hints(did_you_mean(name, known), f"parameters here: {', '.join(sorted(document.params)) or 'none'}")
+        hint = join_hints(suggest_word(name, known), f"parameters here: {', '.join(sorted(document.params)) or 'none'}")
         raise mistake("E104", f"`-D {name}` names nothing", place, "no parameter of this name", hint=hint)
 
 
 def _override_setting(document: Document, name: str, setting: Setting) -> None:
-    named = _blocks(document)
+    named = _blocks_by_name(document)
     blocks = named.get(name, [])
     if not blocks:
-        hint = hints(did_you_mean(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
+        hint = join_hints(suggest_word(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
         raise mistake(
             "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint
         )
     taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
     if not taking:
         known = vocabulary.SETTINGS[blocks[0].kind]
-        hint = hints(did_you_mean(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
+        hint = join_hints(suggest_word(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
         raise mistake(
             "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint
         )
@@ -172,9 +176,9 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
         block.overrides.append(setting)
 
 
-def _blocks(document: Document) -> dict[str, list[Block]]:
-    named: dict[str, list[Block]] = {}
-    for block in (*document.nouns.values(), *document.walk()):
+def _blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:
+    named: dict[str, list[PatternBlock]] = {}
+    for block in (*document.nouns.values(), *document.walk_verbs()):
         if block.kind in ("prepare", "restore"):
             named.setdefault(block.kind, []).append(block)
             named.setdefault(f"{block.kind} {block.name}", []).append(block)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dliosim.language.source import Source, Span
+from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.parser import Node
+from dliosim.language.syntax.parser import SyntaxNode
 
 MAX_CHAIN: Final = 32  # parameters that refer to parameters
 
@@ -26,7 +26,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Block:
+class PatternBlock:
     """A noun or a verb with its settings; `header` has what stands on its first line, by kind of node.
 
     `layers` has the lines of each file that says something of it, those of the file that extends the others last, and
@@ -36,11 +36,11 @@ class Block:
     kind: str
     name: str
     place: Span
-    header: dict[str, Node]
+    header: dict[str, SyntaxNode]
     layers: list[list[Setting]] = field(default_factory=lambda: [[]])
     overrides: list[Setting] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
-    body: list[Block] = field(default_factory=list)
+    body: list[PatternBlock] = field(default_factory=list)
     own: bool = True
     broken: bool = False
     """Whether a line was left out for a mistake, so that what seems to be missing may be there."""
@@ -59,7 +59,7 @@ class Param:
     place: Span
     default: Span
     value: Span
-    domain: Node | None
+    domain: SyntaxNode | None
     own: bool = True
 
 
@@ -67,35 +67,35 @@ class Param:
 class Document:
     """All that a file says, with what it includes and extends merged in; nothing is evaluated yet."""
 
-    source: Source
-    workload: Node | None = None
+    source: SourceText
+    workload: SyntaxNode | None = None
     seed: Setting | None = None
     params: dict[str, Param] = field(default_factory=dict)
-    nouns: dict[str, Block] = field(default_factory=dict)
-    verbs: list[Block] = field(default_factory=list)
-    expects: list[Block] = field(default_factory=list)
+    nouns: dict[str, PatternBlock] = field(default_factory=dict)
+    verbs: list[PatternBlock] = field(default_factory=list)
+    expects: list[PatternBlock] = field(default_factory=list)
     sets: list[tuple[Span, Span]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     """Parameters whose definition has a mistake: to miss them later is no second one."""
     incomplete: bool = False
     """Whether a file could not be read to its end, so that names may be missing without fault."""
 
-    def walk(self) -> Iterator[Block]:
+    def walk_verbs(self) -> Iterator[PatternBlock]:
         """Every verb, those inside others too."""
         yield from _walk(self.verbs)
 
-    def loops(self) -> Iterator[Block]:
+    def loops(self) -> Iterator[PatternBlock]:
         """Every loop, evaluations too."""
-        return (block for block in self.walk() if block.kind in vocabulary.LOOPS)
+        return (block for block in self.walk_verbs() if block.kind in vocabulary.LOOPS)
 
 
-def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
+def _walk(blocks: Iterable[PatternBlock]) -> Iterator[PatternBlock]:
     for block in blocks:
         yield block
         yield from _walk(block.body)
 
 
-def followed(params: Mapping[str, Param], span: Span) -> Span:
+def follow_reference(params: Mapping[str, Param], span: Span) -> Span:
     """The text that `$name` alone stands for in the end; the place itself where it is anything else."""
     for _ in range(MAX_CHAIN):
         param = params.get(span.text[1:]) if span.text.startswith("$") else None
@@ -111,7 +111,7 @@ def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | Non
         found = re.match(r"\s+".join(head.split()) + r"(?![\w-])", span.text)
         if found:
             cut = span.start + found.end()
-            return head, Span(span.source, span.start, cut), Span(span.source, cut, span.end).stripped()
+            return head, Span(span.source, span.start, cut), Span(span.source, cut, span.end).trim()
     return None
 
 

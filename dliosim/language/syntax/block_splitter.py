@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dliosim.language.diagnostics import Label, mistake
-from dliosim.language.source import MAX_LINE_LENGTH, Source, Span
+from dliosim.language.source import MAX_LINE_LENGTH, SourceText, Span
 
 MAX_BLOCK_DEPTH: Final = 16
 _PIECE = re.compile(r'"[^"\n]*"|"|#[^\n]*|[{}\n]|[^"#{}\n]+')
@@ -27,34 +27,34 @@ class Statement:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBlock:
     statements: list[Statement]
     brace: Span | None = None
 
 
 @dataclass(slots=True)
-class _Line:
+class _LineState:
     start: int = -1
     end: int = -1
     closed: bool = False
 
 
-def split(source: Source) -> list[Statement]:
+def split_statements(source: SourceText) -> list[Statement]:
     """The statements of a source; raises Mistake at the first place where its structure breaks."""
-    levels = [_Open([])]
-    line = _Line()
+    levels = [_OpenBlock([])]
+    line = _LineState()
 
     def finish(brace: Span | None) -> None:
         nonlocal line
         if line.start >= 0:
-            span = source.span(line.start, line.end).stripped()
+            span = source.span(line.start, line.end).trim()
             body: list[Statement] | None = [] if brace else None
             levels[-1].statements.append(Statement(span, body, brace))
             if body is not None:
-                levels.append(_Open(body, brace))
+                levels.append(_OpenBlock(body, brace))
         elif brace:
             raise mistake("E003", "a block without a head", brace, "what does this belong to?", hint=_HEAD_HINT)
-        line = _Line()
+        line = _LineState()
 
     for piece in _PIECE.finditer(source.text):
         text, here = piece[0], source.span(piece.start(), piece.end())
@@ -63,7 +63,7 @@ def split(source: Source) -> list[Statement]:
         elif text[0] == "#" or (line.start < 0 and text.isspace()):
             continue
         elif line.closed:
-            raise mistake("E003", "more on the line after `}`", here.stripped(), "expected a new line")
+            raise mistake("E003", "more on the line after `}`", here.trim(), "expected a new line")
         elif text == "{":
             finish(here)
             if len(levels) > MAX_BLOCK_DEPTH:

@@ -47,7 +47,7 @@ _INNER: Final = {
 }
 
 
-def options(grammar: str) -> dict[str, Any]:
+def parser_options(grammar: str) -> dict[str, Any]:
     """How the parser is made, here and in the test that makes it again with `strict`."""
     return {
         "parser": "lalr",
@@ -58,18 +58,18 @@ def options(grammar: str) -> dict[str, Any]:
     }
 
 
-def tables(grammar: str) -> str:
+def build_tables(grammar: str) -> str:
     """The tables of a grammar as JSON; the numbers of the states differ from build to build."""
     from lark import Lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
 
-    parser = Lark(grammar, **options(grammar))
+    parser = Lark(grammar, **parser_options(grammar))
     data, memo = parser.memo_serialize([TerminalDef, Rule])
-    return json.dumps({**identity(grammar), "data": data, "memo": memo}, separators=(",", ":")) + "\n"
+    return json.dumps({**table_identity(grammar), "data": data, "memo": memo}, separators=(",", ":")) + "\n"
 
 
-def identity(grammar: str) -> dict[str, str]:
+def table_identity(grammar: str) -> dict[str, str]:
     """What tables belong to: the grammar, and the version of lark that made them."""
     from lark import __version__
 
@@ -78,7 +78,7 @@ def identity(grammar: str) -> dict[str, str]:
 
 def main() -> None:
     """Write the tables beside the grammar."""
-    TABLES.write_text(tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
+    TABLES.write_text(build_tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

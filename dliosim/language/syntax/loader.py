@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, collect, did_you_mean, hints, mistake
-from dliosim.language.source import MAX_BYTES, Source, Span, Unreadable, read_source
+from dliosim.language.diagnostics import Diagnostic, Label, Mistake, collect, join_hints, mistake, suggest_word
+from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, read_source
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Block, Document, Param, Setting, first_word, split_head
-from dliosim.language.syntax.block_splitter import Statement, split
-from dliosim.language.syntax.parser import Node, parse
+from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
+from dliosim.language.syntax.block_splitter import Statement, split_statements
+from dliosim.language.syntax.parser import SyntaxNode, parse
 
 VERSIONS: Final = ("1",)
 MAX_CHAIN: Final = 16  # files that include each other
@@ -47,23 +47,23 @@ class Loader:
     def load(self, path: Path) -> Document:
         """The document of the main file."""
         try:
-            source = self._read(path)
-        except Unreadable as error:
+            source = self._read_text(path)
+        except UnreadableFile as error:
             place = f"{path}{error.place}"
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=place))
-            return Document(Source(str(path), ""), incomplete=True)
-        document = self._file(source, (os.path.realpath(path),))
-        self._distinct_loops(document)
+            return Document(SourceText(str(path), ""), incomplete=True)
+        document = self._load_file(source, (os.path.realpath(path),))
+        self._check_loops(document)
         if document.workload is None and not self.found:
             here = source.span(0, len(source.line(1)))
             hint = 'add `workload NAME "what it does"` below it'
             self.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
         return document
 
-    def _file(self, source: Source, chain: tuple[str, ...], *, included: bool = False) -> Document:
-        reading = _Reading(self, Document(source), chain, included)
+    def _load_file(self, source: SourceText, chain: tuple[str, ...], *, included: bool = False) -> Document:
+        reading = _FileLoad(self, Document(source), chain, included)
         try:
-            statements = _versioned(source, split(source))
+            statements = _strip_version(source, split_statements(source))
         except Mistake as error:
             self.found.append(error.diagnostic)
             reading.document.incomplete = True
@@ -71,29 +71,29 @@ class Loader:
         # What a file extends comes first wherever it stands: a file that both include is then the base's, whose `set`
         # lines need it, and this file finds it there.
         for statement in sorted(statements, key=lambda statement: split_head(statement.span, ["extends"]) is None):
-            self.guarded(lambda statement=statement: reading.take(statement))  # type: ignore[misc]
-        return self._merged(reading.base, reading.document)
+            self.catch_mistake(lambda statement=statement: reading.take_statement(statement))  # type: ignore[misc]
+        return self._merge_documents(reading.base, reading.document)
 
-    def _read(self, path: Path) -> Source:
+    def _read_text(self, path: Path) -> SourceText:
         """The text of a file, of the bytes that there may still be; Unreadable."""
         source = read_source(path, str(path), self._room)
         self._room -= min(self._room, len(source.text.encode()))
         return source
 
-    def guarded(self, action: Callable[[], None]) -> None:
+    def catch_mistake(self, action: Callable[[], None]) -> None:
         """Do it, and collect its mistake if it makes one."""
         try:
             action()
         except Mistake as error:
             collect(self.found, error.diagnostic)
 
-    def open(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
+    def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
         """The document of a file named by an include or extends line; None where it has been included before."""
         path = Path(quoted.source.name).parent / quoted.text[1:-1]
         name = str(path)
         try:
-            source = self._read(path)
-        except Unreadable as error:
+            source = self._read_text(path)
+        except UnreadableFile as error:
             raise mistake("E103", f"cannot read {quoted.text}: {error}", quoted, f"looked for {name}") from None
         real = os.path.realpath(name)
         if real in chain:
@@ -104,11 +104,11 @@ class Loader:
         if len(chain) > MAX_CHAIN:
             raise mistake("E103", f"more than {MAX_CHAIN} files that include each other", quoted, "too long a chain")
         self._included.add(real)
-        return self._file(source, (*chain, real), included=included)
+        return self._load_file(source, (*chain, real), included=included)
 
-    def _distinct_loops(self, document: Document) -> None:
+    def _check_loops(self, document: Document) -> None:
         """E102 for two loops of one name, which files that extend each other may make together; E113 for too many."""
-        first: dict[str, Block] = {}
+        first: dict[str, PatternBlock] = {}
         for number, loop in enumerate(document.loops()):
             if number == MOST_LOOPS:
                 text, hint = f"a pattern has at most {MOST_LOOPS:_} loops", "`repeat N { ... }` does the same again"
@@ -117,9 +117,9 @@ class Loader:
             if other is not loop:
                 place = loop.header["NAME"].span if "NAME" in loop.header else loop.place
                 hint = "give one of them another name" if loop.place.source is not other.place.source else ""
-                collect(self.found, _twice("loop", loop.name, place, other.place, hint).diagnostic)
+                collect(self.found, _duplicate_mistake("loop", loop.name, place, other.place, hint).diagnostic)
 
-    def _merged(self, base: Document | None, own: Document) -> Document:
+    def _merge_documents(self, base: Document | None, own: Document) -> Document:
         if base is not None:
             self._merge_into(base, own)
             base.source, base.sets = own.source, own.sets
@@ -132,10 +132,10 @@ class Loader:
             if param is None and (own.incomplete or name.text in own.broken):
                 continue
             if param is None:
-                hint = did_you_mean(name.text, own.params)
+                hint = suggest_word(name.text, own.params)
                 collect(self.found, mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
             elif name.text in placed:
-                collect(self.found, _twice("set", name.text, name, placed[name.text]).diagnostic)
+                collect(self.found, _duplicate_mistake("set", name.text, name, placed[name.text]).diagnostic)
             elif param.own and param.place.source is own.source:
                 error = mistake(
                     "E102",
@@ -157,28 +157,31 @@ class Loader:
         for name, param in own.params.items():
             if name in base.params:
                 hint = f"`set {name} = …` gives it another value"
-                collect(self.found, _twice("parameter", name, param.place, base.params[name].place, hint).diagnostic)
+                collect(
+                    self.found,
+                    _duplicate_mistake("parameter", name, param.place, base.params[name].place, hint).diagnostic,
+                )
             base.params.setdefault(name, param)
         for name, noun in own.nouns.items():
             below = base.nouns.setdefault(name, noun)
             if below is not noun and below.kind != noun.kind:
-                collect(self.found, _twice(noun.kind, name, noun.place, below.place).diagnostic)
+                collect(self.found, _duplicate_mistake(noun.kind, name, noun.place, below.place).diagnostic)
             elif below is not noun:
                 _merge_block(below, noun)
-        _settle_expected_loops(base.expects, base)
+        _name_expected_loops(base.expects, base)
         for verb in own.verbs:
-            same = (block for block in base.walk() if (block.kind, block.name) == (verb.kind, verb.name))
+            same = (block for block in base.walk_verbs() if (block.kind, block.name) == (verb.kind, verb.name))
             match = next(same, None) if verb.name else None
             if match is None or verb.kind in ("save", "restore"):
                 base.verbs.append(verb)
             else:
                 _merge_block(match, verb)
-        _settle_expected_loops(own.expects, base)
+        _name_expected_loops(own.expects, base)
         replaced = {expect.name for expect in own.expects}
         base.expects = [expect for expect in base.expects if expect.name not in replaced] + own.expects
 
 
-def _settle_expected_loops(expects: Iterable[Block], document: Document) -> None:
+def _name_expected_loops(expects: Iterable[PatternBlock], document: Document) -> None:
     """Name the loop of those that leave it to be the only one, so that they are one with those that name it."""
     loops = [loop.name for loop in document.loops()]
     for expect in expects:
@@ -186,7 +189,7 @@ def _settle_expected_loops(expects: Iterable[Block], document: Document) -> None
             expect.name += loops[0]
 
 
-def _merge_block(below: Block, above: Block) -> None:
+def _merge_block(below: PatternBlock, above: PatternBlock) -> None:
     if above.kind == "evaluate":
         # `every epoch` has no number, and says something all the same.
         below.header.pop("value", None)
@@ -201,13 +204,13 @@ def _merge_block(below: Block, above: Block) -> None:
             _merge_block(match, block)
 
 
-def _twice(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
+def _duplicate_mistake(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
     return mistake(
         "E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint
     )
 
 
-def _versioned(source: Source, statements: list[Statement]) -> list[Statement]:
+def _strip_version(source: SourceText, statements: list[Statement]) -> list[Statement]:
     known = f"versions known: {', '.join(VERSIONS)}"
     if not statements:
         raise mistake("E005", "the file is empty", source.span(0, 0), "expected `dlio 1`", hint=known)
@@ -225,7 +228,7 @@ def _versioned(source: Source, statements: list[Statement]) -> list[Statement]:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _FileLoad:
     """One file being read: its own document, and the one it extends."""
 
     loader: Loader
@@ -236,30 +239,30 @@ class _Reading:
     extends: Span | None = None
     names: Counter[str] = field(default_factory=Counter)
 
-    def take(self, statement: Statement) -> None:
-        head, place, phrase = _known(statement, vocabulary.STATEMENTS, "")
+    def take_statement(self, statement: Statement) -> None:
+        head, place, phrase = _split_known_head(statement, vocabulary.STATEMENTS, "")
         if self.included and head not in vocabulary.INCLUDABLE:
             nouns = ", ".join(vocabulary.NOUNS)
             hint = f"an included file may have param, {nouns} and include; `extends` takes a workload"
             raise mistake("E103", f"an included file has a `{head}` line", place, "not a noun", hint=hint)
         _check_block(statement, head, place)
         if head in vocabulary.VERBS:
-            self.document.verbs.append(self._verb(statement, head, place, phrase))
+            self.document.verbs.append(self._build_verb(statement, head, place, phrase))
         elif head in vocabulary.NOUNS:
-            self._noun(statement, head, phrase)
+            self._take_noun(statement, head, phrase)
         elif head in ("include", "extends"):
-            quoted = parse("file", phrase).only.span
+            quoted = parse("file", phrase).only_child.span
             self._extend(place, quoted) if head == "extends" else self._include(quoted)
         else:
-            self._line(head, place, phrase)
+            self._take_line(head, place, phrase)
 
-    def _line(self, head: str, place: Span, phrase: Span) -> None:
+    def _take_line(self, head: str, place: Span, phrase: Span) -> None:
         document = self.document
         if head == "dlio":
-            raise _twice("statement", "dlio", place, document.source.span(0, 0))
+            raise _duplicate_mistake("statement", "dlio", place, document.source.span(0, 0))
         if head == "seed":
             if document.seed is not None:
-                raise _twice("setting", "seed", place, document.seed.place)
+                raise _duplicate_mistake("setting", "seed", place, document.seed.place)
             document.seed = Setting("seed", place, phrase)
             return
         try:
@@ -269,7 +272,7 @@ class _Reading:
             raise
         if head == "workload":
             if document.workload is not None:
-                raise _twice("statement", "workload", place, document.workload.span)
+                raise _duplicate_mistake("statement", "workload", place, document.workload.span)
             document.workload = node
         elif head == "set":
             document.sets.append((node.children[0].span, node.children[1].span))
@@ -281,7 +284,7 @@ class _Reading:
                 document.broken.add(name.text)
                 raise mistake("E003", "a comma behind the value", comma, "the comma is too much")
             if name.text in document.params:
-                raise _twice("parameter", name.text, name.span, document.params[name.text].place)
+                raise _duplicate_mistake("parameter", name.text, name.span, document.params[name.text].place)
             if name.text in ("ranks", "nodes", "ranks_per_node"):
                 raise mistake("E102", f"`${name.text}` is built in", name.span, "choose another name")
             own = not self.included
@@ -289,14 +292,14 @@ class _Reading:
         else:
             header = _header(node)
             loop = header["NAME"].text if "NAME" in header else ""
-            block = Block("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
+            block = PatternBlock("expect", f"{header['FIGURE'].text} {loop}", phrase, header)
             document.expects.append(block)
 
     def _extend(self, place: Span, quoted: Span) -> None:
         if self.extends is not None:
-            raise _twice("statement", "extends", place, self.extends)
+            raise _duplicate_mistake("statement", "extends", place, self.extends)
         self.extends = place
-        base = self._opened(quoted)
+        base = self._open_file(quoted)
         if base is not None:
             for param in base.params.values():
                 param.own = False
@@ -305,21 +308,21 @@ class _Reading:
             self.base = base
 
     def _include(self, quoted: Span) -> None:
-        found = self._opened(quoted, included=True)
+        found = self._open_file(quoted, included=True)
         if found is None:
             return
         for name, param in found.params.items():
             if name in self.document.params:
-                raise _twice("parameter", name, self.document.params[name].place, param.place)
+                raise _duplicate_mistake("parameter", name, self.document.params[name].place, param.place)
             self.document.params[name] = param
         for name, noun in found.nouns.items():
             if name in self.document.nouns:
-                raise _twice(noun.kind, name, self.document.nouns[name].place, noun.place)
+                raise _duplicate_mistake(noun.kind, name, self.document.nouns[name].place, noun.place)
             self.document.nouns[name] = noun
 
-    def _opened(self, quoted: Span, *, included: bool = False) -> Document | None:
+    def _open_file(self, quoted: Span, *, included: bool = False) -> Document | None:
         try:
-            found = self.loader.open(quoted, self.chain, included=included)
+            found = self.loader.open_document(quoted, self.chain, included=included)
         except Mistake:
             self.document.incomplete = True
             raise
@@ -328,92 +331,96 @@ class _Reading:
             self.document.broken |= found.broken
         return found
 
-    def _noun(self, statement: Statement, head: str, phrase: Span) -> None:
+    def _take_noun(self, statement: Statement, head: str, phrase: Span) -> None:
         header = _header(parse(head, phrase))
         name = header["NAME"]
-        block = Block(head, name.text, name.span, header, own=not self.included)
+        block = PatternBlock(head, name.text, name.span, header, own=not self.included)
         if name.text in self.document.nouns:
-            raise _twice(head, name.text, name.span, self.document.nouns[name.text].place)
+            raise _duplicate_mistake(head, name.text, name.span, self.document.nouns[name.text].place)
         self.document.nouns[name.text] = block
-        self._settings(block, statement)
+        self._take_settings(block, statement)
 
-    def _verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> Block:
+    def _build_verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> PatternBlock:
         rule = vocabulary.VERBS.get(head, head)
         # What a parameter may give (`pause $gap`) is read when it is evaluated.
-        header = {"phrase": Node("phrase", phrase)} if rule in ("quantity", "count") else _header(parse(rule, phrase))
+        header = (
+            {"phrase": SyntaxNode("phrase", phrase)} if rule in ("quantity", "count") else _header(parse(rule, phrase))
+        )
         if "on_ranks" in header:
-            raise reserved("on", header["on_ranks"].span)
+            raise future_keyword("on", header["on_ranks"].span)
         name = header["NAME"].text if "NAME" in header else ""
         if head in vocabulary.LOOPS and not name:
             self.names[head] += 1
             name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
-        block = Block(head, name, place, header)
+        block = PatternBlock(head, name, place, header)
         if "ranks" in header:  # `restore C written by N ranks` is a line of its block
             written = header["ranks"].span
             block.layers[-1].append(Setting("written by", written, written))
         if head == "repeat":
             for inner in statement.body or ():
-                self.loader.guarded(lambda inner=inner: self._repeated(block, inner))  # type: ignore[misc]
+                self.loader.catch_mistake(lambda inner=inner: self._add_inner_verb(block, inner))  # type: ignore[misc]
         else:
-            self._settings(block, statement)
+            self._take_settings(block, statement)
         return block
 
-    def _repeated(self, block: Block, statement: Statement) -> None:
-        head, place, phrase = _known(statement, vocabulary.VERBS, "repeat")
+    def _add_inner_verb(self, block: PatternBlock, statement: Statement) -> None:
+        head, place, phrase = _split_known_head(statement, vocabulary.VERBS, "repeat")
         _check_block(statement, head, place)
-        block.body.append(self._verb(statement, head, place, phrase))
+        block.body.append(self._build_verb(statement, head, place, phrase))
 
-    def _settings(self, block: Block, statement: Statement) -> None:
+    def _take_settings(self, block: PatternBlock, statement: Statement) -> None:
         for line in statement.body or ():
             before = len(self.loader.found)
-            self.loader.guarded(lambda line=line: self._setting(block, line))  # type: ignore[misc]
+            self.loader.catch_mistake(lambda line=line: self._take_setting(block, line))  # type: ignore[misc]
             block.broken |= len(self.loader.found) > before
 
-    def _setting(self, block: Block, line: Statement) -> None:
+    def _take_setting(self, block: PatternBlock, line: Statement) -> None:
         known: dict[str, str] = dict(vocabulary.SETTINGS[block.kind])
         if block.kind == "train":
             known["evaluate"] = "evaluate"
-        head, place, phrase = _known(line, known, block.kind)
+        head, place, phrase = _split_known_head(line, known, block.kind)
         if head == "evaluate":
             _check_block(line, head, place)
-            block.body.append(self._verb(line, head, place, phrase))
+            block.body.append(self._build_verb(line, head, place, phrase))
             return
         if line.opened is not None and head == "model":
-            phrase = self._model_in_place(line, phrase)
+            phrase = self._take_inline_model(line, phrase)
         elif line.opened is not None:
             raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
         block.layers[-1].append(Setting(head, place, phrase))
 
-    def _model_in_place(self, line: Statement, phrase: Span) -> Span:
+    def _take_inline_model(self, line: Statement, phrase: Span) -> Span:
         """Take a model that a checkpoint describes where it uses it; its name, which is `transformer` unless given."""
         unnamed = phrase.text == "transformer"
-        header = {"NAME": Node("NAME", phrase)} if unnamed else _header(parse("model", phrase))
+        header = {"NAME": SyntaxNode("NAME", phrase)} if unnamed else _header(parse("model", phrase))
         name = header["NAME"].span
         first = self.document.nouns.get(name.text)
         if first is not None:
-            raise _twice("model", name.text, name, first.place, "write `model NAME transformer {`" if unnamed else "")
-        block = self.document.nouns[name.text] = Block("model", name.text, name, header, own=not self.included)
-        self._settings(block, line)
+            raise _duplicate_mistake(
+                "model", name.text, name, first.place, "write `model NAME transformer {`" if unnamed else ""
+            )
+        block = self.document.nouns[name.text] = PatternBlock("model", name.text, name, header, own=not self.included)
+        self._take_settings(block, line)
         return name
 
 
-def reserved(word: str, span: Span) -> Mistake:
+def future_keyword(word: str, span: Span) -> Mistake:
     """A word that is kept for later."""
     return mistake(
         "E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1"
     )
 
 
-def _known(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:
+def _split_known_head(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:
     found = split_head(statement.span, known)
     if found is not None:
         return found
     word = first_word(statement.span)
     if word.text in vocabulary.RESERVED:
-        raise reserved(word.text, word)
+        raise future_keyword(word.text, word)
     elsewhere = split_head(statement.span, {head for settings in vocabulary.SETTINGS.values() for head in settings})
     if elsewhere is not None and kind != "repeat":
-        raise not_taken(elsewhere[0], kind, elsewhere[1])
+        raise foreign_setting(elsewhere[0], kind, elsewhere[1])
     raise unknown_setting(statement.span, word, kind, known)
 
 
@@ -423,24 +430,24 @@ def unknown_setting(statement: Span, word: Span, kind: str, known: dict[str, str
     where = f" in `{kind}`" if kind else ""
     listed = f"{what}s here: {', '.join(sorted(known))}"
     two_words = " ".join(statement.text.split()[:2])
-    near = did_you_mean(word.text, known) or did_you_mean(two_words, (head for head in known if " " in head))
+    near = suggest_word(word.text, known) or suggest_word(two_words, (head for head in known if " " in head))
     message = f"unknown {what} `{word.text}`{where}"
-    return mistake("E001", message, word, f"not a {what}", hint=hints(near, listed))
+    return mistake("E001", message, word, f"not a {what}", hint=join_hints(near, listed))
 
 
-def not_taken(head: str, kind: str, place: Span) -> Mistake:
+def foreign_setting(head: str, kind: str, place: Span) -> Mistake:
     """E210: a setting, but of others."""
-    homes = ", ".join(f"`{home}`" for home in vocabulary.homes(head))
+    homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
     return mistake("E210", where, place, "not taken here", hint=f"`{head}` is a setting of {homes}")
 
 
 def _check_block(statement: Statement, head: str, place: Span) -> None:
     if head in vocabulary.MUST_OPEN and statement.opened is None:
-        raise mistake("E003", f"`{head}` needs a block", statement.span.after(), "expected `{`")
+        raise mistake("E003", f"`{head}` needs a block", statement.span.end_span(), "expected `{`")
     if head not in vocabulary.MAY_OPEN and statement.opened is not None:
         raise mistake("E003", f"`{head}` takes no block", statement.opened, "expected the end of the line")
 
 
-def _header(node: Node) -> dict[str, Node]:
+def _header(node: SyntaxNode) -> dict[str, SyntaxNode]:
     return {child.kind if child.kind in _HEADER_KINDS else "value": child for child in node.children}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from dliosim.language.diagnostics import Mistake, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Mistake, join_hints, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
-from dliosim.language.syntax.build import GRAMMAR, TABLES, identity, options
-from dliosim.language.syntax.vocabulary import homes
+from dliosim.language.syntax.build import GRAMMAR, TABLES, parser_options, table_identity
+from dliosim.language.syntax.vocabulary import block_kinds
 from dliosim.units import UNITS
 
 if TYPE_CHECKING:
@@ -22,43 +22,43 @@ MAX_PARENTHESES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SyntaxNode:
     """A rule of the grammar that matched, or a token (in capitals) with no children."""
 
     kind: str
     span: Span
-    children: tuple[Node, ...] = ()
+    children: tuple[SyntaxNode, ...] = ()
 
     @property
     def text(self) -> str:
         """The source text."""
         return self.span.text
 
-    def find(self, kind: str) -> Node | None:
+    def find(self, kind: str) -> SyntaxNode | None:
         """The first child of a kind."""
         return next((child for child in self.children if child.kind == kind), None)
 
-    def all(self, kind: str) -> list[Node]:
+    def find_all(self, kind: str) -> list[SyntaxNode]:
         """The children of a kind."""
         return [child for child in self.children if child.kind == kind]
 
     @property
-    def only(self) -> Node:
+    def only_child(self) -> SyntaxNode:
         """The one child."""
         return self.children[0]
 
 
-def parse(rule: str, span: Span) -> Node:
+def parse(rule: str, span: Span) -> SyntaxNode:
     """The phrase at `span` read by a start rule of the grammar; raises Mistake (E002, E003) where it is broken."""
     from lark import UnexpectedInput
 
-    _bound(span)
+    _check_bounds(span)
     try:
         tree = _parser().parse(span.text, start=rule)
     except UnexpectedInput as error:
-        raise _broken(rule, span, error) from None
+        raise _syntax_mistake(rule, span, error) from None
     _check_printable(span)
-    return _node(tree, span)
+    return _build_node(tree, span)
 
 
 def _check_printable(span: Span) -> None:
@@ -69,7 +69,7 @@ def _check_printable(span: Span) -> None:
         raise mistake("E003", f"the character U+{ord(here.text):04X} has no place in a pattern", here, "not printable")
 
 
-def _bound(span: Span) -> None:
+def _check_bounds(span: Span) -> None:
     """Keep what is hostile from the parser; with parentheses bounded, so is the depth of a tree."""
     if len(span.text) > MAX_LINE_LENGTH:
         raise mistake(
@@ -89,29 +89,29 @@ def _parser() -> Lark:
 
     grammar = GRAMMAR.read_text(encoding="utf-8")
     if TABLES.exists():
-        tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_with_int_keys)
-        if all(tables.get(key) == value for key, value in identity(grammar).items()):
+        tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_restore_int_keys)
+        if all(tables.get(key) == value for key, value in table_identity(grammar).items()):
             # `Lark.load` would take the same two parts, but from a pickle.
             loaded: Lark = Lark._load_from_dict(tables["data"], tables["memo"])  # type: ignore[no-untyped-call]
             return loaded
-    return Lark(grammar, **options(grammar))
+    return Lark(grammar, **parser_options(grammar))
 
 
-def _with_int_keys(found: dict[str, Any]) -> dict[Any, Any]:
+def _restore_int_keys(found: dict[str, Any]) -> dict[Any, Any]:
     # JSON knows no keys but text; lark numbers states, tokens and rules.
     return {int(key) if key.isdigit() else key: value for key, value in found.items()}
 
 
-def _node(tree: Tree[Token] | Token, phrase: Span) -> Node:
+def _build_node(tree: Tree[Token] | Token, phrase: Span) -> SyntaxNode:
     if isinstance(tree, str):
-        return Node(tree.type, _place(phrase, tree.start_pos, tree.end_pos))
-    children = tuple(_node(child, phrase) for child in tree.children)
+        return SyntaxNode(tree.type, _node_span(phrase, tree.start_pos, tree.end_pos))
+    children = tuple(_build_node(child, phrase) for child in tree.children)
     start, end = (0, len(phrase.text)) if tree.meta.empty else (tree.meta.start_pos, tree.meta.end_pos)
-    return Node(str(tree.data), _place(phrase, start, end), children)
+    return SyntaxNode(str(tree.data), _node_span(phrase, start, end), children)
 
 
-def _place(phrase: Span, start: int | None, end: int | None) -> Span:
-    return Span(phrase.source, phrase.start + (start or 0), phrase.start + (end or 0)).stripped()
+def _node_span(phrase: Span, start: int | None, end: int | None) -> Span:
+    return Span(phrase.source, phrase.start + (start or 0), phrase.start + (end or 0)).trim()
 
 
 # ---- what is wrong with a phrase ----------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def unit_hint(word: str) -> str:
         return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
     found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE | re.ASCII)
     if found is None:
-        return hints(did_you_mean(word, UNITS), _UNITS_LISTED)
+        return join_hints(suggest_word(word, UNITS), _UNITS_LISTED)
     letter, rate = found[1].upper(), "/s" if found[3] else ""
     power = "KMGTP".index(letter) + 1
     decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
@@ -221,7 +221,7 @@ def unit_hint(word: str) -> str:
     return f"did you mean {binary}?" if found[2] else f"did you mean {decimal} or {binary}?"
 
 
-def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
+def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     offset: int = getattr(error, "pos_in_stream", None) or 0
     text = phrase.text
     token = getattr(error, "token", None)
@@ -239,35 +239,35 @@ def _broken(rule: str, phrase: Span, error: Any) -> Mistake:
     if at_end and rule == "model" and len(text) <= _QUOTABLE:
         hint = f"write `model {'NAME' if text in ('', 'transformer') else text} transformer {{`"
     if at_end:
-        here = phrase.after() if text else phrase
-        return mistake("E003", "the phrase ends too early", here, _expected(expected), hint=hint)
+        here = phrase.end_span() if text else phrase
+        return mistake("E003", "the phrase ends too early", here, _list_expected(expected), hint=hint)
     # A minus is one where a number may stand, and a hyphen where words like `mpi-collective` may.
     found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
-    keyword = did_you_mean(word, _keywords(expected))
+    keyword = suggest_word(word, _keywords(expected))
     if "_X" in expected and re.match(r"[xX\u00d7][0-9$(]", text[offset:]):
         hint = "write `128 x 128 of uint8`, with spaces around each `x`"
         return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake(
-            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_elsewhere(rule, word) or unit_hint(word)
+            "E002", f"unknown unit `{word}`", here, "not a unit", hint=_setting_hint(rule, word) or unit_hint(word)
         )
     hint = unit_hint(word) if rule in _GOES_ON and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
-        keyword = keyword or did_you_mean(word, known)
+        keyword = keyword or suggest_word(word, known)
         if not keyword and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word):
             keyword = "parameters are written with a `$`"
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
-    return mistake("E003", message, here, _expected(expected), hint=keyword or hint)
+    return mistake("E003", message, here, _list_expected(expected), hint=keyword or hint)
 
 
-def _elsewhere(rule: str, word: str) -> str:
+def _setting_hint(rule: str, word: str) -> str:
     """Where a word of the language belongs that stands in the place of a unit; or an empty text."""
     if rule in ("parallel", "written") and word in ("tensor", "pipeline", "data"):
         return "the order is `tensor T pipeline P data D`, of which each may be left out"
-    return f"does the setting `{word}` begin here? It needs a line of its own" if homes(word) else ""
+    return f"does the setting `{word}` begin here? It needs a line of its own" if block_kinds(word) else ""
 
 
 def _keywords(expected: set[str]) -> list[str]:
@@ -298,7 +298,7 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
     return _LAYOUTS if rule == "layout" and offset == 0 else ""
 
 
-def _expected(names: Iterable[str]) -> str:
+def _list_expected(names: Iterable[str]) -> str:
     names = set(names)
     words = {_DESCRIBED.get(name, f"`{name.strip('_').lower()}`") for name in names - _QUANTITY - _SILENT}
     if names >= {"NUMBER", "PARAM"}:

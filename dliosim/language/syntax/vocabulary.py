@@ -152,6 +152,6 @@ RESERVED: Final = {
 """Words kept for later versions of the language."""
 
 
-def homes(head: str) -> list[str]:
+def block_kinds(head: str) -> list[str]:
     """The kinds of block that take a setting."""
     return [kind for kind, settings in SETTINGS.items() if head in settings]

@@ -9,14 +9,24 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, TypeVar
 
-from dliosim.language.diagnostics import Label, Mistake, Reported, did_you_mean, hints, mistake
+from dliosim.language.diagnostics import Label, Mistake, ReportedMistake, join_hints, mistake, suggest_word
 from dliosim.language.source import Span
-from dliosim.language.syntax.ast import MAX_CHAIN, Param, followed
-from dliosim.language.syntax.parser import DISTRIBUTIONS, Node, parse
-from dliosim.language.values.quantities import Value, as_written, combined, join, log2, show, unit_help, unlike, whole
+from dliosim.language.syntax.ast import MAX_CHAIN, Param, follow_reference
+from dliosim.language.syntax.parser import DISTRIBUTIONS, SyntaxNode, parse
+from dliosim.language.values.quantities import (
+    Value,
+    combine_dimensions,
+    dimension_mistake,
+    format_value,
+    join_spans,
+    log2,
+    original_text,
+    unit_help,
+    whole_number,
+)
 from dliosim.model import Distribution, Job, Split, constant
 from dliosim.model.distributions import POISSON_MEAN_LIMIT
-from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, number
+from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, parse_number
 
 T = TypeVar("T")
 
@@ -46,20 +56,20 @@ class Scope:
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
 
-    def within(self, split: Split) -> Scope:
+    def narrow_to_split(self, split: Split) -> Scope:
         """The scope of a checkpoint that is split so; parameters may have other values there."""
         return Scope(self.params, self.job, self.broken, self.used, split)
 
     # ---- phrases --------------------------------------------------------------------------------------------------
 
-    def phrase(self, rule: str, span: Span) -> Node:
+    def phrase(self, rule: str, span: Span) -> SyntaxNode:
         """The phrase read by a rule; `$name` alone stands for the text of that parameter, read by the same rule."""
         if re.fullmatch(r"\$\w+", span.text, re.ASCII) and span.text[1:] not in self._builtins():
-            return self._inside(span, lambda value: self.phrase(rule, value))
+            return self._follow_param(span, lambda value: self.phrase(rule, value))
         return parse(rule, span)
 
-    def _inside(self, reference: Span, read: Callable[[Span], T]) -> T:
-        param = self._param(reference)
+    def _follow_param(self, reference: Span, read: Callable[[Span], T]) -> T:
+        param = self._find_param(reference)
         if param.name in self._active:
             raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
         if len(self._active) >= MAX_CHAIN:
@@ -71,19 +81,19 @@ class Scope:
         finally:
             self._active.pop()
 
-    def _param(self, reference: Span) -> Param:
+    def _find_param(self, reference: Span) -> Param:
         name = reference.text[1:]
         self.used.add(name)
         if name in self.broken:
-            raise Reported(mistake("E101", f"unknown name `{reference.text}`", reference).diagnostic)
+            raise ReportedMistake(mistake("E101", f"unknown name `{reference.text}`", reference).diagnostic)
         if name not in self.params:
             known = [*self.params, *self._builtins()]
             listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
-            near = did_you_mean(name, known).replace("`", "`$", 1)
+            near = suggest_word(name, known).replace("`", "`$", 1)
             if name in OF_SPLIT:
                 near = f"`{reference.text}` means something in the other lines of a checkpoint with `parallel`;"
             raise mistake(
-                "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=hints(near, listed)
+                "E101", f"unknown name `{reference.text}`", reference, "not defined", hint=join_hints(near, listed)
             )
         return self.params[name]
 
@@ -97,7 +107,7 @@ class Scope:
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: SyntaxNode) -> Value:
         """The value of an expression; Mistake (E101, E111, E113) where it has none."""
         if self._depth >= MAX_DEPTH:
             raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
@@ -110,22 +120,22 @@ class Scope:
             raise mistake("E113", "a number too large to work with", node.span, f"over {MAX_BITS} bits")
         return found
 
-    def _number(self, node: Node) -> Value:
+    def _number(self, node: SyntaxNode) -> Value:
         try:
-            amount = number(node.children[0].text)
+            amount = parse_number(node.children[0].text)
         except ValueError as error:
             raise mistake("E113", "a number too large to read", node.span, str(error)) from None
         factor, dimension = UNITS[node.children[1].text] if len(node.children) > 1 else (Fraction(1), COUNT)
         return Value(amount * factor, dimension, node.span)
 
-    def _reference(self, node: Node) -> Value:
+    def _reference(self, node: SyntaxNode) -> Value:
         name = node.text[1:]
         if name in self._builtins():
             return Value(Fraction(self._builtins()[name]), COUNT, node.span)
         if name not in self._values:
-            param = self._param(node.span)
+            param = self._find_param(node.span)
             try:
-                tree = self._inside(node.span, lambda value: Node("", value, (parse("sum", value),)))
+                tree = self._follow_param(node.span, lambda value: SyntaxNode("", value, (parse("sum", value),)))
             except Mistake as error:
                 if error.diagnostic.code != "E003":
                     raise
@@ -135,56 +145,56 @@ class Scope:
                 ) from None  # fmt: skip
             self._active.append(name)
             try:
-                self._values[name] = self.value(tree.only)
+                self._values[name] = self.value(tree.only_child)
             finally:
                 self._active.pop()
         self.used.add(name)
         found = self._values[name]
         return Value(found.amount, found.dimension, node.span)
 
-    def _negative(self, node: Node) -> Value:
+    def _negative(self, node: SyntaxNode) -> Value:
         inner = self.value(node.children[1])
         return Value(-inner.amount, inner.dimension, node.span)
 
-    def _sum(self, node: Node) -> Value:
+    def _sum(self, node: SyntaxNode) -> Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             term = self.value(operand)
             if term.dimension != total.dimension:
                 what = "add" if operator.kind == "PLUS" else "subtract"
-                raise unlike(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
+                raise dimension_mistake(f"cannot {what} {term.dimension} and {total.dimension}", term, total)
             sign = 1 if operator.kind == "PLUS" else -1
-            total = self._bounded(
-                Value(total.amount + sign * term.amount, total.dimension, join(total.span, term.span))
+            total = self._check_bits(
+                Value(total.amount + sign * term.amount, total.dimension, join_spans(total.span, term.span))
             )
         return total
 
-    def _product(self, node: Node) -> Value:
+    def _product(self, node: SyntaxNode) -> Value:
         total = self.value(node.children[0])
         for operator, operand in zip(node.children[1::2], node.children[2::2], strict=True):
             factor = self.value(operand)
-            span = join(total.span, factor.span)
+            span = join_spans(total.span, factor.span)
             if operator.kind == "STAR":
                 amount, power = total.amount * factor.amount, 1
             elif factor.amount == 0:
                 raise mistake("E113", "division by zero", factor.span, "this is 0")
             else:
                 amount, power = total.amount / factor.amount, -1
-            total = self._bounded(Value(amount, combined(total.dimension, factor.dimension, power), span))
+            total = self._check_bits(Value(amount, combine_dimensions(total.dimension, factor.dimension, power), span))
         return total
 
-    def _bounded(self, value: Value) -> Value:
+    def _check_bits(self, value: Value) -> Value:
         if max(value.amount.numerator.bit_length(), value.amount.denominator.bit_length()) > MAX_BITS:
             raise mistake("E113", "a number too large to work with", value.span, f"over {MAX_BITS} bits")
         return value
 
-    def _call(self, node: Node) -> Value:
+    def _call(self, node: SyntaxNode) -> Value:
         name, operands = node.children[0].text, [self.value(child) for child in node.children[1:]]
         first = operands[0]
         if name in ("min", "max"):
             for operand in operands[1:]:
                 if operand.dimension != first.dimension:
-                    raise unlike(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
+                    raise dimension_mistake(f"`{name}` of {operand.dimension} and {first.dimension}", operand, first)
             amounts = [operand.amount for operand in operands]
             return Value(min(amounts) if name == "min" else max(amounts), first.dimension, node.span)
         if len(operands) != 1:
@@ -205,7 +215,7 @@ class Scope:
 
     # ---- what settings need ---------------------------------------------------------------------------------------
 
-    def of(self, node: Node, dimension: Dimension) -> Value:
+    def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> Value:
         """A value of the dimension that a setting needs; E111 otherwise."""
         found = self.value(node)
         if found.dimension != dimension:
@@ -215,58 +225,65 @@ class Scope:
             )
         return found
 
-    def count(self, node: Node, low: int = 1, high: int = MAX_COUNT) -> int:
+    def count(self, node: SyntaxNode, low: int = 1, high: int = MAX_COUNT) -> int:
         """A whole number in [low, high]; E111, E112, E113 otherwise."""
-        return whole(self.of(node, COUNT), low, high)
+        return whole_number(self.require_dimension(node, COUNT), low, high)
 
-    def size(self, node: Node, low: int = 0, high: int = MAX_SIZE) -> int:
+    def size(self, node: SyntaxNode, low: int = 0, high: int = MAX_SIZE) -> int:
         """Whole bytes in [low, high]."""
-        return whole(self.of(node, SIZE), low, high)
+        return whole_number(self.require_dimension(node, SIZE), low, high)
 
-    def seconds(self, node: Node, low: float = 0.0) -> float:
+    def seconds(self, node: SyntaxNode, low: float = 0.0) -> float:
         """Seconds, at least `low`."""
-        found = self.of(node, TIME)
+        found = self.require_dimension(node, TIME)
         if not low <= found.amount <= MAX_SECONDS:
-            text = f"{as_written(found)} is out of range"
+            text = f"{original_text(found)} is out of range"
             raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
-        _refuse_next_to_nothing(found)
+        _refuse_tiny(found)
         return float(found.amount)
 
-    def quantity(self, node: Node, dimension: Dimension) -> Distribution:
+    def quantity(self, node: SyntaxNode, dimension: Dimension) -> Distribution:
         """The `quantity` node of a setting: a value or a distribution, clipped or not."""
-        return self._distribution(*self._drawn(node), dimension)
+        return self._distribution(*self._draw_source(node), dimension)
 
-    def _drawn(self, node: Node) -> tuple[Node, Node | None]:
+    def _draw_source(self, node: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode | None]:
         """What a `quantity` node draws from, in the text of a parameter if one gives it, and what clips it."""
         source, clip = node.children[0], node.find("clip")
         if source.kind == "param_ref" and source.text[1:] not in self._builtins():
-            inner, inner_clip = self._inside(source.span, lambda value: self._drawn(parse("quantity", value)))
+            inner, inner_clip = self._follow_param(
+                source.span, lambda value: self._draw_source(parse("quantity", value))
+            )
             if clip and inner_clip:
                 raise mistake("E003", f"`{source.text}` is clipped already", clip.span)
             if inner.kind == "distribution" or inner_clip:
                 return inner, inner_clip or clip
         return source, clip
 
-    def _distribution(self, node: Node, clip: Node | None, dimension: Dimension) -> Distribution:
+    def _distribution(self, node: SyntaxNode, clip: SyntaxNode | None, dimension: Dimension) -> Distribution:
         low: float | None = None
         high: float | None = None
         if clip is not None:
-            bounds = [self._parameter(child, dimension) for child in clip.children]
+            bounds = [self._distribution_parameter(child, dimension) for child in clip.children]
             if bounds[0].amount > bounds[1].amount:
                 raise mistake("E113", f"clipped to {bounds[0]} and {bounds[1]}", clip.span, "the first is larger")
             low, high = float(bounds[0].amount), float(bounds[1].amount)
         if node.kind != "distribution":
-            value = self.of(node, dimension)
+            value = self.require_dimension(node, dimension)
             if dimension == SIZE:
-                whole(value, 1, MAX_SIZE)
+                whole_number(value, 1, MAX_SIZE)
             elif not 0 <= value.amount <= MAX_SECONDS:
-                raise mistake("E113", f"{as_written(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
-            _refuse_next_to_nothing(value)
+                raise mistake(
+                    "E113", f"{original_text(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s"
+                )
+            _refuse_tiny(value)
             amount = float(value.amount)
             if low is not None and high is not None:
                 amount = max(low, min(high, amount))
             return constant(float(math.ceil(amount)) if dimension == SIZE else amount)
-        name, operands = node.children[0].text, [self._parameter(child, dimension) for child in node.children[1:]]
+        name, operands = (
+            node.children[0].text,
+            [self._distribution_parameter(child, dimension) for child in node.children[1:]],
+        )
         kind = next(kind for kind in DISTRIBUTIONS if kind == name)
         names = _PARAMETERS[kind]
         if len(operands) != len(names):
@@ -294,27 +311,27 @@ class Scope:
         if kind == "uniform" and operands[0].amount > operands[1].amount:
             raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
         if kind == "poisson" and operands[0].amount > POISSON_MEAN_LIMIT:
-            limit = show(Fraction(POISSON_MEAN_LIMIT), dimension)
+            limit = format_value(Fraction(POISSON_MEAN_LIMIT), dimension)
             hint = "so far from 0 it is `normal(mean, stdev)`"
             raise mistake("E113", f"`poisson` of {operands[0]}", operands[0].span, f"at most {limit}", hint=hint)
         return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)
 
-    def _parameter(self, node: Node, dimension: Dimension) -> Value:
-        found = self.of(node, dimension)
+    def _distribution_parameter(self, node: SyntaxNode, dimension: Dimension) -> Value:
+        found = self.require_dimension(node, dimension)
         if abs(found.amount) > (MAX_SIZE if dimension == SIZE else MAX_SECONDS):
             raise mistake("E113", f"{found} is out of range", found.span, "too large")
-        _refuse_next_to_nothing(found)
+        _refuse_tiny(found)
         return found
 
     # ---- parameters -----------------------------------------------------------------------------------------------
 
-    def param(self, param: Param) -> Value:
+    def param_value(self, param: Param) -> Value:
         """The value of a parameter; Mistake where it is no quantity."""
         if param.value not in self._evaluated:
             self._evaluated[param.value] = self.value(parse("sum", param.value))
         return self._evaluated[param.value]
 
-    def check(self, param: Param) -> None:
+    def check_param(self, param: Param) -> None:
         """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
         default = self._dimension(param.default)
         given = default if param.value is param.default else self._dimension(param.value)
@@ -331,9 +348,11 @@ class Scope:
             return
         if domain.kind == "one_of":
             accepted = [" ".join(choice.text.split()) for choice in domain.children]
-            texts = {" ".join(place.text.split()) for place in (param.value, followed(self.params, param.value))}
-            if texts.isdisjoint(accepted) and not self._equal_to_any(param, domain):
-                hint = did_you_mean(param.value.text, accepted)
+            texts = {
+                " ".join(place.text.split()) for place in (param.value, follow_reference(self.params, param.value))
+            }
+            if texts.isdisjoint(accepted) and not self._is_in_domain(param, domain):
+                hint = suggest_word(param.value.text, accepted)
                 raise mistake(
                     "E113",
                     f"`{param.name}` cannot be `{param.value.text}`",
@@ -344,9 +363,9 @@ class Scope:
                 )
             return
         low, high = (self.value(child) for child in domain.children)
-        found = self.param(param)
+        found = self.param_value(param)
         if found.dimension != low.dimension or low.dimension != high.dimension:
-            raise unlike(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
+            raise dimension_mistake(f"`{param.name}` is {found.dimension}, its domain is {low.dimension}", found, low)
         if not low.amount <= found.amount <= high.amount:
             raise mistake(
                 "E113",
@@ -356,7 +375,7 @@ class Scope:
                 more=[Label(domain.span, f"{low} to {high}")],
             )
 
-    def _equal_to_any(self, param: Param, domain: Node) -> bool:
+    def _is_in_domain(self, param: Param, domain: SyntaxNode) -> bool:
         try:
             found = self.value(parse("sum", param.value))
             choices = [self.value(parse("sum", choice.span)) for choice in domain.children]
@@ -377,9 +396,9 @@ class Scope:
         return found.dimension
 
 
-def _refuse_next_to_nothing(value: Value) -> None:
+def _refuse_tiny(value: Value) -> None:
     if 0 < abs(value.amount) < LEAST:
-        least = show(LEAST, value.dimension)
+        least = format_value(LEAST, value.dimension)
         raise mistake("E113", f"{value.dimension} that is next to nothing", value.span, f"0, or at least {least}")
 
 
@@ -391,7 +410,7 @@ _PARAMETERS: Final = {
     "gamma": ("mean", "stdev"),
     "poisson": ("mean",),
 }
-_OPERATIONS: Final[dict[str, Callable[[Scope, Node], Value]]] = {
+_OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], Value]]] = {
     "number": Scope._number,
     "param_ref": Scope._reference,
     "negative": Scope._negative,

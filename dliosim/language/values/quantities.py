@@ -21,20 +21,20 @@ class Value:
     span: Span
 
     def __str__(self) -> str:
-        return show(self.amount, self.dimension)
+        return format_value(self.amount, self.dimension)
 
 
-def show(amount: Fraction, dimension: Dimension) -> str:
+def format_value(amount: Fraction, dimension: Dimension) -> str:
     """A value as a person would write it."""
     if dimension == SIZE and amount.denominator == 1 and amount >= 0:
         return format_bytes(int(amount))
     if dimension == RATIO:
-        return f"{as_float(amount * 100):g} %"
-    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{as_float(amount):g}"
+        return f"{nearest_float(amount * 100):g} %"
+    text = f"{int(amount):_}" if amount.denominator == 1 and abs(amount) < 10**18 else f"{nearest_float(amount):g}"
     return text + {SIZE: " B", TIME: " s"}.get(dimension, "")
 
 
-def combined(left: Dimension, right: Dimension, power: int) -> Dimension:
+def combine_dimensions(left: Dimension, right: Dimension, power: int) -> Dimension:
     """The dimension of a product (`power` 1) or a quotient (-1)."""
     size, time = left.bytes + power * right.bytes, left.seconds + power * right.seconds
     # A ratio of a ratio, or a part of one, is a ratio; a ratio of anything else is of that other kind.
@@ -42,34 +42,32 @@ def combined(left: Dimension, right: Dimension, power: int) -> Dimension:
     return Dimension(size, time, ratio and size == 0 and time == 0)
 
 
-def whole(value: Value, low: int, high: int) -> int:
+def whole_number(value: Value, low: int, high: int) -> int:
     """A value that is a whole number in [low, high]; Mistake (E112, E113) otherwise."""
     if value.amount.denominator != 1:
-        below, above = show(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
+        below, above = format_value(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
         what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
-        nearest = (
-            f"the nearest values are {below} and {show(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
-        )
-        raise mistake("E112", f"{what}: {as_float(value.amount):.10g}", value.span, what, hint=nearest)
+        nearest = f"the nearest values are {below} and {format_value(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
+        raise mistake("E112", f"{what}: {nearest_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
         limit = ("at least", low) if value.amount < low else ("at most", high)
-        bounds = f"{limit[0]} {show(Fraction(limit[1]), value.dimension)}"
-        raise mistake("E113", f"{as_written(value)} is out of range", value.span, bounds)
+        bounds = f"{limit[0]} {format_value(Fraction(limit[1]), value.dimension)}"
+        raise mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
     return int(value.amount)
 
 
-def as_written(value: Value) -> str:
+def original_text(value: Value) -> str:
     """The value in the user's own unit where it stands there as one number; else in bytes, seconds or plain."""
-    return literal(value) or str(value)
+    return literal_text(value) or str(value)
 
 
-def literal(value: Value) -> str:
+def literal_text(value: Value) -> str:
     """The text of a value that stands where it is used as one number with its unit; empty for any other expression."""
     text = " ".join(value.span.text.split())
     return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else ""
 
 
-def unlike(message: str, here: Value, other: Value) -> Mistake:
+def dimension_mistake(message: str, here: Value, other: Value) -> Mistake:
     """The mistake (E111) of two values whose dimensions do not go together."""
     more = [Label(other.span, f"this is {other.dimension}")]
     return mistake("E111", message, here.span, f"this is {here.dimension}", more=more)
@@ -82,7 +80,7 @@ def unit_help(dimension: Dimension) -> str:
     )
 
 
-def join(left: Span, right: Span) -> Span:
+def join_spans(left: Span, right: Span) -> Span:
     """From the first of two spans to the last; the left one alone where they lie in two files."""
     return (
         Span(left.source, min(left.start, right.start), max(left.end, right.end))
@@ -99,7 +97,7 @@ def log2(amount: Fraction) -> Fraction:
     return Fraction(math.log2(amount.numerator) - math.log2(amount.denominator))
 
 
-def as_float(amount: Fraction) -> float:
+def nearest_float(amount: Fraction) -> float:
     """The nearest float, infinite where there is none."""
     try:
         return float(amount)

@@ -8,29 +8,31 @@ from itertools import zip_longest
 
 from dliosim.model import Checkpoint, Restore, Writers
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.checkpoints.reshard import everything, fetches, steps
-from dliosim.plan.checkpoints.write_calls import pieces
+from dliosim.plan.checkpoints.reshard import cut_steps, shard_reads, whole_state_reads
+from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 
-def same_saves(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
+def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
     """Whether the ranks of a job do the same when they save either, each by itself and none of them kept."""
-    plain_one, plain_other = (replace(_planned_away(each), keep=None) for each in (one, other))
-    cut = _cut_alike(one, other)
-    return plain_one == plain_other and _alike(_written(one, ranks, cut), _written(other, ranks, cut))
+    plain_one, plain_other = (replace(_drop_call_settings(each), keep=None) for each in (one, other))
+    cut = _have_same_cuts(one, other)
+    return plain_one == plain_other and _are_equal(_list_writes(one, ranks, cut), _list_writes(other, ranks, cut))
 
 
-def same_restores(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint, Restore], ranks: int) -> bool:
+def are_restores_equal(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint, Restore], ranks: int) -> bool:
     """Whether the ranks of a job do the same when they restore either."""
-    cut = _cut_alike(one[0], other[0])
-    return _read_as(*one) == _read_as(*other) and _alike(_read(*one, ranks, cut), _read(*other, ranks, cut))
+    cut = _have_same_cuts(one[0], other[0])
+    return _read_settings(*one) == _read_settings(*other) and _are_equal(
+        _list_reads(*one, ranks, cut), _list_reads(*other, ranks, cut)
+    )
 
 
-def _cut_alike(one: Checkpoint, other: Checkpoint) -> bool:
+def _have_same_cuts(one: Checkpoint, other: Checkpoint) -> bool:
     """Whether both cut what lies in a file into the same calls, which are then too many to look at."""
     return (one.access.transfer, one.pieces) == (other.access.transfer, other.pieces)
 
 
-def _planned_away(checkpoint: Checkpoint) -> Checkpoint:
+def _drop_call_settings(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint without what only decides which calls are made: those are compared themselves."""
     return replace(
         checkpoint,
@@ -43,38 +45,40 @@ def _planned_away(checkpoint: Checkpoint) -> Checkpoint:
     )
 
 
-def _written(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterator[object]:
+def _list_writes(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterator[object]:
     """For each rank who writes for it and the files it makes, and its calls, or else what these are cut from."""
     files = state_files(checkpoint, checkpoint.split(ranks))
-    for rank in range(files.split.present):
-        yield files.writer(rank), files.made_by(rank)
+    for rank in range(files.split.present_ranks):
+        yield files.writer(rank), files.file_names(rank)
         shards = files.shards(rank)
         if cut_alike:
             yield from shards
         else:
-            yield from pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
+            yield from cut_pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
-def _read_as(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
+def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
     """How what is read is read; what decides only how it is written is left out."""
-    read = replace(_planned_away(checkpoint), fsync=True, keep=None, commit="rename", background=None, serialize=None)
+    read = replace(
+        _drop_call_settings(checkpoint), fsync=True, keep=None, commit="rename", background=None, serialize=None
+    )
     return read, verb.once
 
 
-def _read(checkpoint: Checkpoint, verb: Restore, ranks: int, cut_alike: bool) -> Iterator[object]:
+def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, cut_alike: bool) -> Iterator[object]:
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
-    for rank in range(holder.present):
+    for rank in range(holder.present_ranks):
         yield rank
-        found = everything(files) if verb.everything else fetches(files, holder, (rank + verb.shift) % ranks)
+        found = whole_state_reads(files) if verb.everything else shard_reads(files, holder, (rank + verb.shift) % ranks)
         if cut_alike:
             yield from found
             continue
-        for step in steps(found, access.transfer, whole, access.page):
+        for step in cut_steps(found, access.transfer, whole, access.page):
             yield step.file, step.segments, step.offset.tolist(), step.length.tolist()
 
 
-def _alike(one: Iterable[object], other: Iterable[object]) -> bool:
+def _are_equal(one: Iterable[object], other: Iterable[object]) -> bool:
     """Whether both have the same items; looked at no further than they do."""
     return all(a == b for a, b in zip_longest(one, other))

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Checkpoint, Split
-from dliosim.plan.checkpoints.shard_sizes import Shares
-from dliosim.plan.checkpoints.shards import Block, held_blocks, saves
+from dliosim.plan.checkpoints.shard_sizes import ShardSizes
+from dliosim.plan.checkpoints.shards import TensorBlock, blocks_of_rank, is_part_owner
 
 METADATA = "metadata.json"
 """The file of all shards' places, where a checkpoint has one."""
@@ -32,7 +32,7 @@ class Shard(NamedTuple):
     """A block of part number `part` that `owner` saves, stored row after row at `offset` of `file`."""
 
     part: int
-    block: Block
+    block: TensorBlock
     owner: int
     file: str
     offset: int
@@ -50,7 +50,7 @@ class StateFiles:
         self.parts = checkpoint.parts_for(split)
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
         self._copies = checkpoint.copies(split)
-        self.shares = Shares(self.parts, split, self._copies)
+        self.shares = ShardSizes(self.parts, split, self._copies)
         # Parts of each name that files have where ranks write files of their own.
         labels: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
@@ -60,7 +60,7 @@ class StateFiles:
         self._sizes: dict[int, dict[str, int]] = {}
         self._lost: frozenset[str] = frozenset()
 
-    def without(self, lost: Collection[str]) -> StateFiles:
+    def redirect_to_partners(self, lost: Collection[str]) -> StateFiles:
         """The same, where the shards of some files are found in what partners keep: files that no ranks share."""
         if not lost:
             return self
@@ -72,44 +72,44 @@ class StateFiles:
         return mended
 
     @property
-    def one_file(self) -> bool:
+    def is_one_file(self) -> bool:
         """Whether all that is read lies in one file."""
         return self.regions and not self._lost
 
     def shards(self, owner: int) -> tuple[Shard, ...]:
         """What a rank saves, in the order of the parts; in files of its own that is the order of the offsets, too."""
-        return tuple(shard for number in self.saved_parts(owner) for shard in self.shards_of(owner, number))
+        return tuple(shard for number in self.owner_parts(owner) for shard in self.part_shards(owner, number))
 
-    def saved_parts(self, owner: int) -> list[int]:
+    def owner_parts(self, owner: int) -> list[int]:
         """Numbers of the parts of which a rank saves anything."""
-        found: list[int] = np.flatnonzero(self.shares.of(owner)).tolist()
+        found: list[int] = np.flatnonzero(self.shares.bytes_of_rank(owner)).tolist()
         return found
 
-    def shards_of(self, owner: int, number: int) -> Iterator[Shard]:
+    def part_shards(self, owner: int, number: int) -> Iterator[Shard]:
         """What a rank saves of one part."""
         part = self.parts[number]
-        if not saves(part, number, self.split, self._copies, owner):
+        if not is_part_owner(part, number, self.split, self._copies, owner):
             return
         alone = self.checkpoint.writers.kind == "file per rank"
         name = self._name(part.file if alone else "", self.writer(owner))
-        offset = int(self._offset(owner)[number])
+        offset = int(self._part_offsets(owner)[number])
         if name in self._lost:
-            name, offset = partner_file(owner), int(_before_each(self.shares.of(owner))[number])
-        for block in held_blocks(part, self.split, owner):
+            name, offset = partner_file(owner), int(_exclusive_sum(self.shares.bytes_of_rank(owner))[number])
+        for block in blocks_of_rank(part, self.split, owner):
             yield Shard(number, block, owner, name, offset)
             offset += block.length
 
-    def owned_bytes(self, owner: int) -> int:
+    def owner_bytes(self, owner: int) -> int:
         """Bytes that a rank saves."""
-        return int(self.shares.of(owner).sum())
+        return int(self.shares.bytes_of_rank(owner).sum())
 
-    def owned_by_each(self) -> NDArray[np.int64]:
+    def bytes_per_owner(self) -> NDArray[np.int64]:
         """Bytes that each of the ranks saves."""
-        return self.shares.by_rank()
+        return self.shares.sum_by_rank()
 
-    def files_of_each(self) -> tuple[NDArray[np.int64], Counter[str]]:
+    def files_per_rank(self) -> tuple[NDArray[np.int64], Counter[str]]:
         """How many files each of the ranks makes, and how many there are of each label of parts."""
-        writers, present = self.checkpoint.writers, self.split.present
+        writers, present = self.checkpoint.writers, self.split.present_ranks
         made = np.zeros(present, np.int64)
         if writers.kind != "file per rank":
             every = writers.number if writers.kind == "one per" else present
@@ -121,9 +121,9 @@ class StateFiles:
         # As many ranks have files of the layers of one stage, whose parts are alike.
         known: dict[bytes, NDArray[np.bool_]] = {}
         for label, numbers in self._labels.items():
-            key = self.shares.kinds(numbers)
+            key = self.shares.kind_key(numbers)
             if key not in known:
-                known[key] = self.shares.by_rank(numbers) > 0
+                known[key] = self.shares.sum_by_rank(numbers) > 0
             made += known[key]
             labels[label] += int(known[key].sum())
         return made, labels
@@ -137,20 +137,20 @@ class StateFiles:
 
     def writers(self) -> NDArray[np.int64]:
         """The rank that writes what each of them saves."""
-        ranks, writers = np.arange(self.split.present), self.checkpoint.writers
+        ranks, writers = np.arange(self.split.present_ranks), self.checkpoint.writers
         if writers.kind == "rank":
             return np.full_like(ranks, writers.number)
         return ranks // writers.number * writers.number if writers.kind == "one per" else ranks
 
     def senders(self, writer: int) -> Iterator[int]:
         """The ranks whose shares a writing rank receives, in the order in which it does."""
-        writers, present = self.checkpoint.writers, self.split.present
+        writers, present = self.checkpoint.writers, self.split.present_ranks
         if writers.kind == "rank" and writer == writers.number:
             yield from (rank for rank in range(present) if rank != writer)
         elif writers.kind == "one per" and writer % writers.number == 0:
             yield from range(writer + 1, min(writer + writers.number, present))
 
-    def made_by(self, rank: int) -> tuple[str, ...]:
+    def file_names(self, rank: int) -> tuple[str, ...]:
         """Names of the files that a rank makes, in the order of writing; rank 0 makes the one of all ranks."""
         return tuple(self.sizes(rank))
 
@@ -164,35 +164,35 @@ class StateFiles:
     def _sizes_of(self, rank: int) -> dict[str, int]:
         kind = self.checkpoint.writers.kind
         if kind == "shared file":
-            return {self.name_of_shared(): self.total()} if rank == 0 else {}
+            return {self.shared_file_name(): self.total()} if rank == 0 else {}
         if self.writer(rank) != rank:
             return {}
         if kind == "rank":
-            return {self.name_of_shared(): self.total()}
+            return {self.shared_file_name(): self.total()}
         if kind == "one per":
-            end = min(rank + self.checkpoint.writers.number, self.split.present)
+            end = min(rank + self.checkpoint.writers.number, self.split.present_ranks)
             return {self._name("", rank): self._bytes_before(end) - self._bytes_before(rank)}
-        own = self.shares.of(rank)
+        own = self.shares.bytes_of_rank(rank)
         found = {self._name(label, rank): int(own[numbers].sum()) for label, numbers in self._labels.items()}
         found = {name: size for name, size in found.items() if size}
         if self.checkpoint.model is None:
             found.setdefault(self._name("", rank), 0)  # even if it owns no byte of it
         return found
 
-    def name_of_shared(self) -> str:
+    def shared_file_name(self) -> str:
         """The name of the only file, where there is one."""
         return self._name("", 0)
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Name of each file and the rank that makes it, over all ranks."""
-        for rank in range(self.split.present):
-            for name in self.made_by(rank):
+        for rank in range(self.split.present_ranks):
+            for name in self.file_names(rank):
                 yield name, rank
 
     def partner_files(self) -> Iterator[tuple[str, int]]:
         """Name of each file that a partner keeps, and the rank whose share it has; none without partners."""
         if self.checkpoint.partner is not None:
-            for rank in range(self.split.present):
+            for rank in range(self.split.present_ranks):
                 yield partner_file(rank), rank
 
     def size(self, name: str, maker: int) -> int:
@@ -201,33 +201,35 @@ class StateFiles:
 
     def total(self) -> int:
         """Bytes of all files."""
-        return self._bytes_before(self.split.present)
+        return self._bytes_before(self.split.present_ranks)
 
     def _bytes_before(self, rank: int) -> int:
-        return int(self.shares.before(rank).sum())
+        return int(self.shares.bytes_below(rank).sum())
 
-    def _offset(self, owner: int) -> NDArray[np.int64]:
+    def _part_offsets(self, owner: int) -> NDArray[np.int64]:
         """Where in their files the shards of an owner begin, for each part."""
         found = self._offsets.get(owner)
         if found is None:
             if len(self._offsets) >= _KEPT:
                 self._offsets.clear()
-            found = self._offsets[owner] = self._in_region(owner) if self.regions else self._in_files(owner)
+            found = self._offsets[owner] = (
+                self._offsets_in_region(owner) if self.regions else self._offsets_in_files(owner)
+            )
         return found
 
-    def _in_files(self, owner: int) -> NDArray[np.int64]:
+    def _offsets_in_files(self, owner: int) -> NDArray[np.int64]:
         """File per rank: of each `Part.file` one of its own; one per N: those of its ranks one after the other."""
-        own = self.shares.of(owner)
+        own = self.shares.bytes_of_rank(owner)
         if self.checkpoint.writers.kind == "one per":
-            return _before_each(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
+            return _exclusive_sum(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
         offsets = np.zeros(len(own), np.int64)
         for numbers in self._labels.values():
-            offsets[numbers] = _before_each(own[numbers])
+            offsets[numbers] = _exclusive_sum(own[numbers])
         return offsets
 
-    def _in_region(self, owner: int) -> NDArray[np.int64]:
+    def _offsets_in_region(self, owner: int) -> NDArray[np.int64]:
         """One file: part after part, in each the shards in the order of their owners."""
-        return _before_each(self.shares.before(self.split.present)) + self.shares.before(owner)
+        return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks)) + self.shares.bytes_below(owner)
 
     def _name(self, label: str, maker: int) -> str:
         checkpoint = self.checkpoint
@@ -241,7 +243,7 @@ class StateFiles:
         return f"folder_{maker // checkpoint.folder:06d}/{name}" if checkpoint.folder else name
 
 
-def _before_each(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _exclusive_sum(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(sizes) - sizes
 
 

@@ -12,24 +12,31 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model import Split
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.shards import Block, held_blocks, range_blocks, saved_once, sources, stream_bytes
-from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, pieces
+from dliosim.plan.checkpoints.shards import (
+    TensorBlock,
+    block_owners,
+    blocks_of_rank,
+    part_bytes,
+    part_owners,
+    range_blocks,
+)
+from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, cut_pieces
 
 #: Rows of a strided block that one step reads: a call and some objects each.
 _MOST_ROWS = 1 << 14
 
 
-class Fetch(NamedTuple):
+class ShardRead(NamedTuple):
     """A block of a part that lies in a file: its first byte at `offset`, its rows `stride` bytes apart."""
 
     part: int
-    block: Block
+    block: TensorBlock
     file: str
     offset: int
     stride: int
 
     @property
-    def contiguous(self) -> bool:
+    def is_contiguous(self) -> bool:
         """Whether its rows follow each other without gaps."""
         return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
 
@@ -48,7 +55,7 @@ def check_holder(stored: StateFiles, holder: Split) -> None:
         raise PlanError(f"of checkpoint `{stored.checkpoint.name}` some was dealt to ranks that take no part")
 
 
-def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, Block]]:
+def blocks_to_restore(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, TensorBlock]]:
     """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
 
     Raises PlanError by `check_holder`.
@@ -59,81 +66,81 @@ def needs(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, B
     for number, part in enumerate(stored.parts):
         if part.scope == "per rank" and holder != written:
             # Of what each rank kept for itself there is no other way to deal it out than anew.
-            size, ranks = stream_bytes(part, written), holder.ranks
+            size, ranks = part_bytes(part, written), holder.ranks
             blocks = range_blocks(rank * size // ranks, (rank + 1) * size // ranks, part.row_bytes)
         else:
-            blocks = held_blocks(held[number], holder, rank)
+            blocks = blocks_of_rank(held[number], holder, rank)
         for block in blocks:
             yield number, block
 
 
-def fetches(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
     """Where a rank finds what it needs, once: file after file, in each by the offset.
 
     Of copies it takes those of the ranks whose place is like its own.
     """
     written, copies = stored.split, stored.checkpoint.copies(stored.split)
-    tensor, _, data = holder.place(rank)
+    tensor, _, data = holder.coordinates(rank)
     near = tensor * written.tensor // holder.tensor, data % written.data
     wanted = [
-        (number, block, sources(stored.parts[number], number, written, copies, block, near))
-        for number, block in needs(stored, holder, rank)
+        (number, block, block_owners(stored.parts[number], number, written, copies, block, near))
+        for number, block in blocks_to_restore(stored, holder, rank)
     ]
     if stored.regions:
         for number, block, owners in wanted:
             for owner in owners:
-                yield from _common(stored, owner, number, block)
+                yield from _owner_reads(stored, owner, number, block)
         return
-    by_part: dict[int, list[tuple[Block, range]]] = {}
+    by_part: dict[int, list[tuple[TensorBlock, range]]] = {}
     for number, block, owners in wanted:
         by_part.setdefault(number, []).append((block, owners))
     for owner in sorted({owner for _, _, owners in wanted for owner in owners}):
-        for number in stored.saved_parts(owner):
+        for number in stored.owner_parts(owner):
             for block, owners in by_part.get(number, ()):
                 if owner in owners:
-                    yield from _common(stored, owner, number, block)
+                    yield from _owner_reads(stored, owner, number, block)
 
 
-def everything(stored: StateFiles) -> Iterator[Fetch]:
-    """Where all that was saved lies, each byte once, in the order of `fetches`."""
+def whole_state_reads(stored: StateFiles) -> Iterator[ShardRead]:
+    """Where all that was saved lies, each byte once, in the order of `shard_reads`."""
     copies = stored.checkpoint.copies(stored.split)
-    once = [saved_once(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
+    once = [part_owners(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
     if stored.regions:
         places = ((owner, number) for number, owners in enumerate(once) for owner in owners)
     else:
-        ranks = range(stored.split.present)
-        places = ((owner, number) for owner in ranks for number in stored.saved_parts(owner) if owner in once[number])
+        ranks = range(stored.split.present_ranks)
+        places = ((owner, number) for owner in ranks for number in stored.owner_parts(owner) if owner in once[number])
     for owner, number in places:
-        yield from _common(stored, owner, number, None)
+        yield from _owner_reads(stored, owner, number, None)
 
 
-def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
     """Of what a rank needs, that which all hold that differ in their data rank alone: as the first of them finds it."""
-    tensor, stage, _ = holder.place(rank)
+    tensor, stage, _ = holder.coordinates(rank)
     first = holder.rank(tensor, stage, 0)
-    return (fetch for fetch in fetches(stored, holder, first) if _is_shared(stored, fetch))
+    return (fetch for fetch in shard_reads(stored, holder, first) if _is_shared(stored, fetch))
 
 
-def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[Fetch]:
+def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
     """The rest of what a rank needs: what no other one holds."""
-    return (fetch for fetch in fetches(stored, holder, rank) if not _is_shared(stored, fetch))
+    return (fetch for fetch in shard_reads(stored, holder, rank) if not _is_shared(stored, fetch))
 
 
-def _is_shared(stored: StateFiles, fetch: Fetch) -> bool:
+def _is_shared(stored: StateFiles, fetch: ShardRead) -> bool:
     return stored.parts[fetch.part].scope in ("rows", "columns", "whole")
 
 
-def _common(stored: StateFiles, owner: int, number: int, needed: Block | None) -> Iterator[Fetch]:
+def _owner_reads(stored: StateFiles, owner: int, number: int, needed: TensorBlock | None) -> Iterator[ShardRead]:
     """What an owner has stored of a block, or of all that a part has."""
-    for shard in stored.shards_of(owner, number):
+    for shard in stored.part_shards(owner, number):
         common = shard.block if needed is None else shard.block.overlap(needed)
         if common is not None:
             width = shard.block.width
             skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
-            yield Fetch(number, common, shard.file, shard.offset + skipped, width)
+            yield ShardRead(number, common, shard.file, shard.offset + skipped, width)
 
 
-class Step(NamedTuple):
+class ReadStep(NamedTuple):
     """What is read into memory at a time: where each call begins in a file, its bytes, and what all of it is."""
 
     file: str
@@ -142,7 +149,7 @@ class Step(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-class Reading(NamedTuple):
+class ReadTotals(NamedTuple):
     """How many steps and calls there are, their bytes, and what a buffer for any step must hold."""
 
     steps: int
@@ -150,30 +157,30 @@ class Reading(NamedTuple):
     bytes: int
     largest: int
 
-    def and_then(self, other: Reading) -> Reading:
+    def combine(self, other: ReadTotals) -> ReadTotals:
         """Both, one after the other."""
         largest = max(self.largest, other.largest)
-        return Reading(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
+        return ReadTotals(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
 
 
-def steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Iterator[Step]:
+def cut_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> Iterator[ReadStep]:
     """Fetches cut into steps of at most `transfer` bytes (None: of any size), a call for each stretch of the file.
 
     A step of what is contiguous is what one call of `pieces` would write. Of other blocks it has as many whole rows as
     fit when each call is widened to multiples of `page` bytes, or part of one.
     """
-    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+    for contiguous, some in groupby(found, lambda fetch: fetch.is_contiguous):
         if contiguous:
-            for piece in pieces(some, transfer, whole):
-                yield Step(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
+            for piece in cut_pieces(some, transfer, whole):
+                yield ReadStep(piece.file, np.array([piece.offset]), np.array([piece.length]), piece.segments)
         else:
             for fetch in some:
-                yield from _strided(fetch, transfer, page)
+                yield from _cut_strided(fetch, transfer, page)
 
 
-def _strided(fetch: Fetch, transfer: int | None, page: int) -> Iterator[Step]:
+def _cut_strided(fetch: ShardRead, transfer: int | None, page: int) -> Iterator[ReadStep]:
     block, width, begin = fetch.block, fetch.block.width, 0
-    together = _rows_together(width, transfer, page)
+    together = _rows_per_step(width, transfer, page)
     while begin < block.length:
         row, column = divmod(begin, width)
         if together:
@@ -181,46 +188,50 @@ def _strided(fetch: Fetch, transfer: int | None, page: int) -> Iterator[Step]:
         else:
             rows, length = 1, min(transfer or width, width - column)
         offset = fetch.offset + column + fetch.stride * np.arange(row, row + rows)
-        yield Step(fetch.file, offset, np.full(rows, length), (Segment(fetch.part, block, begin, rows * length),))
+        yield ReadStep(fetch.file, offset, np.full(rows, length), (Segment(fetch.part, block, begin, rows * length),))
         begin += rows * length
 
 
-def _rows_together(width: int, transfer: int | None, page: int) -> int:
+def _rows_per_step(width: int, transfer: int | None, page: int) -> int:
     """Rows of a strided block that a step reads; 0 where one does not fit."""
     if transfer is None:
         return _MOST_ROWS
-    return min(_MOST_ROWS, max(1, transfer // widened(width, page))) if width <= transfer else 0
+    return min(_MOST_ROWS, max(1, transfer // widen_to_pages(width, page))) if width <= transfer else 0
 
 
-def widened(length: int, page: int) -> int:
+def widen_to_pages(length: int, page: int) -> int:
     """The most bytes that a call may have which begins and ends with pages, for `length` bytes anywhere."""
     return length if page == 1 else -(-length // page) * page + page
 
 
-def count_steps(found: Iterable[Fetch], transfer: int | None, whole: bool, page: int = 1) -> Reading:
+def count_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> ReadTotals:
     """Count what `steps` would cut, without doing so."""
     made = calls = total = largest = 0
 
-    def counted(some: Iterator[Fetch]) -> Iterator[Fetch]:
+    def sum_bytes(some: Iterator[ShardRead]) -> Iterator[ShardRead]:
         nonlocal total
         for fetch in some:
             total += fetch.block.length
             yield fetch
 
-    for contiguous, some in groupby(found, lambda fetch: fetch.contiguous):
+    for contiguous, some in groupby(found, lambda fetch: fetch.is_contiguous):
         if contiguous:
-            count = count_pieces(counted(some), transfer, whole)
-            made, calls, largest = made + count.calls, calls + count.calls, max(largest, widened(count.largest, page))
+            count = count_pieces(sum_bytes(some), transfer, whole)
+            made, calls, largest = (
+                made + count.calls,
+                calls + count.calls,
+                max(largest, widen_to_pages(count.largest, page)),
+            )
             continue
-        for fetch in counted(some):
+        for fetch in sum_bytes(some):
             strided = count_strided(fetch.block.row1 - fetch.block.row0, fetch.block.width, transfer, page)
             made, calls, largest = made + strided.steps, calls + strided.calls, max(largest, strided.largest)
-    return Reading(made, calls, total, largest)
+    return ReadTotals(made, calls, total, largest)
 
 
-def count_strided(rows: int, width: int, transfer: int | None, page: int) -> Reading:
+def count_strided(rows: int, width: int, transfer: int | None, page: int) -> ReadTotals:
     """Count the steps of `rows` stretches of `width` bytes that do not follow each other."""
-    if together := _rows_together(width, transfer, page):
-        return Reading(-(-rows // together), rows, rows * width, min(rows, together) * widened(width, page))
+    if together := _rows_per_step(width, transfer, page):
+        return ReadTotals(-(-rows // together), rows, rows * width, min(rows, together) * widen_to_pages(width, page))
     calls = rows * -(-width // (transfer or width))
-    return Reading(calls, calls, rows * width, widened(transfer or width, page))
+    return ReadTotals(calls, calls, rows * width, widen_to_pages(transfer or width, page))

@@ -13,8 +13,8 @@ Column = NDArray[np.int64]
 """A number for each part, in their order."""
 
 
-class Shares:
-    """Closed forms of what `shards.held_blocks` and `shards.saves` say of one part and rank."""
+class ShardSizes:
+    """Closed forms of what `shards.blocks_of_rank` and `shards.is_part_owner` say of one part and rank."""
 
     def __init__(self, parts: Sequence[Part], split: Split, copies: Copies) -> None:
         self._split = split
@@ -39,59 +39,61 @@ class Shares:
         self._kinds, kind = np.unique(np.stack(table, axis=1), axis=0, return_inverse=True)
         self._kind = kind.reshape(-1)
 
-    def kinds(self, numbers: Column) -> bytes:
+    def kind_key(self, numbers: Column) -> bytes:
         """What is the same for two sets of parts where each rank has saved some of both, or none of either."""
         return np.unique(self._kind[numbers]).tobytes()
 
-    def by_rank(self, numbers: Column | slice = slice(None)) -> Column:
+    def sum_by_rank(self, numbers: Column | slice = slice(None)) -> Column:
         """Bytes that each rank which takes part saves of some parts, or of all."""
         split = self._split
-        saved = np.zeros(split.present, np.int64)
+        saved = np.zeros(split.present_ranks, np.int64)
         counts = np.bincount(self._kind[numbers], minlength=len(self._kinds))
         for kind in np.flatnonzero(counts):
             count = int(counts[kind])
             stage, copy, pieces, piece, whole, total, each = self._kinds[kind].tolist()
             saved += count * each
             if total:
-                saved += count * np.diff(shared(total, np.arange(split.present + 1), split.ranks))
+                saved += count * np.diff(share_start(total, np.arange(split.present_ranks + 1), split.ranks))
             if not pieces and not whole:
                 continue
             begin = split.tensor * (stage * split.data + max(copy, 0))
             some = saved[begin : begin + split.tensor * (1 if copy >= 0 else split.data)]
             tensor = np.arange(min(split.tensor, len(some)) + 1)
-            held = np.diff(shared(pieces, tensor, split.tensor) * piece + whole * tensor)
+            held = np.diff(share_start(pieces, tensor, split.tensor) * piece + whole * tensor)
             some += count * np.resize(held, len(some))
         return saved
 
-    def of(self, rank: int) -> Column:
+    def bytes_of_rank(self, rank: int) -> Column:
         """Bytes that a rank saves of each part."""
         split = self._split
-        tensor, stage, data = split.place(rank)
+        tensor, stage, data = split.coordinates(rank)
         here = (self._stage == stage) & ((self._copy == data) | (self._copy < 0))
-        saved = self._each + shared(self._total, rank + 1, split.ranks) - shared(self._total, rank, split.ranks)
-        saved[here] += (self._held_below(tensor + 1) - self._held_below(tensor))[here]
+        saved = (
+            self._each + share_start(self._total, rank + 1, split.ranks) - share_start(self._total, rank, split.ranks)
+        )
+        saved[here] += (self._tensor_bytes_below(tensor + 1) - self._tensor_bytes_below(tensor))[here]
         return saved
 
-    def before(self, rank: int) -> Column:
+    def bytes_below(self, rank: int) -> Column:
         """Bytes that all ranks below one save of each part."""
         split, group = self._split, self._split.tensor
         # Ranks of the part's stage that are below it.
         below: Column = np.clip(rank - self._stage * group * split.data, 0, group * split.data)
-        once = self._held_below(np.clip(below - self._copy * group, 0, group))
-        every: Column = self._held_below(group) * (below // group) + self._held_below(below % group)
-        saved = shared(self._total, rank, split.ranks)
+        once = self._tensor_bytes_below(np.clip(below - self._copy * group, 0, group))
+        every: Column = self._tensor_bytes_below(group) * (below // group) + self._tensor_bytes_below(below % group)
+        saved = share_start(self._total, rank, split.ranks)
         saved += self._each * rank
         saved += np.where(self._copy < 0, every, once).astype(np.int64)
         return saved
 
-    def _held_below(self, tensor: int | Column) -> Column:
+    def _tensor_bytes_below(self, tensor: int | Column) -> Column:
         """Bytes that the tensor-parallel ranks below one hold of each tensor."""
-        held = shared(self._pieces, tensor, self._split.tensor) * self._piece
+        held = share_start(self._pieces, tensor, self._split.tensor) * self._piece
         held += self._whole * tensor
         return held
 
 
-def shared(size: int | Column, rank: int | Column, ranks: int | Column) -> Column:
+def share_start(size: int | Column, rank: int | Column, ranks: int | Column) -> Column:
     """`size * rank // ranks`, where that product may be too large for 64 bits."""
     each, more = size // ranks, size % ranks
     return np.asarray(each * rank + more * rank // ranks, np.int64)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from dliosim.plan.checkpoints.shards import Block
+from dliosim.plan.checkpoints.shards import TensorBlock
 
 
 class Segment(NamedTuple):
     """Bytes [begin, begin + length) of a block, counted in the order in which it is stored."""
 
     part: int
-    block: Block
+    block: TensorBlock
     begin: int
     length: int
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-class Stored(Protocol):
+class StoredBlock(Protocol):
     """A block of a part that lies row after row at an offset of a file."""
 
     @property
@@ -35,7 +35,7 @@ class Stored(Protocol):
         ...
 
     @property
-    def block(self) -> Block:
+    def block(self) -> TensorBlock:
         """What of it."""
         ...
 
@@ -50,14 +50,14 @@ class Stored(Protocol):
         ...
 
 
-class Count(NamedTuple):
+class PieceCount(NamedTuple):
     """How many calls there are, and the bytes of the largest."""
 
     calls: int
     largest: int
 
 
-def pieces(shards: Iterable[Stored], transfer: int | None, whole: bool) -> Iterator[Piece]:
+def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> Iterator[Piece]:
     """Shards cut into calls of at most `transfer` bytes (None: of any length).
 
     Each tensor begins a new call, unless the state is written as a `whole`: then only where the file or the offset
@@ -66,7 +66,7 @@ def pieces(shards: Iterable[Stored], transfer: int | None, whole: bool) -> Itera
     run: list[Segment] = []
     file, offset, length, last = "", 0, 0, None
     for shard in shards:
-        if last is None or not _goes_on(last, shard, whole):
+        if last is None or not _can_merge(last, shard, whole):
             if run:
                 yield Piece(file, offset, length, tuple(run))
             run, length = [], 0
@@ -85,33 +85,33 @@ def pieces(shards: Iterable[Stored], transfer: int | None, whole: bool) -> Itera
         yield Piece(file, offset, length, tuple(run))
 
 
-def count_pieces(shards: Iterable[Stored], transfer: int | None, whole: bool) -> Count:
+def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> PieceCount:
     """Count what `pieces` would cut, without doing so."""
     calls = largest = length = 0
     last = None
 
-    def ended() -> None:
+    def end_run() -> None:
         nonlocal calls, largest
         most = transfer or length
         calls += -(-length // most) if length else 0
         largest = max(largest, min(length, most))
 
     for shard in shards:
-        if last is not None and not _goes_on(last, shard, whole):
-            ended()
+        if last is not None and not _can_merge(last, shard, whole):
+            end_run()
             length = 0
         length += shard.block.length
         last = shard
-    ended()
-    return Count(calls, largest)
+    end_run()
+    return PieceCount(calls, largest)
 
 
-def largest_piece(shards: Iterable[Stored], transfer: int | None, whole: bool) -> int:
+def largest_piece(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> int:
     """Bytes of the largest call."""
     return count_pieces(shards, transfer, whole).largest
 
 
-def _goes_on(last: Stored, shard: Stored, whole: bool) -> bool:
+def _can_merge(last: StoredBlock, shard: StoredBlock, whole: bool) -> bool:
     """Whether a call may go on from one shard to the next."""
     follows = shard.file == last.file and shard.offset == last.offset + last.block.length
     return follows and (whole or shard.part == last.part)

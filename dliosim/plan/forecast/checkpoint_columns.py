@@ -1,7 +1,7 @@
 """How many calls save and restore a checkpoint: of all parts and many owners at once, as columns.
 
 A part is units that its owners share evenly: bytes (`total`, `per rank`), rows, columns, or one that has all of it
-(`whole`). What `reshard.fetches` finds block by block is then a range of units for each part and owner.
+(`whole`). What `reshard.shard_reads` finds block by block is then a range of units for each part and owner.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from dliosim.model import Split
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.reshard import Reading, check_holder, count_strided, widened
-from dliosim.plan.checkpoints.shard_sizes import Column, shared
+from dliosim.plan.checkpoints.reshard import ReadTotals, check_holder, count_strided, widen_to_pages
+from dliosim.plan.checkpoints.shard_sizes import Column, share_start
 
 #: Stretches that are looked at together: 8 bytes in each of some thirty columns.
 _AT_ONCE = 1 << 19
 
 
-class Needs(NamedTuple):
+class UnitRanges(NamedTuple):
     """Units [begin, end) of each part, and the ranks [first, stop) of whom they are taken."""
 
     begin: Column
@@ -30,16 +30,16 @@ class Needs(NamedTuple):
     stop: Column
 
     @property
-    def some(self) -> NDArray[np.bool_]:
+    def part_mask(self) -> NDArray[np.bool_]:
         """Of which parts anything is needed, and to be had."""
         return (self.begin < self.end) & (self.first < self.stop)
 
-    def only(self, parts: NDArray[np.bool_]) -> Needs:
+    def keep_parts(self, parts: NDArray[np.bool_]) -> UnitRanges:
         """Nothing of the other parts."""
         return self._replace(stop=np.where(parts, self.stop, self.first))
 
 
-class Rows(NamedTuple):
+class FileStretches(NamedTuple):
     """Stretches of files, in the order in which they are read or written; those of a `strided` one have gaps.
 
     `place` is an offset in all files of one kind, one after the other; `file` is a number of one.
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
     strided: NDArray[np.bool_]
 
 
-class StateCounts:
+class StateCounter:
     """Counts what ranks of a job that holds a checkpoint as `holder` read of it, or write."""
 
     def __init__(self, stored: StateFiles, holder: Split) -> None:
@@ -76,11 +76,11 @@ class StateCounts:
         rows, columns = scope == "rows", scope == "columns"
         self.tensors = rows | columns | self._whole
         self._units = np.select([rows, columns, self._whole], [count, row // element, np.minimum(size, 1)], size)
-        self._units[per_rank] *= written.present
+        self._units[per_rank] *= written.present_ranks
         self._unit = np.select([rows, columns, self._whole], [row, element, size], 1)
         self._lines = np.where(columns, count, 1)
         alone = np.where(self._whole, 1, written.tensor)
-        self._owners = np.where(self.tensors, alone, np.where(per_rank, written.present, written.ranks))
+        self._owners = np.where(self.tensors, alone, np.where(per_rank, written.present_ranks, written.ranks))
         self._stage = np.where(self.tensors, held_stage, -1)
         # The first of the ranks that share a part, as data rank 0 has it.
         copies = stored.checkpoint.copies(written)
@@ -97,75 +97,75 @@ class StateCounts:
         alone_each = stored.checkpoint.writers.kind == "file per rank"
         self._label = np.array([labels.setdefault(part.file if alone_each else "", len(labels)) for part in parts])
         self._labels = len(labels)
-        total = stored.shares.before(written.present)
+        total = stored.shares.bytes_below(written.present_ranks)
         self._start: Column = np.cumsum(total) - total
-        self._before = np.append(0, np.cumsum(stored.owned_by_each()))
+        self._before = np.append(0, np.cumsum(stored.bytes_per_owner()))
 
-    def needs(self, rank: int) -> Needs:
+    def units_to_restore(self, rank: int) -> UnitRanges:
         """What a rank of the job needs that holds the state now, from those whose place is most like its own.
 
         Raises PlanError by `check_holder`.
         """
         check_holder(self._stored, self._holder)
         written, holder, tensors = self._stored.split, self._holder, self.tensors
-        tensor, stage, data = holder.place(rank)
+        tensor, stage, data = holder.coordinates(rank)
         among = np.where(tensors, np.where(self._whole, 1, holder.tensor), holder.ranks)
         if holder == written:
             among = np.where(tensors, among, self._owners)
         mine: Column = np.where(tensors, np.where(self._whole, 0, tensor), rank)
-        begin, end = shared(self._units, mine, among), shared(self._units, mine + 1, among)
+        begin, end = share_start(self._units, mine, among), share_start(self._units, mine + 1, among)
         end = np.where((self._stage == stage) | ~tensors, end, begin)
-        base = self._base_near(data % written.data)
+        base = self._first_owner(data % written.data)
         near = base + tensor * written.tensor // holder.tensor
-        base = np.where(self._whole & (near < written.present), near, base)
+        base = np.where(self._whole & (near < written.present_ranks), near, base)
         some = begin < end
         first, stop = base.copy(), base.copy()
         for bound, unit, more in ((first, begin, 0), (stop, end - 1, 1)):
-            bound[some] += self._owner_of(unit[some], some) + more
-        return Needs(begin, end, first, np.minimum(stop, written.present))
+            bound[some] += self._owner_index(unit[some], some) + more
+        return UnitRanges(begin, end, first, np.minimum(stop, written.present_ranks))
 
-    def _base_near(self, data: int) -> Column:
+    def _first_owner(self, data: int) -> Column:
         """The first of the ranks that share a part, as it is had by those of a data rank."""
         near: Column = np.where(self.tensors & self._all_copies, data * self._stored.split.tensor, 0)
         return self._base + near
 
-    def everything(self) -> Needs:
+    def all_units(self) -> UnitRanges:
         """All that was saved, each byte once."""
-        none, present = np.zeros_like(self._units), self._stored.split.present
-        return Needs(none, self._units, self._base, np.minimum(self._base + self._owners, present))
+        none, present = np.zeros_like(self._units), self._stored.split.present_ranks
+        return UnitRanges(none, self._units, self._base, np.minimum(self._base + self._owners, present))
 
-    def own(self, rank: int) -> Needs:
+    def own_units(self, rank: int) -> UnitRanges:
         """What a rank saves."""
         split, none = self._stored.split, np.zeros_like(self._units)
-        base = self._base_near(split.place(rank)[2])
+        base = self._first_owner(split.coordinates(rank)[2])
         saves = (base <= rank) & (rank < base + np.where(self.tensors, split.tensor, self._owners))
-        return Needs(none, self._units, none + rank, none + rank + saves)
+        return UnitRanges(none, self._units, none + rank, none + rank + saves)
 
-    def _owner_of(self, unit: Column, some: NDArray[np.bool_]) -> Column:
+    def _owner_index(self, unit: Column, some: NDArray[np.bool_]) -> Column:
         """Which of its owners, from 0 on, has a unit of each of some parts."""
         units, owners = self._units[some], self._owners[some]
         found: Column = np.clip(np.ceil((unit + 1.0) * (owners / units)).astype(np.int64) - 1, 0, owners - 1)
-        while (early := shared(units, found + 1, owners) <= unit).any():
+        while (early := share_start(units, found + 1, owners) <= unit).any():
             found += early
-        while (late := shared(units, found, owners) > unit).any():
+        while (late := share_start(units, found, owners) > unit).any():
             found -= late
         return found
 
-    def count(self, needs: Needs, transfer: int | None, whole: bool, page: int) -> tuple[Reading, int]:
+    def count(self, needs: UnitRanges, transfer: int | None, whole: bool, page: int) -> tuple[ReadTotals, int]:
         """What `count_steps` counts of the same fetches, and in how many files they lie."""
         runs, made, calls, total, largest, files = 0, 0, 0, 0, 0, 0
-        last: Rows | None = None
+        last: FileStretches | None = None
         run = 0  # bytes of the last run of contiguous stretches, which may go on
 
-        for rows in self._rows(needs):
+        for rows in self._iterate_stretches(needs):
             if not len(rows.part):
                 continue
             if last is not None:
-                rows = _joined(last, rows)
+                rows = _append_rows(last, rows)
             files += int((rows.file[1:] != rows.file[:-1]).sum()) + (last is None)
             total += int(rows.length[last is not None :].sum())
             strided = rows.strided[last is not None :]
-            for lines, width, count in _alike(rows, strided, last is not None):
+            for lines, width, count in _group_strided(rows, strided, last is not None):
                 reading = count_strided(lines, width, transfer, page)
                 made, calls = made + count * reading.steps, calls + count * reading.calls
                 largest = max(largest, reading.largest)
@@ -180,27 +180,27 @@ class StateCounts:
             sums = np.add.reduceat(length, starts)
             run = int(sums[-1])
             done = sums[:-1]
-            calls_of_runs, most = _cut(done, transfer)
-            runs, largest = runs + calls_of_runs, max(largest, widened(most, page) if most else 0)
+            calls_of_runs, most = _count_run_calls(done, transfer)
+            runs, largest = runs + calls_of_runs, max(largest, widen_to_pages(most, page) if most else 0)
             last = rows
-        calls_of_runs, most = _cut(np.array([run]), transfer)
-        runs, largest = runs + calls_of_runs, max(largest, widened(most, page) if most else 0)
-        return Reading(made + runs, calls + runs, total, largest), files
+        calls_of_runs, most = _count_run_calls(np.array([run]), transfer)
+        runs, largest = runs + calls_of_runs, max(largest, widen_to_pages(most, page) if most else 0)
+        return ReadTotals(made + runs, calls + runs, total, largest), files
 
-    def _rows(self, needs: Needs) -> Iterator[Rows]:
+    def _iterate_stretches(self, needs: UnitRanges) -> Iterator[FileStretches]:
         """Where what is needed lies, in the order of `fetches`: in one file part by part, else owner by owner."""
-        found = self._by_part(needs) if self._stored.regions else self._by_owner(needs)
-        return (self._stretches(needs, part, owner) for part, owner in found)
+        found = self._part_pairs(needs) if self._stored.regions else self._owner_pairs(needs)
+        return (self._find_stretches(needs, part, owner) for part, owner in found)
 
-    def stretches(self, needs: Needs) -> int:
+    def count_stretches(self, needs: UnitRanges) -> int:
         """How many parts of owners `count` looks at, each of which takes it about 0.1 us."""
         if self._stored.regions:
-            return int((needs.stop - needs.first)[needs.some].sum())
+            return int((needs.stop - needs.first)[needs.part_mask].sum())
         _, first, stop = self._owners_of(needs)
         return int((stop - first).sum()) + len(self._flat) * len(first)
 
-    def _by_part(self, needs: Needs) -> Iterator[tuple[Column, Column]]:
-        part = np.flatnonzero(needs.some)
+    def _part_pairs(self, needs: UnitRanges) -> Iterator[tuple[Column, Column]]:
+        part = np.flatnonzero(needs.part_mask)
         count = (needs.stop - needs.first)[part]
         ends = np.cumsum(count)
         for begin in range(0, int(count.sum()), _AT_ONCE):
@@ -208,9 +208,9 @@ class StateCounts:
             which = np.searchsorted(ends, index, side="right")
             yield part[which], needs.first[part[which]] + index - (ends - count)[which]
 
-    def _owners_of(self, needs: Needs) -> tuple[Column, Column, Column]:
+    def _owners_of(self, needs: UnitRanges) -> tuple[Column, Column, Column]:
         """The ranks who have saved what is needed; the range of tensors in `_dealt` of which each has saved some."""
-        first, stop = needs.first[needs.some], needs.stop[needs.some]
+        first, stop = needs.first[needs.part_mask], needs.stop[needs.part_mask]
         if not len(first):
             return first, first, first
         lowest, highest = int(first.min()), int(stop.max())
@@ -222,7 +222,7 @@ class StateCounts:
         base = owners // group * group
         return owners, np.searchsorted(self._dealt_base, base), np.searchsorted(self._dealt_base, base, side="right")
 
-    def _by_owner(self, needs: Needs) -> Iterator[tuple[Column, Column]]:
+    def _owner_pairs(self, needs: UnitRanges) -> Iterator[tuple[Column, Column]]:
         """All that any of the owners has saved, as what is left out lies between."""
         owners, first, stop = self._owners_of(needs)
         count = stop - first + len(self._flat)
@@ -242,7 +242,7 @@ class StateCounts:
                 yield part[order], owners[which[order]]
             begin = end
 
-    def _stretches(self, needs: Needs, part: Column, owner: Column) -> Rows:
+    def _find_stretches(self, needs: UnitRanges, part: Column, owner: Column) -> FileStretches:
         """What of the parts is needed and saved by the owners, in this order."""
         stored, split = self._stored, self._stored.split
         base = self._base[part]
@@ -250,8 +250,8 @@ class StateCounts:
             base = np.where(self.tensors[part], owner // split.tensor * split.tensor, base)
         mine: Column = np.where(self._whole[part], 0, owner - base)
         units, owners, unit = self._units[part], self._owners[part], self._unit[part] * self._lines[part]
-        begin, end = shared(units, mine, owners), shared(units, mine + 1, owners)
-        place = self._places(part, owner, begin * unit, (end - begin) * unit)
+        begin, end = share_start(units, mine, owners), share_start(units, mine + 1, owners)
+        place = self._shard_offsets(part, owner, begin * unit, (end - begin) * unit)
         low, high = np.maximum(begin, needs.begin[part]), np.minimum(end, needs.end[part])
         found = (low < high) & (needs.first[part] <= owner) & (owner < needs.stop[part])
         part, owner, unit, begin, end, low, high, place = (
@@ -266,9 +266,9 @@ class StateCounts:
             number = stored.checkpoint.writers.number
             writer = owner // number * number if stored.checkpoint.writers.kind == "one per" else owner
             file = writer * self._labels + self._label[part]
-        return Rows(part, file, place, (high - low) * unit, lines, strided)
+        return FileStretches(part, file, place, (high - low) * unit, lines, strided)
 
-    def _places(self, part: Column, owner: Column, before: Column, length: Column) -> Column:
+    def _shard_offsets(self, part: Column, owner: Column, before: Column, length: Column) -> Column:
         """Where what owners saved of parts begins: `before` bytes of it are other owners'."""
         split = self._stored.split
         if not self._stored.regions:
@@ -286,15 +286,15 @@ class StateCounts:
         return self._start[part] + before
 
 
-def _joined(last: Rows, rows: Rows) -> Rows:
+def _append_rows(last: FileStretches, rows: FileStretches) -> FileStretches:
     """Rows behind the last one of those before them."""
     part, file, place, length, lines = (
         np.append(before[-1:], column) for before, column in zip(last[:5], rows[:5], strict=True)
     )
-    return Rows(part, file, place, length, lines, np.append(last.strided[-1:], rows.strided))
+    return FileStretches(part, file, place, length, lines, np.append(last.strided[-1:], rows.strided))
 
 
-def _cut(lengths: Column, transfer: int | None) -> tuple[int, int]:
+def _count_run_calls(lengths: Column, transfer: int | None) -> tuple[int, int]:
     """Calls that write or read so many bytes each time, and the bytes of the largest."""
     lengths = lengths[lengths > 0]
     if not len(lengths):
@@ -303,7 +303,7 @@ def _cut(lengths: Column, transfer: int | None) -> tuple[int, int]:
     return (len(lengths), most) if transfer is None else (int((-(-lengths // transfer)).sum()), min(most, transfer))
 
 
-def _alike(rows: Rows, strided: NDArray[np.bool_], skip: bool) -> Iterator[tuple[int, int, int]]:
+def _group_strided(rows: FileStretches, strided: NDArray[np.bool_], skip: bool) -> Iterator[tuple[int, int, int]]:
     """Lines and bytes of each line of strided stretches, and how many are so."""
     lines, length = rows.lines[skip:][strided], rows.length[skip:][strided]
     both, counts = np.unique(np.stack([lines, length // lines]), axis=1, return_counts=True)

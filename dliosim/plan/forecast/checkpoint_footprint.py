@@ -12,28 +12,28 @@ import numpy as np
 from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.shard_sizes import Shares
-from dliosim.plan.checkpoints.shards import stream_bytes
+from dliosim.plan.checkpoints.shard_sizes import ShardSizes
+from dliosim.plan.checkpoints.shards import part_bytes
 from dliosim.plan.forecast.forecast_types import StateForecast, Storage
 
 #: Bytes of all ranks that 64 bits hold.
 _MOST_BYTES = 1 << 62
 
 
-def staged_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
+def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
     """Bytes of memory in which saves in the background wait to be flushed, of the rank that saves most."""
     background = checkpoint.background
     if background is None or background.simulated:
         return 0
-    return background.in_flight * int(files.owned_by_each().max())
+    return background.in_flight * int(files.bytes_per_owner().max())
 
 
 def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:
     """What one of `saves` saves of a checkpoint leaves."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     kinds: Counter[str] = Counter()
-    for label, number in files.files_of_each()[1].items():
-        kinds[_kind(label)] += number
+    for label, number in files.files_per_rank()[1].items():
+        kinds[_label_kind(label)] += number
     if checkpoint.metadata:
         kinds[METADATA] += 1
     own = len(files.parts) - len(checkpoint.parts)
@@ -42,10 +42,10 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         for number, part in enumerate(files.parts)
     ]
     contents = Counter(dict.fromkeys(labels, 0))
-    saved = files.shares.before(files.split.present)
+    saved = files.shares.bytes_below(files.split.present_ranks)
     for label, size in zip(labels, saved.tolist(), strict=True):
         contents[label] += size
-    owned = files.owned_by_each()
+    owned = files.bytes_per_owner()
     writers = len(np.unique(files.writers()[owned > 0]))
     return StateForecast(
         checkpoint.name,
@@ -54,12 +54,12 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         tuple(kinds.items()),
         writers,
         int(owned.max()),
-        restored_bytes(files, files.split, once=False),
-        *checkpoint.part_of_it(files.split),
+        restore_bytes(files, files.split, once=False),
+        *checkpoint.describe_part(files.split),
     )
 
 
-def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
+def restore_bytes(files: StateFiles, holder: Split, once: bool) -> int:
     """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies.
 
     Raises PlanError where these may be more than are counted.
@@ -67,18 +67,19 @@ def restored_bytes(files: StateFiles, holder: Split, once: bool) -> int:
     written = files.split
     parts = [
         # Of what each rank kept for itself there is no other way to deal it out than anew.
-        replace(part, size=stream_bytes(part, written), scope="total")
+        replace(part, size=part_bytes(part, written), scope="total")
         if part.scope == "per rank" and holder != written
         else part
         for part in files.checkpoint.parts_for(holder)
     ]
     most = sum(
-        stream_bytes(part, holder) * (1 if part.scope in ("per rank", "total") else holder.present) for part in parts
+        part_bytes(part, holder) * (1 if part.scope in ("per rank", "total") else holder.present_ranks)
+        for part in parts
     )
     if most >= _MOST_BYTES:
-        text = f"{holder.present} ranks that restore checkpoint `{files.checkpoint.name}` may read {most / 1e18:.3g} EB"
+        text = f"{holder.present_ranks} ranks that restore checkpoint `{files.checkpoint.name}` may read {most / 1e18:.3g} EB"
         raise PlanError(f"{text}: `plan` counts to {_MOST_BYTES / 1e18:.3g} EB")
-    return int(Shares(parts, holder, 0 if once else "all").before(holder.present).sum())
+    return int(ShardSizes(parts, holder, 0 if once else "all").bytes_below(holder.present_ranks).sum())
 
 
 def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:
@@ -97,7 +98,7 @@ def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage
         yield Storage("checkpoint", name, checkpoint.drain, state.bytes, count, copies(1), False)
 
 
-def _kind(label: str) -> str:
+def _label_kind(label: str) -> str:
     """What files of a label are called without its numbers: of `layer_012` layer."""
     found = re.match("[a-z]*", label)
     return found[0] if found else ""

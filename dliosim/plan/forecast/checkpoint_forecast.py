@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Restore
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.checkpoints.reshard import Reading
-from dliosim.plan.forecast.checkpoint_columns import Needs, StateCounts
-from dliosim.plan.forecast.checkpoint_footprint import restored_bytes, staged_bytes
-from dliosim.plan.forecast.forecast_types import Memory, PhaseForecast, Spread, over, same
+from dliosim.plan.checkpoints.reshard import ReadTotals
+from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
+from dliosim.plan.forecast.checkpoint_footprint import restore_bytes, staging_bytes
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
 
 #: Ranks whose calls are counted, about: those of more are taken from so many.
 _SAMPLED_RANKS = 256
@@ -23,7 +23,7 @@ _AFFORDABLE = 1 << 23
 _MOST_OF_A_RANK = 1 << 25
 
 
-def stand_ins(kinds: NDArray[np.int64], work: int) -> tuple[list[int], NDArray[np.int64]]:
+def choose_sample_ranks(kinds: NDArray[np.int64], work: int) -> tuple[list[int], NDArray[np.int64]]:
     """Ranks to be counted, and for each rank the index of the one that stands for it; `kinds` has a number a rank.
 
     `work` is the parts of owners that are looked at for each: of ranks with many of them fewer are counted.
@@ -46,26 +46,35 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
-    owned, writers = files.owned_by_each(), files.writers()
+    owned, writers = files.bytes_per_owner(), files.writers()
     written = np.bincount(writers, owned, ranks).astype(np.float64)
     # A shared file is opened by all, and each rank's share of it counts as its file.
     shared = checkpoint.writers.kind == "shared file"
-    made = np.ones(ranks) if shared else files.files_of_each()[0]
-    counts = StateCounts(files, files.split)
-    some, instead = stand_ins(owned, len(files.parts))
-    counted = [counts.count(counts.own(rank), access.transfer, whole, 1)[0] for rank in some]
+    made = np.ones(ranks) if shared else files.files_per_rank()[0]
+    counts = StateCounter(files, files.split)
+    some, instead = choose_sample_ranks(owned, len(files.parts))
+    counted = [counts.count(counts.own_units(rank), access.transfer, whole, 1)[0] for rank in some]
     calls = np.bincount(writers, np.array([count.calls for count in counted])[instead], ranks).astype(np.float64)
     estimated = bool(np.count_nonzero(owned[some]) < np.count_nonzero(owned))
     # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
-    issued = over(calls, ranks, estimated or access.page > 1)
+    issued = spread_of(calls, ranks, estimated or access.page > 1)
     if access.collective and shared:
-        issued = same(issued.maximum, ranks, issued.estimated)
+        issued = uniform_spread(issued.maximum, ranks, issued.estimated)
     largest = max(count.largest for count in counted)
     # A writer has what it sends itself beside what it receives.
     buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
-    opens, memory = over(made, ranks, False), Memory(buffers=buffers, staging=staged_bytes(checkpoint, files))
+    opens, memory = spread_of(made, ranks, False), RankMemory(buffers=buffers, staging=staging_bytes(checkpoint, files))
     return PhaseForecast(
-        "save", checkpoint.name, times, 1, same(0, ranks), over(written, ranks, False), opens, opens, issued, memory
+        "save",
+        checkpoint.name,
+        times,
+        1,
+        uniform_spread(0, ranks),
+        spread_of(written, ranks, False),
+        opens,
+        opens,
+        issued,
+        memory,
     )
 
 
@@ -76,51 +85,53 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     places = (np.arange(ranks) + verb.shift) % ranks
     reads_for_others = np.arange(ranks) == 0 if verb.everything else places // holder.tensor % holder.data == 0
-    counts = StateCounts(files, holder)
+    counts = StateCounter(files, holder)
 
-    def reading(needs: Needs) -> tuple[Reading, int]:
+    def count_units(needs: UnitRanges) -> tuple[ReadTotals, int]:
         return counts.count(needs, access.transfer, whole, access.page)
 
-    def own(rank: int) -> tuple[Reading, int]:
+    def count_rank(rank: int) -> tuple[ReadTotals, int]:
         if verb.everything:
             return nothing if verb.once and rank else alike
         place = int(places[rank])
-        needs = counts.needs(place)
+        needs = counts.units_to_restore(place)
         if not verb.once:
-            return reading(needs)
-        lone = reading(needs.only(~counts.tensors))
-        if holder.place(place)[2]:
+            return count_units(needs)
+        lone = count_units(needs.keep_parts(~counts.tensors))
+        if holder.coordinates(place)[2]:
             return lone
-        shared, files_read = reading(needs.only(counts.tensors))[0], reading(needs)[1]
-        return shared.and_then(lone[0]), files_read
+        shared, files_read = count_units(needs.keep_parts(counts.tensors))[0], count_units(needs)[1]
+        return shared.combine(lone[0]), files_read
 
-    work = counts.stretches(counts.everything() if verb.everything else counts.needs(verb.shift % ranks))
+    work = counts.count_stretches(
+        counts.all_units() if verb.everything else counts.units_to_restore(verb.shift % ranks)
+    )
     if work > _MOST_OF_A_RANK:
         text = f"restoring checkpoint `{checkpoint.name}`, a rank reads {work:.2g} pieces of tensors and files"
         raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
-    some, instead = stand_ins((reads_for_others & verb.once).astype(np.int64), 0 if verb.everything else work)
-    nothing = Reading(0, 0, 0, 0), 0
-    alike = reading(counts.everything()) if verb.everything else nothing
-    found = [own(rank) for rank in some]
+    some, instead = choose_sample_ranks((reads_for_others & verb.once).astype(np.int64), 0 if verb.everything else work)
+    nothing = ReadTotals(0, 0, 0, 0), 0
+    alike = count_units(counts.all_units()) if verb.everything else nothing
+    found = [count_rank(rank) for rank in some]
     estimated = len(found) < ranks and not verb.everything
 
-    def spread(values: list[int]) -> Spread:
-        return over(np.array(values)[instead], ranks, estimated)
+    def spread(values: list[int]) -> RankSpread:
+        return spread_of(np.array(values)[instead], ranks, estimated)
 
     read = spread([count.bytes for count, _ in found])
     if not verb.everything:
-        total = restored_bytes(files, holder, verb.once)
+        total = restore_bytes(files, holder, verb.once)
         read = replace(read, mean=total / ranks, total=total)
     files_read = spread([names for _, names in found])
     # Each rank looks into the file of all shards' places before anything else; one file is opened by all together by
     # MPI-IO, also by those that read nothing of it.
-    together = access.is_mpi and files.one_file
+    together = access.is_mpi and files.is_one_file
     opens = spread([(1 if together else names) + checkpoint.metadata for _, names in found])
     issued = spread([count.calls for count, _ in found])
     if access.collective:
-        issued = same(max(count.steps for count, _ in found), ranks, estimated)
-    memory = Memory(buffers=max(count.largest for count, _ in found))
-    none = same(0, ranks)
+        issued = uniform_spread(max(count.steps for count, _ in found), ranks, estimated)
+    memory = RankMemory(buffers=max(count.largest for count, _ in found))
+    none = uniform_spread(0, ranks)
     return PhaseForecast(
-        "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.how
+        "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.option_text
     )

@@ -29,7 +29,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Waste:
     """Shares of the wall time that make no progress: in complete saves, in work done again, and in restarting."""
 
     saving: float
@@ -42,12 +42,12 @@ class Lost:
         return self.saving + self.rework + self.restart
 
 
-def young(stall: float, mtbf: float) -> float:
+def young_interval(stall: float, mtbf: float) -> float:
     """Young's interval, sqrt(2 stall mtbf): good while the stall is small beside the MTBF."""
     return math.sqrt(2 * stall * mtbf)
 
 
-def daly(stall: float, mtbf: float) -> float:
+def daly_interval(stall: float, mtbf: float) -> float:
     """Daly's higher-order estimate of where the complete model of `lost` is least.
 
     sqrt(2 stall mtbf) (1 + sqrt(x) / 3 + x / 9) - stall with x = stall / (2 mtbf), and the MTBF itself from x = 1 on.
@@ -55,15 +55,15 @@ def daly(stall: float, mtbf: float) -> float:
     share = stall / (2 * mtbf)
     if share >= 1:
         return mtbf
-    return young(stall, mtbf) * (1 + math.sqrt(share) / 3 + share / 9) - stall
+    return young_interval(stall, mtbf) * (1 + math.sqrt(share) / 3 + share / 9) - stall
 
 
-def best(costs: Costs) -> float:
+def best_interval(costs: Costs) -> float:
     """The interval to save in: Daly's, but no shorter than a flush, since the next save would wait for it."""
-    return max(daly(costs.stall, costs.mtbf), costs.flush)
+    return max(daly_interval(costs.stall, costs.mtbf), costs.flush)
 
 
-def lost(interval: float, costs: Costs) -> Lost:
+def compute_waste(interval: float, costs: Costs) -> Waste:
     """What failures and saves take of the wall time, by Daly's complete model.
 
     An interval of work takes M e^((R + F) / M) (e^((interval + stall) / M) - 1) of wall time on average, M the MTBF and
@@ -78,4 +78,4 @@ def lost(interval: float, costs: Costs) -> Lost:
     useful_and_saving = going_on * kept
     saving = useful_and_saving * (costs.stall / (interval + costs.stall)) if costs.stall else 0.0
     restart = -math.expm1(-costs.restart / costs.mtbf)
-    return Lost(saving, max(0.0, 1.0 - useful_and_saving - restart), restart)
+    return Waste(saving, max(0.0, 1.0 - useful_and_saving - restart), restart)

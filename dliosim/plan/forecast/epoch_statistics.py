@@ -13,31 +13,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.access import Access, ranks_together
+from dliosim.model.access import Access, communicator_size
 from dliosim.model.counter_rng import key
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.forecast.forecast_types import Spread, mean_of
-from dliosim.plan.forecast.layout_forecast import Placement, mean_read
+from dliosim.plan.forecast.forecast_types import RankSpread, mean_spread
+from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
 from dliosim.plan.forecast.rank_aggregates import (
+    EpochAggregate,
     RankPlan,
-    Tally,
     count_bytes,
     count_calls,
     count_files,
+    count_handles,
     count_opens,
     count_samples,
-    handles_of,
     span_ratio,
 )
-from dliosim.plan.samples.io_requests import Calls, Extents, calls, rounds, sample_heads, share_bounds
-from dliosim.plan.samples.read_ranges import buffer_bytes, rows_to_keep, stored_rows
+from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
+from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.shuffling import Permutation
-from dliosim.plan.samples.sizes import framed, sample_sizes, samples_overlap
+from dliosim.plan.samples.sizes import has_sample_overlap, require_framed, sample_sizes
 
 _FULL = 4  # loops of which each has these limits; more share them evenly
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where these are more
@@ -49,7 +49,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class PassRange:
     """Epochs first to last (from 1) of a loop, each of so many steps."""
 
     first: int
@@ -58,18 +58,18 @@ class Passes:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class PassFigures:
     """A pass over a data set, or the mean of several: figures of a rank, over the ranks; see `PhaseForecast`.
 
     `buffer` and `plan_bytes` are bytes of what is allocated for a batch, and of the plan's columns on any rank.
     """
 
     steps: int
-    samples: Spread
-    bytes: Spread
-    files: Spread
-    opens: Spread
-    calls: Spread
+    samples: RankSpread
+    bytes: RankSpread
+    files: RankSpread
+    opens: RankSpread
+    calls: RankSpread
     amplification: float | None
     span_ratio: float | None
     buffer: int
@@ -77,7 +77,7 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _CountInput:
     """What is counted, and by the plans of which ranks, of `rows` samples or calls in all."""
 
     loop: Loop
@@ -90,7 +90,7 @@ class _Case:
 
 
 @dataclass(slots=True)
-class _Held:
+class _RankState:
     """What planned ranks have from the epochs before: samples in memory, open files, and the bytes of a buffer.
 
     When an epoch needs larger buffers than there are, all files are opened anew.
@@ -101,9 +101,15 @@ class _Held:
     buffer: int = -1
 
 
-def census(
-    loop: Loop, dataset: Dataset, placement: Placement, job: Job, passes: Sequence[Passes], stream: bool, loops: int = 1
-) -> list[Census]:
+def count_passes(
+    loop: Loop,
+    dataset: Dataset,
+    placement: Placement,
+    job: Job,
+    passes: Sequence[PassRange],
+    stream: bool,
+    loops: int = 1,
+) -> list[PassFigures]:
     """Count passes that follow each other from the first epoch on; `stream` if no epochs divide them (requests).
 
     `loops` are counted in one forecast: the more there are, the less of each is planned.
@@ -113,17 +119,17 @@ def census(
     table = files_in_table(loop, dataset, job.ranks)
     rows = each * max((one.steps for one in passes), default=0) + table
     among = max(1, loops // _FULL)
-    ranks = _ranks(dataset.seed, job.ranks, rows, each + table, among)
-    case = _Case(loop, dataset, placement, job, ranks, stream, _ROWS // among)
+    ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
+    case = _CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     alike = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
-    held = _Held([_NONE] * len(ranks), [_NONE] * len(ranks))
+    held = _RankState([_NONE] * len(ranks), [_NONE] * len(ranks))
     result = []
     for one in passes:
         epochs = range(one.first - 1, one.last if every and not alike else one.first)
         known = alike or every or one.last <= 2
-        result.append(_mean([_epoch(case, epoch, one.steps, held, known) for epoch in epochs]))
+        result.append(_average_epochs([_count_epoch(case, epoch, one.steps, held, known) for epoch in epochs]))
     return result
 
 
@@ -133,13 +139,13 @@ def _has_one_order(loop: Loop) -> bool:
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 
-def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Census:
+def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PassFigures:
     """Count the first `steps` steps of `epoch` (from 0) and change what is held; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
     affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
     planned = min(steps, max(1, affordable // (loop.batch * ranges_of_sample(loop, case.dataset) * len(ranks))))
     part = replace(case, loop=replace(loop, steps=planned))
-    found = tuple(_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
+    found = tuple(_plan_rank(part, rank, epoch, kept) for rank, kept in zip(ranks, held.kept, strict=True))
     needed = max(one.largest_step for one in found)
     grown = needed > held.buffer
     if grown:
@@ -155,11 +161,11 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
-    together = ranks_together(loop.access.communicator, job)
+    together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
-    apart, sample_bytes, counted = _ranges_of_samples(case)
+    apart, sample_bytes, counted = _classify_samples(case)
     varies = sample_bytes is None and apart and not isinstance(case.placement.places, DataIndex)
-    tally = Tally(
+    tally = EpochAggregate(
         loop,
         case.dataset,
         job.ranks,
@@ -176,12 +182,12 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
         apart,
         sample_bytes,
         counted,
-        mean_read(case.dataset) if varies and not all_planned and not case.dataset.source else None,
+        mean_read_bytes(case.dataset) if varies and not all_planned and not case.dataset.source else None,
     )
     samples = count_samples(tally)
     in_units = not apart and loop.access.through == "direct"
     asked = sum(one.bytes for one in found)
-    return Census(
+    return PassFigures(
         steps,
         samples,
         count_bytes(tally, samples),
@@ -195,21 +201,21 @@ def _epoch(case: _Case, epoch: int, steps: int, held: _Held, known: bool) -> Cen
     )
 
 
-def _ranges_of_samples(case: _Case) -> tuple[bool, int | None, bool]:
+def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
     """What `Tally` says of them: `apart`, `sample_bytes` and `counted`."""
     loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
-    size = dataset.fixed_size
+    size = dataset.constant_size
     if access.through == "library":
         return True, size, False  # it is asked for samples, and what it reads is its own affair
     if not isinstance(places, DataIndex):
         sizes = np.array([size or 1])
-        length = int(framed(dataset).length(dataset, sizes)[0])
+        length = int(require_framed(dataset).length(dataset, sizes)[0])
         # What samples have in common, and a sample that comes twice in a step, one collective call reads once.
         twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
         return (
             True,
             length if size is not None else None,
-            not (access.collective and (samples_overlap(dataset) or twice)),
+            not (access.collective and (has_sample_overlap(dataset) or twice)),
         )
     column = places.columns[0]
     if len(places.columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
@@ -218,17 +224,17 @@ def _ranges_of_samples(case: _Case) -> tuple[bool, int | None, bool]:
     return True, length if (column.row_bytes == length).all() else None, True
 
 
-def _mean(made: Sequence[Census]) -> Census:
+def _average_epochs(made: Sequence[PassFigures]) -> PassFigures:
     """Several epochs of as many steps as one."""
     ratios = [one.amplification for one in made if one.amplification is not None]
     spans = [one.span_ratio for one in made if one.span_ratio is not None]
-    return Census(
+    return PassFigures(
         made[0].steps,
         made[0].samples,
-        mean_of([one.bytes for one in made]),
-        mean_of([one.files for one in made]),
-        mean_of([one.opens for one in made]),
-        mean_of([one.calls for one in made]),
+        mean_spread([one.bytes for one in made]),
+        mean_spread([one.files for one in made]),
+        mean_spread([one.opens for one in made]),
+        mean_spread([one.calls for one in made]),
         sum(ratios) / len(ratios) if ratios else None,
         sum(spans) / len(spans) if spans else None,
         max(one.buffer for one in made),
@@ -236,7 +242,7 @@ def _mean(made: Sequence[Census]) -> Census:
     )
 
 
-def _ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:
+def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:
     """The ranks to plan when each has `rows` rows, and no less can be planned of it than `fewest`.
 
     That is all, or some with the first among them, and if possible the last. What is planned is shared `among` loops.
@@ -248,37 +254,37 @@ def _ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[in
     return sorted({0, *some, *([ranks - 1] if most > 1 else [])})
 
 
-def _rank(case: _Case, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
+def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.dataset, placement.places, case.job, rank, epoch)
     if not placement.exact and not isinstance(placement.places, DataIndex):
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
-    stored = stored_rows(extents, access, kept, placement.dataset, placement.places).extents
-    made = calls(stored, access.transfer, access.page)
+    stored = plan_reads(extents, access, kept, placement.dataset, placement.places).extents
+    made = plan_calls(stored, access.transfer, access.page)
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(
-        _asked(case, extents, stored, kept),
-        _distinct(stored.file),
-        _heads(access, made),
+        _request_bytes(case, extents, stored, kept),
+        _sort_unique(stored.file),
+        _count_heads(access, made),
         len(made.length),
-        _issued(access, made),
+        _count_issued_calls(access, made),
         int(made.length.sum()),
         made.buffer_size,
-        _bytes_of(extents, made),
-        rounds(made, access.transfer).count if access.collective else _NONE,
-        _span(stored),
+        _table_bytes(extents, made),
+        deal_rounds(made, access.transfer).count if access.collective else _NONE,
+        _step_spans(stored),
         np.sort(taken),
     )
 
 
-def _asked(case: _Case, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
+def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
     """Bytes of the samples that are read; of an encoded unit that several share each has an even part, as in a run."""
     if not isinstance(case.placement.places, DataIndex):
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
 
 
-def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each value once. By sorting: the hashing of np.unique takes seconds where values are evenly spaced."""
     ordered = np.sort(values)
     fresh = np.ones(len(ordered), np.bool_)
@@ -287,9 +293,9 @@ def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def _heads(access: Access, made: Calls) -> int:
+def _count_heads(access: Access, made: Calls) -> int:
     """Calls before which `open each sample` opens a file."""
-    head, readers = sample_heads(made, access.transfer is not None), handles_of(access)
+    head, readers = sample_heads(made, access.transfer is not None), count_handles(access)
     if readers > 1 and access.by == "sample":  # a share may begin where the one before it would have gone on
         first, last = made.step_start[:-1], made.step_start[1:]
         for begins in share_bounds(first, last, readers)[1:-1]:
@@ -297,22 +303,22 @@ def _heads(access: Access, made: Calls) -> int:
     return int(head.sum())
 
 
-def _issued(access: Access, made: Calls) -> int:
+def _count_issued_calls(access: Access, made: Calls) -> int:
     """Calls as they are counted: out of mappings that last, a reader copies its share of a step at once."""
     if access.engine != "mmap":
         return len(made.length)
     if access.open == "each sample":
-        return _heads(access, made)
-    shares = handles_of(access) if access.by == "sample" else 1
+        return _count_heads(access, made)
+    shares = count_handles(access) if access.by == "sample" else 1
     return int(np.minimum(np.diff(made.step_start), shares).sum())
 
 
-def _bytes_of(extents: Extents, made: Calls) -> int:
+def _table_bytes(extents: Extents, made: Calls) -> int:
     columns = [getattr(table, name) for table in (extents, made) for name in table.__slots__]
     return sum({id(column): column.nbytes for column in columns if column is not None}.values())
 
 
-def _span(extents: Extents) -> NDArray[np.int64]:
+def _step_spans(extents: Extents) -> NDArray[np.int64]:
     """First byte, last byte and bytes of each of the first steps; one row each."""
     steps = min(extents.steps, _SPAN_STEPS)
     result = np.zeros((3, steps), np.int64)

@@ -10,39 +10,39 @@ import numpy as np
 
 from dliosim.errors import PlanError
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
-from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flat
+from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flatten_verbs
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.checkpoint_counts import saves_of
+from dliosim.plan.forecast.checkpoint_counts import count_saves
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
-from dliosim.plan.forecast.epoch_statistics import Census, Passes, census
+from dliosim.plan.forecast.epoch_statistics import PassFigures, PassRange, count_passes
 from dliosim.plan.forecast.forecast_types import (
     Demand,
     Forecast,
     Listing,
-    Memory,
     PhaseForecast,
-    Spread,
+    RankMemory,
+    RankSpread,
     StateForecast,
     Storage,
     time_to_read,
 )
-from dliosim.plan.forecast.layout_forecast import Placement, expected, place
-from dliosim.plan.forecast.prepare_forecast import files_each, forecast_prepare
+from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, place_samples
+from dliosim.plan.forecast.prepare_forecast import count_with_sidecars, forecast_prepare
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, is_framed, needs_totals, own_sums
+from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, is_framed, local_prefix_sums, needs_totals
 
 __all__ = [
     "Demand",
     "Forecast",
     "Listing",
-    "Memory",
     "PhaseForecast",
-    "Spread",
+    "RankMemory",
+    "RankSpread",
     "Storage",
-    "csv_rows",
     "forecast",
+    "list_reads",
     "loops_of",
 ]
 
@@ -61,26 +61,27 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     `found` has the indexes of files that are there already: by `Dataset.found`, or by the digest of what was prepared.
     """
     placements = {
-        dataset.name: place(dataset, found.get(dataset.found or dataset.digest())) for dataset in workload.datasets
+        dataset.name: place_samples(dataset, found.get(dataset.found or dataset.digest()))
+        for dataset in workload.datasets
     }
-    _require_time(workload)
+    _check_step_rows(workload)
     phases: list[PhaseForecast] = []
     needed = 0
-    for verb, times in flat(workload.verbs):
-        made, memory = _phases(workload, placements, verb, times)
+    for verb, times in flatten_verbs(workload.verbs):
+        made, memory = _forecast_verb(workload, placements, verb, times)
         phases += made
         needed = max(needed, memory)
     used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
     index = sum(8 * (block_count(dataset) + 1) for dataset in used)
     rank_bytes = PROCESS_BYTES + needed
-    states = tuple(_states(workload, phases))
+    states = tuple(_forecast_states(workload, phases))
     return Forecast(
         workload.name,
         workload.digest(),
         workload.job.ranks,
         workload.job.nodes,
         tuple(phases),
-        _storage(workload, phases, states),
+        _forecast_storage(workload, phases, states),
         states,
         rank_bytes,
         index,
@@ -88,7 +89,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     )
 
 
-def csv_rows(
+def list_reads(
     workload: Workload,
     rank: int,
     epoch: int,
@@ -116,14 +117,14 @@ def csv_rows(
     if needs_totals(dataset) and dataset.samples > _SUMMED:
         text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
         raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
-    before = own_sums(dataset) if needs_totals(dataset) else index
+    before = local_prefix_sums(dataset) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # Requests are one epoch, of as many passes as they take.
-    epochs = sum(runs for each, runs in _runs(workload.verbs) if each is chosen)
+    epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
     epochs *= 1 if chosen.arrivals is not None else chosen.epochs
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
-    passes = [Passes(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _passes(chosen, steps, 1)
+    passes = [PassRange(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _split_passes(chosen, steps, 1)
     if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
         passes = []  # it may be millions of them, all empty
     rows = steps * chosen.batch
@@ -141,14 +142,14 @@ def csv_rows(
             plan.offset[row:upto],
             plan.length[row:upto],
         )
-        for number, before_it, steps in _numbered(passes)
-        for first, last in _blocks(steps, max(1, at_once // chosen.batch))
+        for number, before_it, steps in _number_epochs(passes)
+        for first, last in _cut_blocks(steps, max(1, at_once // chosen.batch))
         for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
-        for row, upto in _blocks(len(plan.sample), _ROWS)
+        for row, upto in _cut_blocks(len(plan.sample), _ROWS)
     )
 
 
-def _require_time(workload: Workload) -> None:
+def _check_step_rows(workload: Workload) -> None:
     """Refuse loops of which not even a step each can be planned."""
     rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
     if rows > _STEPS:
@@ -156,7 +157,7 @@ def _require_time(workload: Workload) -> None:
         raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")
 
 
-def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
+def _number_epochs(passes: list[PassRange]) -> Iterator[tuple[int, int, int]]:
     """Each epoch (from 0), the steps before it, and its own."""
     before = 0
     for each in passes:
@@ -165,31 +166,31 @@ def _numbered(passes: list[Passes]) -> Iterator[tuple[int, int, int]]:
             before += each.steps
 
 
-def _blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
+def _cut_blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
     """First and last (exclusive) of at most so many of them each."""
     return ((first, min(first + most, count)) for first in range(0, count, most))
 
 
 def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
     """All loops, each followed by the evaluations inside it."""
-    return (loop for loop, _ in _runs(verbs))
+    return (loop for loop, _ in _loop_runs(verbs))
 
 
-def _runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
+def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
     """Loops, and how often each runs before its epochs count from 0 again: evaluations go on where they ended."""
-    for verb, _ in flat(verbs):
+    for verb, _ in flatten_verbs(verbs):
         if isinstance(verb, Loop):
             yield verb, 1
             for evaluation in verb.evaluations:
                 yield evaluation.loop, verb.epochs // evaluation.every
 
 
-def _phases(
+def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
 ) -> tuple[list[PhaseForecast], int]:
     """The phases of one verb, and the bytes of memory that a rank needs for it."""
     if isinstance(verb, Loop):
-        return _loop(workload, placements, verb, times, 1)
+        return _forecast_loop(workload, placements, verb, times, 1)
     if isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):
@@ -202,28 +203,28 @@ def _phases(
     return made, max((phase.memory.total for phase in made), default=0)
 
 
-def _loop(
+def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
 ) -> tuple[list[PhaseForecast], int]:
     """A loop done `times` times over, each time in `runs` runs, whose epochs go on from one to the next."""
     dataset = workload.dataset(loop.dataset)
-    passes = _passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
+    passes = _split_passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
     loops = sum(1 for _ in loops_of(workload.verbs))
-    found = census(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
-    phases = [_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
+    found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
+    phases = [_forecast_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
     if stream:
-        phases = [_of_a_stream(phase, passes[-1].last) for phase in phases]
+        phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
     for evaluation in loop.evaluations:
-        inner, more = _loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
+        inner, more = _forecast_loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
         phases += inner
         needed += more  # its buffers stay beside those of the training loop
     if loop.seconds is not None:
         phases = [replace(phase, at_most=True) for phase in phases]
     saving = 0
     for cadence in loop.checkpoints:
-        saves = saves_of(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
+        saves = count_saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         by_clock = cadence.unit == "seconds"
         if by_clock:
             saves = max(saves, 1)  # there are more where steps wait for data; without compute nobody knows
@@ -234,7 +235,7 @@ def _loop(
     return phases, needed + saving
 
 
-def _of_a_stream(phase: PhaseForecast, passes: int) -> PhaseForecast:
+def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:
     """A pass that requests make; they are one stream without epochs, planned as a whole."""
     when = f"pass {phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
@@ -243,18 +244,18 @@ def _of_a_stream(phase: PhaseForecast, passes: int) -> PhaseForecast:
     return replace(phase, first_epoch=None, last_epoch=None, when=when, memory=memory)
 
 
-def _passes(loop: Loop, steps: int, runs: int) -> list[Passes]:
+def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
     """The passes of so many runs of a loop: the first stands apart, as does the last of a stream of requests."""
     whole, rest = loop.epochs * runs, 0
     if loop.arrivals is not None:
         whole, rest = divmod(loop.arrivals.requests, max(steps, 1))
-    made = [Passes(1, 1, steps), Passes(2, whole, steps)][: min(whole, 2)]
-    return [*made, Passes(whole + 1, whole + 1, rest)] if rest else made
+    made = [PassRange(1, 1, steps), PassRange(2, whole, steps)][: min(whole, 2)]
+    return [*made, PassRange(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: int) -> PhaseForecast:
+def _forecast_pass(workload: Workload, loop: Loop, found: PassFigures, each: PassRange, times: int) -> PhaseForecast:
     access = loop.access
-    memory = Memory(
+    memory = RankMemory(
         access.batches * found.buffer,
         found.plan_bytes,
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
@@ -276,19 +277,19 @@ def _pass(workload: Workload, loop: Loop, found: Census, each: Passes, times: in
         False,
         found.amplification,
         found.span_ratio,
-        _demand(loop, found, workload.job.ranks),
+        _storage_demand(loop, found, workload.job.ranks),
     )
 
 
-def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
+def _storage_demand(loop: Loop, found: PassFigures, ranks: int) -> Demand | None:
     """What storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None
-    compute, readers = expected(loop.compute.time), loop.access.readers
-    time = time_to_read(compute, readers > 0) if loop.arrivals is None else expected(loop.arrivals.gap)
+    compute, readers = estimate_mean(loop.compute.time), loop.access.readers
+    time = time_to_read(compute, readers > 0) if loop.arrivals is None else estimate_mean(loop.arrivals.gap)
     if time <= 0:
         return None
-    each = expected(loop.preprocess.time) if loop.preprocess is not None else 0.0
+    each = estimate_mean(loop.preprocess.time) if loop.preprocess is not None else 0.0
     processing = each * found.samples.mean / found.steps
     # Readers preprocess beside the compute and each other; without them that is a part of the step.
     left = time if readers else time - processing
@@ -301,26 +302,32 @@ def _demand(loop: Loop, found: Census, ranks: int) -> Demand | None:
     return Demand(step_bytes, 0.0, None, None, processing, enough)
 
 
-def _states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
+def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
     # As this job goes on; what another one saved is read for another reason.
-    restores = [verb for verb, _ in flat(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None]
+    restores = [
+        verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None
+    ]
     for checkpoint in workload.checkpoints:
         saves = sum(phase.times for phase in phases if phase.verb == "save" and phase.name == checkpoint.name)
         if not saves:
             continue
         state = forecast_state(checkpoint, workload.job.ranks, saves)
-        hows = [("restore", checkpoint.name, verb.how) for verb in restores if verb.checkpoint == checkpoint.name]
+        hows = [
+            ("restore", checkpoint.name, verb.option_text) for verb in restores if verb.checkpoint == checkpoint.name
+        ]
         read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) in hows[:1])
         yield replace(state, restored=next(read, state.restored))
 
 
-def _storage(workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]) -> tuple[Storage, ...]:
+def _forecast_storage(
+    workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
+) -> tuple[Storage, ...]:
     """Data sets that are prepared, and checkpoints that are saved."""
     prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
-        files = dataset.layout.files * files_each(dataset)
+        files = dataset.layout.files * count_with_sidecars(dataset)
         made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
     for state in states:
         made += storage_of(workload.checkpoint(state.checkpoint), state)

@@ -19,7 +19,7 @@ def time_to_read(compute: float, overlapped: bool) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RankSpread:
     """A figure of one rank, over all ranks; `total` is their sum.
 
     `estimated` where not every rank and epoch was worked out, or where epochs that it stands for differ.
@@ -32,24 +32,24 @@ class Spread:
     estimated: bool = False
 
 
-def same(value: float, ranks: int, estimated: bool = False) -> Spread:
+def uniform_spread(value: float, ranks: int, estimated: bool = False) -> RankSpread:
     """The same figure on every rank."""
-    return Spread(value, value, value, value * ranks, estimated)
+    return RankSpread(value, value, value, value * ranks, estimated)
 
 
-def over(values: Sequence[float] | NDArray[Any], ranks: int, estimated: bool) -> Spread:
+def spread_of(values: Sequence[float] | NDArray[Any], ranks: int, estimated: bool) -> RankSpread:
     """The spread over `ranks` ranks of which `values` are all, or a sample."""
     column = np.asarray(values)
     mean = float(column.mean())
     total = float(column.sum()) if len(column) == ranks else mean * ranks
-    return Spread(float(column.min()), mean, float(column.max()), total, estimated)
+    return RankSpread(float(column.min()), mean, float(column.max()), total, estimated)
 
 
-def mean_of(spreads: Sequence[Spread]) -> Spread:
+def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
     """The mean of a figure over epochs, between its least and its greatest; an estimate where they differ."""
     if all(spread == spreads[0] for spread in spreads):
         return spreads[0]
-    return Spread(
+    return RankSpread(
         min(spread.minimum for spread in spreads),
         sum(spread.mean for spread in spreads) / len(spreads),
         max(spread.maximum for spread in spreads),
@@ -77,7 +77,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RankMemory:
     """Bytes of memory that one rank needs in a phase: batches, the plan's columns, allreduce, `cache memory`.
 
     `staging` is what saves in the background keep until they are flushed.
@@ -111,12 +111,12 @@ class PhaseForecast:
     name: str
     times: int
     steps: int
-    samples: Spread
-    bytes: Spread
-    files: Spread
-    opens: Spread
-    calls: Spread
-    memory: Memory
+    samples: RankSpread
+    bytes: RankSpread
+    files: RankSpread
+    opens: RankSpread
+    calls: RankSpread
+    memory: RankMemory
     first_epoch: int | None = None
     last_epoch: int | None = None
     at_most: bool = False
@@ -147,7 +147,7 @@ class StateForecast:
     `contents` has the bytes of the model's weights, of its optimizer and of each other part, `files` how many are
     called `layer`, `optimizer` and so on ("" where files have no such names), `saves` how often a run saves it.
     `most` is the bytes of the rank that saves most, `restored` what all ranks read to go on from it, `part_of` and
-    `whole` are `Checkpoint.part_of_it`.
+    `whole` are `Checkpoint.describe_part`.
     """
 
     checkpoint: str

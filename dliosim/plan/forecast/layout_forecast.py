@@ -14,9 +14,9 @@ from dliosim.formats.registry import format_for
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.samples.sample_index import DataIndex, Places, joined, repeated
+from dliosim.plan.samples.sample_index import DataIndex, Places, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import framed, is_framed, needs_totals, own_sums, sample_sizes
+from dliosim.plan.samples.sizes import is_framed, local_prefix_sums, needs_totals, require_framed, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536
@@ -33,28 +33,28 @@ class Placement:
 
 
 @lru_cache(maxsize=16)
-def mean_read(dataset: Dataset) -> float:
+def mean_read_bytes(dataset: Dataset) -> float:
     """Bytes that reading a sample takes, in the mean of all samples, or of an even part of them if these are too many.
 
     Whatever is said of more samples than are planned rests on it, so that the same data are as many bytes everywhere.
     """
-    return float(framed(dataset).length(dataset, _some_sizes(dataset)).mean())
+    return float(require_framed(dataset).length(dataset, _representative_sizes(dataset)).mean())
 
 
-def _some_sizes(dataset: Dataset) -> NDArray[np.int64]:
+def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
     """Sizes of all samples, or of an even part of them."""
     step = 1 if dataset.samples <= AFFORDABLE else dataset.samples // _DRAWS
     return sample_sizes(dataset, np.arange(0, dataset.samples, step))
 
 
-def expected(distribution: Distribution) -> float:
+def estimate_mean(distribution: Distribution) -> float:
     """The mean of a distribution; with clamping, of 65536 draws."""
     if distribution.low is None and distribution.high is None:
         return distribution.mean
     return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
 
 
-def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
+def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement:
     """What places the samples of a data set: what its files say (`found`), or roughly will; or totals of blocks.
 
     Where these are needed and not affordable, a stand-in of one size, the mean, takes the place of all samples.
@@ -62,16 +62,16 @@ def place(dataset: Dataset, found: DataIndex | None = None) -> Placement:
     if found is not None:
         return Placement(dataset, found, True)
     if not is_framed(dataset):
-        return Placement(dataset, guessed(dataset), False)
+        return Placement(dataset, guess_index(dataset), False)
     if not needs_totals(dataset):
         return Placement(dataset, None, True)
     if dataset.samples <= AFFORDABLE:
-        return Placement(dataset, own_sums(dataset), True)
-    mean = round(float(_some_sizes(dataset).mean()))
+        return Placement(dataset, local_prefix_sums(dataset), True)
+    mean = round(float(_representative_sizes(dataset).mean()))
     return Placement(replace(dataset, size=constant(mean)), None, False)
 
 
-def guessed(dataset: Dataset) -> DataIndex:
+def guess_index(dataset: Dataset) -> DataIndex:
     """What the files' indexes will roughly say, of files that nobody has written yet; PlanError for too many."""
     form, files = format_for(dataset), dataset.layout.files
     if not isinstance(form, Resolved) or dataset.source:
@@ -81,5 +81,5 @@ def guessed(dataset: Dataset) -> DataIndex:
         raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
     fewest = int(counts.min())  # all files have as many samples, or one more
-    kinds = joined([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
-    return repeated(kinds, counts - fewest)
+    kinds = concat_indexes([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
+    return repeat_index(kinds, counts - fewest)

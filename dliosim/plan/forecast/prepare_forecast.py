@@ -11,13 +11,13 @@ from dliosim.formats.protocols import Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
-from dliosim.plan.forecast.forecast_types import Memory, PhaseForecast, Spread, over, same
-from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, expected
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
+from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
 from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, framed, header_bytes, is_framed, own_sums
+from dliosim.plan.samples.sizes import bytes_before, header_bytes, is_framed, local_prefix_sums, require_framed
 
 _SAMPLED_RANKS = 256
 _SAMPLED_FILES = 65_536
@@ -28,46 +28,48 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     dataset = placement.dataset
     transfer = verb.access.transfer
     if isinstance(placement.places, DataIndex):
-        samples, written, files, calls = _resolved(placement.places, ranks, transfer)
-    elif dataset.layout.files < ranks and framed(dataset).checksum is None:
-        samples, written, files, calls = _shared_files(placement, ranks, transfer)
+        samples, written, files, calls = _count_library_files(placement.places, ranks, transfer)
+    elif dataset.layout.files < ranks and require_framed(dataset).checksum is None:
+        samples, written, files, calls = _count_shared_files(placement, ranks, transfer)
     elif dataset.layout.files <= AFFORDABLE:
-        samples, written, files, calls = _whole_files(placement, ranks, transfer)
+        samples, written, files, calls = _count_whole_files(placement, ranks, transfer)
     else:
-        samples, written, files, calls = _many_files(dataset, ranks, transfer)
+        samples, written, files, calls = _count_many_files(dataset, ranks, transfer)
     if verb.access.collective:
-        calls = same(calls.maximum, ranks, calls.estimated)
+        calls = uniform_spread(calls.maximum, ranks, calls.estimated)
     if is_framed(dataset) and dataset.format != "raw":
-        written, files, calls = _with_frames(dataset, transfer, written, files, calls)
+        written, files, calls = _mark_frame_estimates(dataset, transfer, written, files, calls)
     # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
-    around = header_bytes(dataset) + 2 * framed(dataset).align(dataset) if is_framed(dataset) else 0
+    around = header_bytes(dataset) + 2 * require_framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
-    memory = Memory(buffers=int(min(largest, written.maximum)))
-    opens = _opens(dataset, verb, ranks, files)
+    memory = RankMemory(buffers=int(min(largest, written.maximum)))
+    opens = _count_opens(dataset, verb, ranks, files)
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
 
 
-def _opens(dataset: Dataset, verb: Prepare, ranks: int, files: Spread) -> Spread:
+def _count_opens(dataset: Dataset, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
     """Opens of a rank: what a library lays out is opened by it, and once more to write the samples."""
     form = format_for(dataset)
-    laid_out = isinstance(form, Resolved) and form.in_place(dataset)
+    laid_out = isinstance(form, Resolved) and form.is_preallocated(dataset)
     # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it; what a library does
     # to it, and what stands beside it, is one rank's.
     if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
-        return over(1 + (np.arange(ranks) == 0) * (laid_out + files_each(dataset) - 1), ranks, False)
-    return _times(files, 1 + laid_out)
+        return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + count_with_sidecars(dataset) - 1), ranks, False)
+    return _scale_spread(files, 1 + laid_out)
 
 
-def _times(figure: Spread, factor: int) -> Spread:
+def _scale_spread(figure: RankSpread, factor: int) -> RankSpread:
     """A figure that is so many times as large on every rank."""
     minimum, mean, maximum, total = (
         factor * value for value in (figure.minimum, figure.mean, figure.maximum, figure.total)
     )
-    return Spread(minimum, mean, maximum, total, figure.estimated)
+    return RankSpread(minimum, mean, maximum, total, figure.estimated)
 
 
-def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+def _count_whole_files(
+    placement: Placement, ranks: int, transfer: int | None
+) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
     """Samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
     dataset = placement.dataset
     files = np.arange(dataset.layout.files)
@@ -76,56 +78,60 @@ def _whole_files(placement: Placement, ranks: int, transfer: int | None) -> tupl
     sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
     # A file without samples still has its header to write.
     calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
-    if transfer is None and framed(dataset).checksum is not None:
+    if transfer is None and require_framed(dataset).checksum is not None:
         # The header is written again once the checksum is known, unless one call holds all.
         again = samples > 1
         calls, sizes = calls + again, sizes + again * header_bytes(dataset)
     known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
     return (
-        over(np.bincount(owner, samples, ranks), ranks, False),
-        over(np.bincount(owner, sizes, ranks), ranks, not placement.exact),
-        over(np.bincount(owner, minlength=ranks), ranks, False),
-        over(np.bincount(owner, calls, ranks), ranks, not known),
+        spread_of(np.bincount(owner, samples, ranks), ranks, False),
+        spread_of(np.bincount(owner, sizes, ranks), ranks, not placement.exact),
+        spread_of(np.bincount(owner, minlength=ranks), ranks, False),
+        spread_of(np.bincount(owner, calls, ranks), ranks, not known),
     )
 
 
-def _with_frames(
-    dataset: Dataset, transfer: int | None, written: Spread, files: Spread, calls: Spread
-) -> tuple[Spread, Spread, Spread]:
+def _mark_frame_estimates(
+    dataset: Dataset, transfer: int | None, written: RankSpread, files: RankSpread, calls: RankSpread
+) -> tuple[RankSpread, RankSpread, RankSpread]:
     """Bytes, files and calls where samples are surrounded by something: estimates of what depends on their sizes.
 
     Whole samples are made at a time, so that calls are shorter than `transfer`; what stands beside a file is opened,
     too, and written.
     """
-    form = framed(dataset)
-    beside = files_each(dataset) - 1
+    form = require_framed(dataset)
+    beside = count_with_sidecars(dataset) - 1
     again = form.checksum is not None and transfer is not None
     return (
         replace(written, estimated=written.estimated or beside > 0 or again),
-        replace(_times(files, 1 + beside), estimated=files.estimated or beside > 0),
+        replace(_scale_spread(files, 1 + beside), estimated=files.estimated or beside > 0),
         replace(calls, estimated=calls.estimated or beside > 0 or transfer is not None),
     )
 
 
-def files_each(dataset: Dataset) -> int:
+def count_with_sidecars(dataset: Dataset) -> int:
     """Files for each of a data set's: itself, and those that stand beside it."""
-    return 1 + (len(framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
+    return 1 + (len(require_framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
 
 
-def _resolved(index: DataIndex, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+def _count_library_files(
+    index: DataIndex, ranks: int, transfer: int | None
+) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
     """The same for files that are made whole by a library, or laid out by it: estimates."""
     files = len(index.size)
     owner, samples = np.arange(files) % ranks, np.diff(index.first_sample)
     calls = samples if transfer is None else -(-index.size // transfer)
     return (
-        over(np.bincount(owner, samples, ranks), ranks, files < ranks),
-        over(np.bincount(owner, index.size, ranks), ranks, True),
-        over(np.bincount(owner, minlength=ranks), ranks, files < ranks),
-        over(np.bincount(owner, calls, ranks), ranks, True),
+        spread_of(np.bincount(owner, samples, ranks), ranks, files < ranks),
+        spread_of(np.bincount(owner, index.size, ranks), ranks, True),
+        spread_of(np.bincount(owner, minlength=ranks), ranks, files < ranks),
+        spread_of(np.bincount(owner, calls, ranks), ranks, True),
     )
 
 
-def _many_files(dataset: Dataset, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+def _count_many_files(
+    dataset: Dataset, ranks: int, transfer: int | None
+) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
     """The same for more files than are counted: by the mean of an even sample of them."""
     total, files = dataset.samples, dataset.layout.files
     some = np.arange(0, files, files // _SAMPLED_FILES)
@@ -134,14 +140,16 @@ def _many_files(dataset: Dataset, ranks: int, transfer: int | None) -> tuple[Spr
     uneven = total % files != 0
     calls = total / files if transfer is None else float((-(-sizes // transfer)).mean())
     return (
-        over(held * (total / files), ranks, uneven),
-        over(held * float(sizes.mean()), ranks, uneven or dataset.fixed_size is None),
-        over(held, ranks, False),
-        over(held * calls, ranks, uneven or (transfer is not None and dataset.fixed_size is None)),
+        spread_of(held * (total / files), ranks, uneven),
+        spread_of(held * float(sizes.mean()), ranks, uneven or dataset.constant_size is None),
+        spread_of(held, ranks, False),
+        spread_of(held * calls, ranks, uneven or (transfer is not None and dataset.constant_size is None)),
     )
 
 
-def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tuple[Spread, Spread, Spread, Spread]:
+def _count_shared_files(
+    placement: Placement, ranks: int, transfer: int | None
+) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
     """The same for ranks that each write a contiguous share of the samples of few files."""
     dataset = placement.dataset
     total, files = dataset.samples, dataset.layout.files
@@ -152,8 +160,8 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
     closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     before = None if isinstance(placement.places, DataIndex) else placement.places
-    if before is None and dataset.fixed_size is None:  # a file for each of few samples: these have no totals
-        before = own_sums(dataset)
+    if before is None and dataset.constant_size is None:  # a file for each of few samples: these have no totals
+        before = local_prefix_sums(dataset)
     written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
     header = header_bytes(dataset)
     sizes = file_sizes(dataset, before, np.arange(files))
@@ -173,15 +181,15 @@ def _shared_files(placement: Placement, ranks: int, transfer: int | None) -> tup
     # A share that lies in several files ends each with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (
-        over(samples, ranks, False),
-        over(written, ranks, not placement.exact),
-        over(held, ranks, False),
-        over(calls, ranks, transfer is not None and not known),
+        spread_of(samples, ranks, False),
+        spread_of(written, ranks, not placement.exact),
+        spread_of(held, ranks, False),
+        spread_of(calls, ranks, transfer is not None and not known),
     )
 
 
 def _largest_sample(dataset: Dataset) -> float:
     """Bytes of the largest sample, or four times the mean where there is no limit."""
-    if dataset.fixed_size is not None:
-        return dataset.fixed_size
-    return dataset.size.high if dataset.size.high is not None else 4 * expected(dataset.size)
+    if dataset.constant_size is not None:
+        return dataset.constant_size
+    return dataset.size.high if dataset.size.high is not None else 4 * estimate_mean(dataset.size)

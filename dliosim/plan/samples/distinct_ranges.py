@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
 from dliosim.plan.samples.sample_index import DataIndex, Places
-from dliosim.plan.samples.sizes import samples_overlap
+from dliosim.plan.samples.sizes import has_sample_overlap
 
 #: Files are dealt to the ranks that count them in blocks of so many bytes.
 BLOCK = 1 << 26
@@ -19,7 +19,7 @@ BLOCK = 1 << 26
 MOST_RANGES = 1 << 22
 
 
-class Ranges(NamedTuple):
+class ByteRanges(NamedTuple):
     """Bytes [begin, end) of files, int64 (n,) each, by file and place; no two of a file overlap or touch."""
 
     file: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Ranges(NamedTuple):
         return int((self.end - self.begin).sum())
 
 
-def union(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> Ranges:
+def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> ByteRanges:
     """The bytes that lie in any of some ranges (n,), in any order, which may be empty or overlap."""
     some = end > begin
     file, begin, end = file[some], begin[some], end[some]
@@ -48,22 +48,22 @@ def union(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int
     first[1:] |= base[1:] + begin[1:] > reach[:-1]
     heads = np.flatnonzero(first)
     tails = np.append(heads[1:], len(file))[: len(heads)] - 1
-    return Ranges(file[heads], begin[heads], reach[tails] - base[tails])
+    return ByteRanges(file[heads], begin[heads], reach[tails] - base[tails])
 
 
-def in_blocks(ranges: Ranges) -> tuple[Ranges, NDArray[np.int64]]:
+def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
     """The same bytes, cut where a block of `BLOCK` bytes begins; and for each range a number that its block has."""
     first = ranges.begin // BLOCK
     pieces = (ranges.end - 1) // BLOCK + 1 - first
     row = np.repeat(np.arange(len(pieces)), pieces)
     block = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begin, end = np.maximum(ranges.begin[row], block * BLOCK), np.minimum(ranges.end[row], (block + 1) * BLOCK)
-    return Ranges(ranges.file[row], begin, end), ranges.file[row] + block
+    return ByteRanges(ranges.file[row], begin, end), ranges.file[row] + block
 
 
-def each_byte_once(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> bool:
+def are_reads_distinct(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> bool:
     """Whether it is certain that in an epoch no byte of the data set is asked for twice, by any of the ranks."""
     dealt = loop.shard != "off" or ranks == 1
     once = loop.last_batch != "pad" and loop.arrivals is None
-    apart = places.apart if isinstance(places, DataIndex) else not samples_overlap(dataset)
+    apart = places.has_disjoint_samples if isinstance(places, DataIndex) else not has_sample_overlap(dataset)
     return dealt and once and apart

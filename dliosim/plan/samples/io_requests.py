@@ -12,8 +12,8 @@ from dliosim.errors import PlanError
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE
 from dliosim.plan.samples.sample_index import DataIndex, Places, sample_places
-from dliosim.plan.samples.sample_to_file import aligned, files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, framed, room, sample_sizes
+from dliosim.plan.samples.sample_to_file import align_values, files_of, first_samples
+from dliosim.plan.samples.sizes import bytes_before, require_framed, sample_sizes, sample_strides
 from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
@@ -68,14 +68,14 @@ class Calls:
     def step(self, step: int) -> Calls:
         """The calls of one step; views, no copies."""
         first, last = int(self.step_start[step]), int(self.step_start[step + 1])
-        return self._part(first, last, int(self.row_start[step]), int(self.row_start[step + 1]), step)
+        return self._slice(first, last, int(self.row_start[step]), int(self.row_start[step + 1]), step)
 
     def round(self, step: int, first: int, last: int) -> Calls:
         """The calls [first, last) of one step, as `Rounds.calls` gives them, with no samples of their own."""
         row = int(self.row_start[step])
-        return self._part(first, last, row, row, step)
+        return self._slice(first, last, row, row, step)
 
-    def _part(self, first: int, last: int, first_row: int, last_row: int, step: int) -> Calls:
+    def _slice(self, first: int, last: int, first_row: int, last_row: int, step: int) -> Calls:
         return Calls(
             self.file[first:last],
             self.offset[first:last],
@@ -100,7 +100,7 @@ def locate(
     if isinstance(places, DataIndex):
         return sample_places(places, samples)
     total, files = dataset.samples, dataset.layout.files
-    form = framed(dataset)
+    form = require_framed(dataset)
     file = files_of(samples, total, files)
     header = form.header(dataset)
     if files >= total:  # at most one sample in a file
@@ -118,7 +118,7 @@ def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> ND
     if isinstance(places, DataIndex):
         return places.size[files]
     total, count = dataset.samples, dataset.layout.files
-    form = framed(dataset)
+    form = require_framed(dataset)
     first, last = first_samples(files, total, count), first_samples(files + 1, total, count)
     if count < total:
         sizes = _bytes_before_files(dataset, places, files + 1)
@@ -126,7 +126,7 @@ def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> ND
     else:
         holds = first < last
         sizes = np.zeros(len(files), np.int64)
-        sizes[holds] = room(dataset, sample_sizes(dataset, first[holds]))
+        sizes[holds] = sample_strides(dataset, sample_sizes(dataset, first[holds]))
     sizes += form.header(dataset)
     return sizes + form.trailer(dataset, last - first, sizes)
 
@@ -134,7 +134,7 @@ def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> ND
 def _bytes_before_files(
     dataset: Dataset, places: NDArray[np.int64] | None, file: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    if dataset.fixed_size is not None:
+    if dataset.constant_size is not None:
         return bytes_before(dataset, places, first_samples(file, dataset.samples, dataset.layout.files))
     distinct, row = np.unique(file, return_inverse=True)
     before = bytes_before(dataset, places, first_samples(distinct, dataset.samples, dataset.layout.files))
@@ -142,7 +142,7 @@ def _bytes_before_files(
     return result
 
 
-def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
+def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     """The calls that read `extents`.
 
     With `transfer` None a call a sample. Otherwise samples of one step that follow each other both in order and in the
@@ -155,12 +155,12 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         raise PlanError(f"transfer of {transfer} B: reads that bypass the cache are multiples of {page} B")
     first, last = extents.offset, extents.offset + extents.length
     if page > 1:
-        first, last = first // page * page, aligned(last, page)
+        first, last = first // page * page, align_values(last, page)
     if transfer is None:
-        start, step_bytes = _packed(last - first, extents.step_start)
+        start, step_bytes = _pack_steps(last - first, extents.step_start)
         at = start if page == 1 else start + (extents.offset - first)
         rows = extents.step_start
-        goes_on = _going_on(extents)
+        goes_on = _continuation_rows(extents)
         return Calls(extents.file, first, last - first, start, rows, step_bytes, at, rows, goes_on)
     transfer = transfer // page * page
     head = _run_heads(extents, first, last)
@@ -168,7 +168,7 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     run_first = first[head]
     run_length = last[tail] - run_first
     run_steps = np.searchsorted(head, extents.step_start)  # the first run of each step
-    run_start, step_bytes = _packed(run_length, run_steps)
+    run_start, step_bytes = _pack_steps(run_length, run_steps)
     run_of_row = np.repeat(np.arange(len(head)), tail - head + 1)
     sample_start = run_start[run_of_row] + (extents.offset - run_first[run_of_row])
     pieces = -(-run_length // transfer)
@@ -180,7 +180,7 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         )
     run = np.repeat(np.arange(len(head)), pieces)
     done = (np.arange(len(run)) - piece_start[run]) * transfer
-    goes_on = _going_on(extents)
+    goes_on = _continuation_rows(extents)
     return Calls(
         extents.file[head][run],
         run_first[run] + done,
@@ -194,7 +194,7 @@ def calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     )
 
 
-def _going_on(extents: Extents) -> NDArray[np.bool_] | None:
+def _continuation_rows(extents: Extents) -> NDArray[np.bool_] | None:
     """Rows that are another range of the sample of the row before, in the same step and file; None without any."""
     goes_on = np.zeros(len(extents.sample), np.bool_)
     goes_on[1:] = (extents.sample[1:] == extents.sample[:-1]) & (extents.file[1:] == extents.file[:-1])
@@ -239,7 +239,9 @@ def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
     return [first + (last - first) * group // groups for group in range(groups + 1)]
 
 
-def _packed(length: NDArray[np.int64], step_start: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pack_steps(
+    length: NDArray[np.int64], step_start: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each of `length` begins when those of a step lie back to back, and the bytes of each step."""
     before = np.zeros(len(length) + 1, np.int64)
     np.cumsum(length, out=before[1:])
@@ -251,7 +253,7 @@ def _packed(length: NDArray[np.int64], step_start: NDArray[np.int64]) -> tuple[N
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """How the calls of each step are dealt over collective rounds; round k of step s, if k < count[s], is
-    calls[first:last] of `calls(s, k)`."""
+    calls[first:last] of `plan_calls(s, k)`."""
 
     round_start: NDArray[np.int64]
     step_start: NDArray[np.int64]
@@ -269,7 +271,7 @@ class Rounds:
         return int(self.round_start[at]), int(self.round_start[at + 1])
 
 
-def rounds(calls: Calls, transfer: int | None) -> Rounds:
+def deal_rounds(calls: Calls, transfer: int | None) -> Rounds:
     """Deal calls, none longer than `transfer`, over rounds of at most `transfer` bytes; None: one round a step."""
     first, last = calls.step_start[:-1], calls.step_start[1:]
     if transfer is None:

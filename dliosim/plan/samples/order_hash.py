@@ -16,17 +16,17 @@ def order_hash(rank: int, extents: Extents, first_step: int, last_step: int, epo
     rows = np.diff(extents.step_start[first_step : last_step + 1])
     step = np.repeat(np.arange(first_step, last_step), rows)
     first, last = int(extents.step_start[first_step]), int(extents.step_start[last_step])
-    return _total(key(salt, "order", epoch, rank), step, extents.sample[first:last], extents.length[first:last])
+    return _sum_hashes(key(salt, "order", epoch, rank), step, extents.sample[first:last], extents.length[first:last])
 
 
 def extent_hash(extents: Extents, first_step: int, last_step: int, salt: int = 0) -> int:
     """The sum over the rows of steps [first_step, last_step) of a hash of (salt, file, offset, length)."""
     first, last = int(extents.step_start[first_step]), int(extents.step_start[last_step])
     columns = extents.file[first:last], extents.offset[first:last], extents.length[first:last]
-    return _total(key(salt, "extents"), *columns)
+    return _sum_hashes(key(salt, "extents"), *columns)
 
 
-def _total(start: int, *columns: NDArray[np.int64]) -> int:
+def _sum_hashes(start: int, *columns: NDArray[np.int64]) -> int:
     total = 0
     for begin in range(0, len(columns[0]), CHUNK):
         word = np.full(len(columns[0][begin : begin + CHUNK]), start, np.uint64)

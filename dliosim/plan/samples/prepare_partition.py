@@ -12,7 +12,7 @@ from dliosim.model.job import Job
 from dliosim.plan.samples.io_requests import file_sizes, locate
 from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import framed, is_framed
+from dliosim.plan.samples.sizes import is_framed, require_framed
 
 #: Samples of a part that are made at a time while preparing; no call goes across.
 SAMPLES_AT_ONCE = 65_536
@@ -37,21 +37,21 @@ class FilePart:
     last: bool = True
 
 
-def prepare_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
+def file_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
     """The parts that `rank` writes; those of all ranks cover every file once.
 
     File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless
     a checksum runs through the file. Of files that a library lays out, parts are samples: their offset says nothing.
     """
     if not is_framed(dataset):
-        return _samples_of_files(dataset, job.ranks, rank)
-    if dataset.layout.files >= job.ranks or framed(dataset).checksum is not None:
-        return _whole_files(dataset, places, range(rank, dataset.layout.files, job.ranks))
-    return _shares(dataset, places, job.ranks, rank)
+        return _sample_parts(dataset, job.ranks, rank)
+    if dataset.layout.files >= job.ranks or require_framed(dataset).checksum is not None:
+        return _whole_file_parts(dataset, places, range(rank, dataset.layout.files, job.ranks))
+    return _share_parts(dataset, places, job.ranks, rank)
 
 
-def _samples_of_files(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
-    total, files, size = dataset.samples, dataset.layout.files, dataset.fixed_size or 0
+def _sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+    total, files, size = dataset.samples, dataset.layout.files, dataset.constant_size or 0
     shared = files < ranks
     begin, end = (rank * total // ranks, (rank + 1) * total // ranks) if shared else (0, total)
     for file in range(files) if shared else range(rank, files, ranks):
@@ -61,7 +61,7 @@ def _samples_of_files(dataset: Dataset, ranks: int, rank: int) -> Iterator[FileP
             yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
 
 
-def _whole_files(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:
+def _whole_file_parts(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:
     for begin in range(0, len(owned), _FILES_AT_ONCE):
         piece = owned[begin : begin + _FILES_AT_ONCE]
         files = np.arange(piece.start, piece.stop, piece.step)
@@ -72,7 +72,7 @@ def _whole_files(dataset: Dataset, places: Places, owned: range) -> Iterator[Fil
             yield FilePart(file, 0, sizes[row], first[row], last[row], True)
 
 
-def _shares(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
+def _share_parts(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
     total, files = dataset.samples, dataset.layout.files
     begin, end = rank * total // ranks, (rank + 1) * total // ranks
     if begin < end:
@@ -83,8 +83,8 @@ def _shares(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator
                 continue
             first, last = max(begin, start), min(end, stop)
             size = int(file_sizes(dataset, places, np.array([file]))[0])
-            offset = 0 if first == start else _offset(dataset, places, first)
-            until = size if last == stop else _offset(dataset, places, last)
+            offset = 0 if first == start else _sample_offset(dataset, places, first)
+            until = size if last == stop else _sample_offset(dataset, places, last)
             yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
     # Files without samples (more files than samples) are but a header and a trailer.
     for file in range(rank, files, ranks):
@@ -94,5 +94,5 @@ def _shares(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator
             yield FilePart(file, 0, size, start, stop, True)
 
 
-def _offset(dataset: Dataset, places: Places, sample: int) -> int:
+def _sample_offset(dataset: Dataset, places: Places, sample: int) -> int:
     return int(locate(dataset, places, np.array([sample]))[1][0])

@@ -11,13 +11,13 @@ from dliosim.errors import PlanError
 from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.io_requests import Extents
-from dliosim.plan.samples.sample_index import DataIndex, Places, ranges_of
+from dliosim.plan.samples.sample_index import DataIndex, Places, locate_ranges
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import framed, sample_sizes
+from dliosim.plan.samples.sizes import require_framed, sample_sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class ReadRanges:
     """Ranges of files that calls read: a row each, in order, in the steps that need them. int64.
 
     Row i holds, from its byte `at` on, `held` bytes of the contents of its sample, from their byte `begin` on. `held`
@@ -32,7 +32,9 @@ class Stored:
     piece: NDArray[np.int64]
 
 
-def stored_rows(extents: Extents, access: Access, kept: NDArray[np.int64], dataset: Dataset, places: Places) -> Stored:
+def plan_reads(
+    extents: Extents, access: Access, kept: NDArray[np.int64], dataset: Dataset, places: Places
+) -> ReadRanges:
     """The ranges that calls read of the samples of `extents`, in the same steps, of which some may be left without any.
 
     `kept` has the samples, sorted, that `cache memory` holds: they are not read again. With `order by offset` a batch
@@ -43,20 +45,25 @@ def stored_rows(extents: Extents, access: Access, kept: NDArray[np.int64], datas
     Raises PlanError: [E211] where `cache memory` cannot keep samples, as they are several ranges or share one; [E216]
     where a library would have to read samples of whatever size.
     """
-    if access.memory and isinstance(places, DataIndex) and access.through == "direct" and not places.apart:
+    if (
+        access.memory
+        and isinstance(places, DataIndex)
+        and access.through == "direct"
+        and not places.has_disjoint_samples
+    ):
         text = f"`cache memory` does not keep samples of `{dataset.name}`: in their files they are several ranges each"
         raise PlanError(f"{text}, or share what is encoded as one; use `cache page`", "E211")
     if len(kept):
         place = np.searchsorted(kept, extents.sample)
         place[place == len(kept)] = 0
-        extents = _chosen(extents, kept[place] != extents.sample)
+        extents = _select_extents(extents, kept[place] != extents.sample)
     if access.through == "library":
-        stored = _rows_of_library(extents, dataset, places)
+        stored = _library_ranges(extents, dataset, places)
     elif isinstance(places, DataIndex):
-        stored = _ranges(extents, dataset, places)
+        stored = _index_ranges(extents, dataset, places)
     else:
-        stored = _framed(extents, dataset)
-    return _in_file_order(stored) if access.in_file_order else stored
+        stored = _single_ranges(extents, dataset)
+    return _sort_by_file(stored) if access.is_file_ordered else stored
 
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
@@ -75,31 +82,31 @@ def buffer_bytes(dataset: Dataset, needed: int) -> int:
 
     Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
     """
-    fixed = dataset.fixed_size is not None and not dataset.source and dataset.compress is None
+    fixed = dataset.constant_size is not None and not dataset.source and dataset.compress is None
     return needed if fixed else needed + needed // 8
 
 
-def _framed(extents: Extents, dataset: Dataset) -> Stored:
+def _single_ranges(extents: Extents, dataset: Dataset) -> ReadRanges:
     """Samples as they are planned: one range each."""
     zeros = np.zeros(len(extents.sample), np.int64)
     if dataset.format == "raw":
-        return Stored(extents, zeros, zeros, extents.length, zeros, zeros)
-    at, held = framed(dataset).content(dataset, sample_sizes(dataset, extents.sample))
-    return Stored(extents, at, zeros, held, zeros, zeros)
+        return ReadRanges(extents, zeros, zeros, extents.length, zeros, zeros)
+    at, held = require_framed(dataset).content(dataset, sample_sizes(dataset, extents.sample))
+    return ReadRanges(extents, at, zeros, held, zeros, zeros)
 
 
-def _ranges(extents: Extents, dataset: Dataset, index: DataIndex) -> Stored:
+def _index_ranges(extents: Extents, dataset: Dataset, index: DataIndex) -> ReadRanges:
     """The ranges that a file's index says samples have."""
-    found = ranges_of(index, extents.sample)
+    found = locate_ranges(index, extents.sample)
     starts = np.searchsorted(found.row, extents.step_start)
     rows = Extents(extents.sample[found.row], extents.file[found.row], found.offset, found.length, starts)
     held = np.where((found.begin >= 0) & (not dataset.source), found.length, 0)
     zeros = np.zeros(len(held), np.int64)
-    stored = Stored(rows, zeros, np.maximum(found.begin, 0), held, found.column, found.piece)
-    return _once(stored) if (found.begin < 0).any() else stored
+    stored = ReadRanges(rows, zeros, np.maximum(found.begin, 0), held, found.column, found.piece)
+    return _drop_duplicates(stored) if (found.begin < 0).any() else stored
 
 
-def _rows_of_library(extents: Extents, dataset: Dataset, places: Places) -> Stored:
+def _library_ranges(extents: Extents, dataset: Dataset, places: Places) -> ReadRanges:
     """What is asked of a library, which finds the samples itself: bytes of the file's samples as one row after another.
 
     That is offsets in contents, not in files: sample k of a file begins at k times a sample's bytes.
@@ -118,26 +125,26 @@ def _rows_of_library(extents: Extents, dataset: Dataset, places: Places) -> Stor
             raise PlanError(f"{text}; name other `datasets`, or use `through direct`", "E216")
     zeros = np.zeros(len(size), np.int64)
     rows = Extents(extents.sample, file, within * size, size, extents.step_start)
-    return Stored(rows, zeros, zeros, zeros if dataset.source else size, zeros, zeros)
+    return ReadRanges(rows, zeros, zeros, zeros if dataset.source else size, zeros, zeros)
 
 
-def _once(stored: Stored) -> Stored:
+def _drop_duplicates(stored: ReadRanges) -> ReadRanges:
     """Each range once a step: samples may share a unit."""
     rows = stored.extents
-    step = _steps(rows)
+    step = _row_steps(rows)
     order = np.lexsort((rows.offset, rows.file, step))
     again = np.zeros(len(order), np.bool_)
     same = [column[order][1:] == column[order][:-1] for column in (step, rows.file, rows.offset, rows.length)]
     again[order[1:]] = np.logical_and.reduce([*same, stored.held[order][1:] == 0])
-    return _taken(stored, np.flatnonzero(~again), _chosen(rows, ~again).step_start)
+    return _select_rows(stored, np.flatnonzero(~again), _select_extents(rows, ~again).step_start)
 
 
-def _steps(rows: Extents) -> NDArray[np.int64]:
+def _row_steps(rows: Extents) -> NDArray[np.int64]:
     """The step of each row."""
     return np.repeat(np.arange(rows.steps), np.diff(rows.step_start))
 
 
-def _chosen(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
+def _select_extents(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
     before = np.zeros(len(chosen) + 1, np.int64)
     np.cumsum(chosen, out=before[1:])
     return Extents(
@@ -149,15 +156,15 @@ def _chosen(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
     )
 
 
-def _taken(stored: Stored, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> Stored:
+def _select_rows(stored: ReadRanges, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> ReadRanges:
     """Some rows, or all in another order, in the steps that begin at `step_start` of them."""
     old = stored.extents
     extents = Extents(old.sample[rows], old.file[rows], old.offset[rows], old.length[rows], step_start)
-    others = [getattr(stored, each.name)[rows] for each in fields(Stored)[1:]]
-    return Stored(extents, *others)
+    others = [getattr(stored, each.name)[rows] for each in fields(ReadRanges)[1:]]
+    return ReadRanges(extents, *others)
 
 
-def _in_file_order(stored: Stored) -> Stored:
+def _sort_by_file(stored: ReadRanges) -> ReadRanges:
     """The rows of each step in the order of the files' numbers, and within each file in that of their places."""
     rows = stored.extents
-    return _taken(stored, np.lexsort((rows.offset, rows.file, _steps(rows))), rows.step_start)
+    return _select_rows(stored, np.lexsort((rows.offset, rows.file, _row_steps(rows))), rows.step_start)

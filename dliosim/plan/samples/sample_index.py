@@ -33,7 +33,7 @@ class IndexColumn:
     first: Ints | None = None
     step: Ints | None = None
 
-    def units_of(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints, Ints]:
+    def locate_units(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints, Ints]:
         """The (first) unit of each sample, which of its samples that is, and the bytes that it lies behind its offset.
 
         `within` counts samples in their file.
@@ -64,7 +64,7 @@ class DataIndex:
     sample_bytes: Ints
 
     @property
-    def apart(self) -> bool:
+    def has_disjoint_samples(self) -> bool:
         """Whether each sample is one range of bytes, and no other sample has any of it."""
         return len(self.columns) == 1 and all(
             bool(((one.pieces == 1) & ((one.row_bytes > 0) | (one.samples == 1))).all()) for one in self.columns
@@ -80,7 +80,7 @@ Places: TypeAlias = DataIndex | Ints | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class SampleRanges:
     """Ranges of files that hold samples, those of a sample one after the other. int64.
 
     Range i belongs to row `row[i]` of what was asked for. It holds the sample's contents from byte `begin[i]` on, or
@@ -95,21 +95,25 @@ class Ranges:
     begin: Ints
 
 
-def ranges_of(index: DataIndex, samples: Ints) -> Ranges:
+def locate_ranges(index: DataIndex, samples: Ints) -> SampleRanges:
     """All ranges of samples; units that take no room in their file are left out."""
     file = index.files_of(samples)
     within = samples - index.first_sample[file]
     made, before = [], np.zeros(len(samples), np.int64)
     for number, column in enumerate(index.columns):
-        made.append(_in_column(column, number, file, column.units_of(file, within, samples), before))
+        made.append(_column_ranges(column, number, file, column.locate_units(file, within, samples), before))
         before = before + column.row_bytes[file]
     row = np.concatenate([one.row for one in made])
     order = np.argsort(row, kind="stable")
     order = order[np.concatenate([one.length for one in made])[order] > 0]
-    return Ranges(*(np.concatenate([getattr(one, name) for one in made])[order] for name in Ranges.__slots__))
+    return SampleRanges(
+        *(np.concatenate([getattr(one, name) for one in made])[order] for name in SampleRanges.__slots__)
+    )
 
 
-def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints, Ints], before: Ints) -> Ranges:
+def _column_ranges(
+    column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints, Ints], before: Ints
+) -> SampleRanges:
     """The ranges of one column; `before` is where in a sample's contents it begins."""
     pieces = column.pieces[file]
     row = np.repeat(np.arange(len(file)), pieces)
@@ -126,7 +130,7 @@ def _in_column(column: IndexColumn, number: int, file: Ints, units: tuple[Ints, 
     length = np.where(several, np.minimum(row_bytes - cut, whole), np.where(whole > 0, row_bytes, 0))
     length = np.where(row_bytes == 0, whole, length)
     begin = np.where(row_bytes > 0, before[row] + cut, -1)
-    return Ranges(row, np.full(len(row), number), piece, offset, length, begin)
+    return SampleRanges(row, np.full(len(row), number), piece, offset, length, begin)
 
 
 def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
@@ -135,19 +139,19 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
     within = samples - index.first_sample[file]
     offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
     for number, column in enumerate(index.columns):
-        unit, row, behind = column.units_of(file, within, samples)
+        unit, row, behind = column.locate_units(file, within, samples)
         row_bytes = column.row_bytes[file]
         if number == 0:
             offset = column.offset[unit] + behind + row * row_bytes
         running = np.zeros(len(column.length) + 1, np.int64)
         np.cumsum(column.length, out=running[1:])
         stored = running[unit + column.pieces[file]] - running[unit]
-        share = stored // _held(index, column, file, unit, within - row)
+        share = stored // _samples_per_unit(index, column, file, unit, within - row)
         total += np.where(row_bytes > 0, np.minimum(row_bytes, stored), share)
     return file, offset, total
 
 
-def _held(index: DataIndex, column: IndexColumn, file: Ints, unit: Ints, begin: Ints) -> Ints:
+def _samples_per_unit(index: DataIndex, column: IndexColumn, file: Ints, unit: Ints, begin: Ints) -> Ints:
     """How many samples share each unit, the first of which is the one `begin` of its file."""
     left = index.first_sample[file + 1] - index.first_sample[file] - begin
     if column.first is None:
@@ -158,7 +162,7 @@ def _held(index: DataIndex, column: IndexColumn, file: Ints, unit: Ints, begin: 
     return held
 
 
-def joined(files: Sequence[FileIndex]) -> DataIndex:
+def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
     """The indexes of files as one, in their order; all have as many columns."""
     pipelines: dict[tuple[Filter, ...], int] = {}
     columns = []
@@ -185,7 +189,7 @@ def joined(files: Sequence[FileIndex]) -> DataIndex:
     return DataIndex(first, sizes, tuple(columns), tuple(pipelines), sample_bytes)
 
 
-def repeated(index: DataIndex, kind: Ints) -> DataIndex:
+def repeat_index(index: DataIndex, kind: Ints) -> DataIndex:
     """The index of files of which file f is as number kind[f] of `index`; files of a kind share its units."""
     samples = np.diff(index.first_sample)[kind]
     columns = tuple(

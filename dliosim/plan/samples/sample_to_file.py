@@ -17,7 +17,7 @@ def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
 
 
-def aligned(values: NDArray[np.int64], align: int) -> NDArray[np.int64]:
+def align_values(values: NDArray[np.int64], align: int) -> NDArray[np.int64]:
     """`values` rounded up to multiples of `align`."""
     return values if align == 1 else -(-values // align) * align
 
@@ -30,7 +30,7 @@ def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.i
         return np.zeros_like(samples)
     if total % files == 0:
         return samples // (total // files)
-    _check(total, files)
+    _check_limits(total, files)
     return samples * files // total
 
 
@@ -40,11 +40,11 @@ def first_samples(file: NDArray[np.int64], total: int, files: int) -> NDArray[np
         return file
     if total % files == 0:
         return file * (total // files)
-    _check(total, files)
+    _check_limits(total, files)
     return -(-file * total // files)
 
 
-def _check(total: int, files: int) -> None:
+def _check_limits(total: int, files: int) -> None:
     if total * files >= 2**62:
         raise PlanError(f"{total} samples in {files} files: more than can be planned unless every file holds as many")
 
@@ -66,7 +66,7 @@ class FileOrder:
         self._remainder = total % files
         self._large = self._small = None
         if key is not None:
-            _check(self._remainder, files)
+            _check_limits(self._remainder, files)
             self._large = Permutation(self._remainder, key)
             self._small = Permutation(files - self._remainder, key ^ 0x9E3779B97F4A7C15)
 

@@ -11,7 +11,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import (
     LARGEST_TABLE,
     files_in_table,
-    order_decides_shares,
+    has_order_dependent_shards,
     ranges_of_sample,
     samples_of_rank,
     steps_of_epoch,
@@ -21,7 +21,7 @@ from dliosim.model.verbs import Loop
 from dliosim.plan.samples.io_requests import Extents, locate
 from dliosim.plan.samples.sample_index import DataIndex, Places
 from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
-from dliosim.plan.samples.shuffling import Permutation, buffered_order
+from dliosim.plan.samples.shuffling import Permutation, shuffle_buffer_order
 
 #: Columns of `Extents` and of `Calls`, 8 bytes each.
 _STEP_BYTES = 3 * 8
@@ -44,7 +44,7 @@ def plan_epoch(
         raise PlanError(
             f"`{loop.name}` needs a table of {files:_} files; at most {LARGEST_TABLE:_} are planned", "E113"
         )
-    if order_decides_shares(loop, dataset):
+    if has_order_dependent_shards(loop, dataset):
         text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
         raise PlanError(text, "E215")
     # Shifted by N ranks: this rank reads what the rank N further on would have.
@@ -56,7 +56,7 @@ def plan_epoch(
     index = np.arange(begin, rows)
     if rows > own:
         index %= own
-    sample = _samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
+    sample = _rank_samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
     file, offset, length = locate(dataset, places, sample)
     step_start = np.minimum(np.arange(first, steps + 1) * loop.batch, rows) - begin
     return Extents(sample, file, offset, length, step_start)
@@ -67,7 +67,7 @@ def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
     return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
 
 
-def _samples(
+def _rank_samples(
     loop: Loop,
     dataset: Dataset,
     places: Places,
@@ -89,7 +89,7 @@ def _samples(
         index = permutation(index)
     elif shuffle.samples == "within buffer":
         seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
-        index = buffered_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
+        index = shuffle_buffer_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
     file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
     order = _file_order(dataset, places, file_key)
     own_key = None
@@ -98,8 +98,8 @@ def _samples(
     if by_file:
         return _samples_by_file(order, ranks, rank, own_key, index)
     if own_key is not None:
-        index = _files_permuted(loop, order, ranks, rank, own_key, own, index)
-    position = _positions(loop, total, ranks, rank, index)
+        index = _permute_files(loop, order, ranks, rank, own_key, own, index)
+    position = _stream_positions(loop, total, ranks, rank, index)
     if shuffle.samples == "globally":
         position = Permutation(total, key(dataset.seed, "samples", dataset.name, round_of_samples))(position)
     return order.samples_at(position)
@@ -113,7 +113,7 @@ def _file_order(dataset: Dataset, places: Places, key: int | None) -> FileOrder 
     raise PlanError(f"data set `{dataset.name}`: only its files know which samples they hold")
 
 
-def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
+def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions, in the stream of all samples, of places in the sequence of one rank."""
     if loop.shard == "by sample":
         return index + (index // loop.batch * (ranks - 1) + rank) * loop.batch
@@ -122,7 +122,9 @@ def _positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.
     return index
 
 
-def _places_below(loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_places_below(
+    loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """How many places of the rank's sequence lie before each position of the stream."""
     if loop.shard == "by sample":
         turn = position // (ranks * loop.batch)
@@ -146,26 +148,26 @@ def _samples_by_file(
     else:
         place = rank + np.arange(places) * ranks
         counts = order.starts_of(place + 1) - order.starts_of(place)
-        group, within = _regrouped(counts, own_key, index)
+        group, within = _permute_groups(counts, own_key, index)
     file = order.files_at(rank + group * ranks)
     return within + order.first_samples(file)
 
 
-def _files_permuted(
+def _permute_files(
     loop: Loop, order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Places with the files that the rank has a share of permuted, each share staying in order inside."""
     if order.each == 1:
         return Permutation(own, own_key)(index)
-    ends = _positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
+    ends = _stream_positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
     first, last = order.places_of(ends).tolist()
     starts = order.starts_of(np.arange(first, last + 2))
-    bounds = _places_below(loop, order.total, ranks, rank, starts)
-    group, within = _regrouped(np.diff(bounds), own_key, index)
+    bounds = _count_places_below(loop, order.total, ranks, rank, starts)
+    group, within = _permute_groups(np.diff(bounds), own_key, index)
     return bounds[group] + within
 
 
-def _regrouped(
+def _permute_groups(
     counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which group, and which of its members, stands at each place when groups of `counts` come in permuted order."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.counter_rng import in_chunks, random_words
+from dliosim.model.counter_rng import map_chunks, random_words
 
 # Up to here a permutation is a table of sorted random words: exact, and cheaper than the bijection.
 TABLE_LIMIT = 4096
@@ -41,7 +41,7 @@ class Permutation:
         """The image of each position; positions must lie in [0, n)."""
         if self._table is not None:
             return self._table[positions]
-        return in_chunks(self._images, positions, np.int64)
+        return map_chunks(self._images, positions, np.int64)
 
     def _images(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         values = self._network(positions.astype(np.uint64))
@@ -56,14 +56,14 @@ class Permutation:
         row: NDArray[np.uint64] = values // self._columns
         column = values - row * self._columns
         for i in range(0, _ROUNDS, 2):
-            _add(row, column, self._keys[i], self._rows)
-            _add(column, row, self._keys[i + 1], self._columns)
+            _add_random(row, column, self._keys[i], self._rows)
+            _add_random(column, row, self._keys[i + 1], self._columns)
         row *= self._columns
         row += column
         return row
 
 
-def _add(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.uint64, size: np.uint64) -> None:
+def _add_random(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.uint64, size: np.uint64) -> None:
     """Add a random function of `source` to `target`, modulo `size` (at most 2**32), in place."""
     word = source ^ key
     word *= _FIRST
@@ -78,7 +78,7 @@ def _add(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.uint64,
     np.minimum(target, word, out=target)
 
 
-def buffered_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.int64]:
+def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.int64]:
     """The first `outputs` inputs that a shuffle buffer of `buffer` lets out of a stream of n.
 
     As tf.data: the buffer is filled with the first inputs; each output picks a slot at random, which the next input

@@ -9,13 +9,13 @@ from typing import Any, Final
 from dliosim.compare.checkpoint_pass import StallPass
 from dliosim.compare.checkpoint_verdict import stall_verdict
 from dliosim.compare.result import Outcome
-from dliosim.measure.histogram import merged
-from dliosim.report.compare.results import content_of, passes_of, variant_of
+from dliosim.measure.histogram import merge_histograms
+from dliosim.report.compare.results import common_content, common_variant, pass_rows
 
 #: Columns of rows.csv after block, position, variant and `counts`, and of the rows in compare.json.
 STALL_FIGURES: Final[dict[str, Callable[[StallPass], Any]]] = {
     "stall_seconds": lambda one: one.stall,
-    "until_complete_seconds": lambda one: one.until_complete,
+    "until_complete_seconds": lambda one: one.completion_time,
     "bytes": lambda one: one.bytes,
     "bytes_per_second": lambda one: one.bytes_per_second,
     "bytes_moved": lambda one: one.bytes_moved,
@@ -49,23 +49,23 @@ STALL_FIGURES: Final[dict[str, Callable[[StallPass], Any]]] = {
 _MEDIANS: Final = tuple(name for name in STALL_FIGURES if name.endswith("_seconds") and not name.startswith("call_lat"))
 
 
-def stalls_of(outcome: Outcome[StallPass]) -> dict[str, Any]:
+def stall_content(outcome: Outcome[StallPass]) -> dict[str, Any]:
     """What compare.json holds of saves or restores: plain values, None where there is no figure."""
     what, _, checkpoint = outcome.what.partition(" ")
     variants = [_variant(outcome, number) for number in range(len(outcome.measured))]
-    return content_of(outcome, {"what": what, "checkpoint": checkpoint}, variants, stall_verdict(outcome))
+    return common_content(outcome, {"what": what, "checkpoint": checkpoint}, variants, stall_verdict(outcome))
 
 
 def _variant(outcome: Outcome[StallPass], number: int) -> dict[str, Any]:
     one = outcome.measured[number]
-    latency = merged(each.latency for each in one.counted).quantiles()
-    return variant_of(outcome, number) | {
-        "seconds": [each.stall for each in one.counted],
+    latency = merge_histograms(each.latency for each in one.block_passes).quantiles()
+    return common_variant(outcome, number) | {
+        "seconds": [each.stall for each in one.block_passes],
         **{name: one.median(STALL_FIGURES[name]) for name in _MEDIANS},
-        "bytes": one.counted[0].bytes,
-        "files": one.counted[0].files,
-        "calls": one.counted[0].calls,
+        "bytes": one.block_passes[0].bytes,
+        "files": one.block_passes[0].files,
+        "calls": one.block_passes[0].calls,
         "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
         "call_latency_seconds": latency and asdict(latency),
-        "passes": passes_of(outcome, one, STALL_FIGURES),
+        "passes": pass_rows(outcome, one, STALL_FIGURES),
     }

@@ -6,58 +6,58 @@ from collections.abc import Callable
 
 from dliosim.compare.checkpoint_pass import StallPass
 from dliosim.compare.checkpoint_verdict import stall_verdict
-from dliosim.compare.result import Measured, Outcome
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.readable import number
 from dliosim.report.compare.tables import (
-    Column,
+    FigureColumn,
     columns_table,
-    judged_table,
-    percents,
-    plain,
-    report_of,
+    comparison_report,
+    format_figure,
+    format_percent,
+    format_time,
     sweep_table,
-    time,
+    verdict_table,
 )
 
 
-def _median(figure: Callable[[StallPass], float | None]) -> Callable[[Measured[StallPass]], float | None]:
+def _median(figure: Callable[[StallPass], float | None]) -> Callable[[VariantResult[StallPass]], float | None]:
     return lambda one: one.median(figure)
 
 
-def _longest(one: Measured[StallPass]) -> float:
-    return max(each.stall for each in one.counted)
+def _longest_stall(one: VariantResult[StallPass]) -> float:
+    return max(each.stall for each in one.block_passes)
 
 
-def _whole(value: float | None) -> str:
+def _format_count(value: float | None) -> str:
     return f"{value or 0:.0f}"
 
 
 _MORE = (
-    Column("longest\nstall", _longest, time),
-    Column("complete\nafter", _median(lambda each: each.until_complete), time),
-    Column("GB", _median(lambda each: each.bytes * 1e-9), plain),
-    Column("files", _median(lambda each: each.files), _whole),
-    Column("calls", _median(lambda each: each.calls), _whole),
-    Column("in\ncalls", _median(lambda each: each.call), time),
-    Column("open,\nclose", _median(lambda each: each.open_close), time),
-    Column("passed\nto ranks", _median(lambda each: each.send), time, optional=True),
-    Column("sync", _median(lambda each: each.file_sync), time, optional=True),
-    Column("com-\nmit", _median(lambda each: each.commit), time, optional=True),
-    Column("rename", _median(lambda each: each.rename), time, optional=True),
-    Column("plan", _median(lambda each: each.plan), time, optional=True),
-    Column("seria-\nlize", _median(lambda each: each.serialize), time, optional=True),
-    Column("wait", _median(lambda each: each.wait), time, optional=True),
-    Column("stage", _median(lambda each: each.stage), time, optional=True),
-    Column("flush", _median(lambda each: each.flush), time, optional=True),
-    Column("drain", _median(lambda each: each.drain), time, optional=True),
-    Column("part-\nner", _median(lambda each: each.partner), time, optional=True),
-    Column("cached\n%", _median(lambda each: each.resident_share), percents, optional=True),
+    FigureColumn("longest\nstall", _longest_stall, format_time),
+    FigureColumn("complete\nafter", _median(lambda each: each.completion_time), format_time),
+    FigureColumn("GB", _median(lambda each: each.bytes * 1e-9), format_figure),
+    FigureColumn("files", _median(lambda each: each.files), _format_count),
+    FigureColumn("calls", _median(lambda each: each.calls), _format_count),
+    FigureColumn("in\ncalls", _median(lambda each: each.call), format_time),
+    FigureColumn("open,\nclose", _median(lambda each: each.open_close), format_time),
+    FigureColumn("passed\nto ranks", _median(lambda each: each.send), format_time, optional=True),
+    FigureColumn("sync", _median(lambda each: each.file_sync), format_time, optional=True),
+    FigureColumn("com-\nmit", _median(lambda each: each.commit), format_time, optional=True),
+    FigureColumn("rename", _median(lambda each: each.rename), format_time, optional=True),
+    FigureColumn("plan", _median(lambda each: each.plan), format_time, optional=True),
+    FigureColumn("seria-\nlize", _median(lambda each: each.serialize), format_time, optional=True),
+    FigureColumn("wait", _median(lambda each: each.wait), format_time, optional=True),
+    FigureColumn("stage", _median(lambda each: each.stage), format_time, optional=True),
+    FigureColumn("flush", _median(lambda each: each.flush), format_time, optional=True),
+    FigureColumn("drain", _median(lambda each: each.drain), format_time, optional=True),
+    FigureColumn("part-\nner", _median(lambda each: each.partner), format_time, optional=True),
+    FigureColumn("cached\n%", _median(lambda each: each.resident_share), format_percent, optional=True),
 )
 
 
 def stall_report(outcome: Outcome[StallPass]) -> str:
     """Everything that a comparison of saves or restores prints at its end."""
-    return report_of(outcome, _tables, stall_verdict)
+    return comparison_report(outcome, _tables, stall_verdict)
 
 
 def _tables(outcome: Outcome[StallPass], names: list[str]) -> list[str]:
@@ -66,16 +66,16 @@ def _tables(outcome: Outcome[StallPass], names: list[str]) -> list[str]:
         f"{outcome.what}: how long until complete, and the longest of any rank in each part (making contents left out)"
     )
     return [
-        judged_table(outcome, names, ["stall", "GB/s", "times\nless"], [_stall, _gigabytes], said),
+        verdict_table(outcome, names, ["stall", "GB/s", "times\nless"], [_stall, _gigabytes], said),
         columns_table(outcome, names, _MORE, title),
         sweep_table(outcome, _stall, "stall"),
     ]
 
 
-def _stall(one: Measured[StallPass]) -> str:
-    return time(one.median(lambda each: each.stall))
+def _stall(one: VariantResult[StallPass]) -> str:
+    return format_time(one.median(lambda each: each.stall))
 
 
-def _gigabytes(one: Measured[StallPass]) -> str:
+def _gigabytes(one: VariantResult[StallPass]) -> str:
     rate = one.median(lambda each: each.bytes_per_second)
     return number(None if rate is None else rate * 1e-9)

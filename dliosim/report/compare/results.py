@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import dliosim
-from dliosim.compare.loop_pass import Pass
-from dliosim.compare.loop_verdict import verdict
-from dliosim.compare.result import Measured, Outcome, P
-from dliosim.report.results import COMPARE, finite, write_whole
+from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.loop_verdict import loop_verdict
+from dliosim.compare.result import Outcome, P, VariantResult
+from dliosim.report.results import COMPARE, drop_nonfinite, write_atomic
 
 SCHEMA_VERSION: Final = 1
 ROWS: Final = "rows.csv"
 
 #: Columns of rows.csv after block, position, variant and `counts`, and of the rows in compare.json.
-ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
+ROW_FIGURES: Final[dict[str, Callable[[LoopPass], Any]]] = {
     "seconds": lambda one: one.seconds,
     "samples": lambda one: one.samples,
     "bytes": lambda one: one.bytes,
@@ -58,13 +58,13 @@ ROW_FIGURES: Final[dict[str, Callable[[Pass], Any]]] = {
 }
 
 
-def compare_of(outcome: Outcome[Pass]) -> dict[str, Any]:
+def loop_content(outcome: Outcome[LoopPass]) -> dict[str, Any]:
     """What compare.json holds of loops: plain values, None where there is no figure; passes in the order of blocks."""
     variants = [_variant(outcome, number) for number in range(len(outcome.measured))]
-    return content_of(outcome, {"what": "loop", "loop": outcome.what}, variants, verdict(outcome))
+    return common_content(outcome, {"what": "loop", "loop": outcome.what}, variants, loop_verdict(outcome))
 
 
-def content_of(
+def common_content(
     outcome: Outcome[P], what: Mapping[str, str], variants: Sequence[Mapping[str, Any]], said: Sequence[str]
 ) -> dict[str, Any]:
     """What compare.json holds of any comparison; `what` says of what, `said` is the verdict."""
@@ -92,10 +92,10 @@ def content_of(
         "not_run": [asdict(one) for one in outcome.not_run],
         "verdict": list(said),
     }
-    return {name: finite(value) for name, value in content.items()}
+    return {name: drop_nonfinite(value) for name, value in content.items()}
 
 
-def variant_of(outcome: Outcome[P], number: int) -> dict[str, Any]:
+def common_variant(outcome: Outcome[P], number: int) -> dict[str, Any]:
     """What is said of a variant whatever was run: its settings, and how it stands against the first."""
     one, against = outcome.measured[number], outcome.comparison_of(number)
     return {
@@ -118,7 +118,9 @@ def variant_of(outcome: Outcome[P], number: int) -> dict[str, Any]:
     }
 
 
-def passes_of(outcome: Outcome[P], one: Measured[P], figures: Mapping[str, Callable[[P], Any]]) -> list[dict[str, Any]]:
+def pass_rows(
+    outcome: Outcome[P], one: VariantResult[P], figures: Mapping[str, Callable[[P], Any]]
+) -> list[dict[str, Any]]:
     """All passes of a variant, the warm-up first."""
     return [
         {"block": each.block, "position": each.position} | {name: figure(each) for name, figure in figures.items()}
@@ -126,7 +128,7 @@ def passes_of(outcome: Outcome[P], one: Measured[P], figures: Mapping[str, Calla
     ]
 
 
-def rows_of(passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]) -> str:
+def format_rows(passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]) -> str:
     """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
 
     `passes` has the label of each variant with its passes, also of one that failed later.
@@ -146,7 +148,7 @@ def write_rows(
     directory: Path, passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]
 ) -> None:
     """Write rows.csv with the passes so far: what is left where a comparison does not come to its end."""
-    write_whole(directory / ROWS, rows_of(passes, figures).encode())
+    write_atomic(directory / ROWS, format_rows(passes, figures).encode())
 
 
 def write_comparison(
@@ -154,17 +156,17 @@ def write_comparison(
 ) -> None:
     """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_whole(directory / ROWS, rows_of(outcome.passes, figures).encode())
-    write_whole(directory / COMPARE, text.encode())
+    write_atomic(directory / ROWS, format_rows(outcome.passes, figures).encode())
+    write_atomic(directory / COMPARE, text.encode())
 
 
-def _variant(outcome: Outcome[Pass], number: int) -> dict[str, Any]:
+def _variant(outcome: Outcome[LoopPass], number: int) -> dict[str, Any]:
     one = outcome.measured[number]
     latency = one.latency
-    return variant_of(outcome, number) | {
+    return common_variant(outcome, number) | {
         "rate_samples_per_second": one.median(lambda each: each.samples_per_second),
         "rate_bytes_per_second": one.median(lambda each: each.bytes_per_second),
-        "seconds": [each.seconds for each in one.counted],
+        "seconds": [each.seconds for each in one.block_passes],
         "checkpoint_seconds": one.median(lambda each: each.checkpoint),
         **_shares(one),
         "amplification": one.median(lambda each: each.amplification),
@@ -173,11 +175,11 @@ def _variant(outcome: Outcome[Pass], number: int) -> dict[str, Any]:
         "batch_latency_seconds": latency and asdict(latency),
         "two_phase": one.two_phase or None,
         "order_hash": f"{one.passes[0].order_hash:016x}",
-        "passes": passes_of(outcome, one, ROW_FIGURES),
+        "passes": pass_rows(outcome, one, ROW_FIGURES),
     }
 
 
-def _shares(one: Measured[Pass]) -> dict[str, float]:
+def _shares(one: VariantResult[LoopPass]) -> dict[str, float]:
     return {
         "data_wait_share": one.share(lambda each: each.data_wait),
         "compute_share": one.share(lambda each: each.compute),

@@ -7,39 +7,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from dliosim.compare.result import Measured, Outcome, P
-from dliosim.compare.statistics import Comparison
+from dliosim.compare.result import Outcome, P, VariantResult
+from dliosim.compare.statistics import VariantComparison
 from dliosim.readable import ABSENT, count, number, seconds
-from dliosim.report.conditions import aligned, environment_rows
+from dliosim.report.conditions import align_rows, environment_rows
 from dliosim.report.text_table import WIDTH, grid
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[P]):
+class FigureColumn(Generic[P]):
     """A figure of a variant, and how it is shown; an `optional` one is left out where it is nothing in all of them."""
 
     heading: str
-    figure: Callable[[Measured[P]], float | None]
+    figure: Callable[[VariantResult[P]], float | None]
     show: Callable[[float | None], str]
     optional: bool = False
 
 
-def time(value: float | None) -> str:
+def format_time(value: float | None) -> str:
     """A time in a table."""
     return seconds(value, 3)
 
 
-def percents(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """A share in a column of per cents."""
     return ABSENT if share is None else number(100 * share, 3)
 
 
-def plain(value: float | None) -> str:
+def format_figure(value: float | None) -> str:
     """Any other figure."""
     return number(value, 3)
 
 
-def report_of(
+def comparison_report(
     outcome: Outcome[P],
     tables: Callable[[Outcome[P], list[str]], Sequence[str]],
     verdict: Callable[[Outcome[P]], list[str]],
@@ -48,7 +48,7 @@ def report_of(
 
     `tables` makes its tables from the names that variants have in them.
     """
-    labels = _names(outcome)
+    labels = _table_names(outcome)
     named = zip(outcome.measured, labels, strict=True)
     short = replace(outcome, measured=tuple(replace(one, label=label) for one, label in named))
     sections = [
@@ -62,16 +62,16 @@ def report_of(
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def judged_table(
+def verdict_table(
     outcome: Outcome[P],
     names: list[str],
     headings: Sequence[str],
-    figures: Sequence[Callable[[Measured[P]], str]],
+    figures: Sequence[Callable[[VariantResult[P]], str]],
     said: str,
 ) -> str:
     """A row for each variant: its figures, and how it stands against the first."""
     rows = [
-        [name, *(figure(one) for figure in figures), *_judged(outcome.comparison_of(place))]
+        [name, *(figure(one) for figure in figures), *_verdict_cells(outcome.comparison_of(place))]
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
     ]
     title = (
@@ -81,7 +81,7 @@ def judged_table(
     return grid(title, ["variant", *headings, "from", "to", "p", "would\nshow", "verdict"], rows)
 
 
-def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[Column[P]], title: str) -> str:
+def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[FigureColumn[P]], title: str) -> str:
     """A row for each variant, with those columns that have something to say."""
     some = [one for one in columns if not one.optional or any(one.figure(each) for each in outcome.measured)]
     rows = [
@@ -91,7 +91,7 @@ def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[Colum
     return grid(title, ["variant", *(column.heading for column in some)], rows, [1] * len(some))
 
 
-def sweep_table(outcome: Outcome[P], figure: Callable[[Measured[P]], str], what: str) -> str:
+def sweep_table(outcome: Outcome[P], figure: Callable[[VariantResult[P]], str], what: str) -> str:
     """Two varied names as a table of one figure, the first downwards and the second across; else empty."""
     if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
         return ""
@@ -110,7 +110,7 @@ def _header(outcome: Outcome[P]) -> str:
     rows = [
         (
             "comparison",
-            f"{outcome.name}: {_compared(outcome)}, {count(len(outcome.measured), 'variant')}, {passes} of each",
+            f"{outcome.name}: {_subject(outcome)}, {count(len(outcome.measured), 'variant')}, {passes} of each",
         ),
         *(("override", f"-D {name}={value}") for name, value in outcome.overrides),
         (
@@ -122,15 +122,15 @@ def _header(outcome: Outcome[P]) -> str:
     ]
     for phase in outcome.prepared:
         rows += [("note", f"{phase.name}: {note}") for note in phase.notes]
-    return aligned(rows)
+    return align_rows(rows)
 
 
-def _compared(outcome: Outcome[P]) -> str:
+def _subject(outcome: Outcome[P]) -> str:
     """A loop is said to be one; `save NAME` says what it is."""
     return outcome.what if " " in outcome.what else f"loop {outcome.what}"
 
 
-def _names(outcome: Outcome[P]) -> list[str]:
+def _table_names(outcome: Outcome[P]) -> list[str]:
     """Labels as they fit into a table: long ones as letters, which a legend explains."""
     labels = [one.label for one in outcome.measured]
     if max(map(len, labels)) <= 44:
@@ -145,7 +145,7 @@ def _legend(outcome: Outcome[P], names: list[str]) -> str:
     for name, one in zip(names, outcome.measured, strict=True):
         added = f" (added: {one.added})" if one.added else ""
         label = "" if name == one.label else f" {one.label}"
-        alone = "" if not _no_aggregation(one) else ": independent reads in a collective call, no aggregation"
+        alone = "" if not _has_no_aggregation(one) else ": independent reads in a collective call, no aggregation"
         notes = "".join(f"; {note}" for note in one.notes if note not in common)
         if label or added or alone or notes:
             lines.append(f"{name}{label}{added}{alone}{notes}")
@@ -153,11 +153,11 @@ def _legend(outcome: Outcome[P], names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _no_aggregation(one: Measured[P]) -> bool:
+def _has_no_aggregation(one: VariantResult[P]) -> bool:
     return one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
 
 
-def _judged(found: Comparison | None) -> list[str]:
+def _verdict_cells(found: VariantComparison | None) -> list[str]:
     if found is None:
         return ["1", "", "", "", "", "reference"]
     p = number(found.p_adjusted, 2)

@@ -9,8 +9,8 @@ from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import count, number, seconds, size
-from dliosim.report.checkpoints import EXPLAINED, Row, interval_table, long_time
-from dliosim.report.conditions import aligned
+from dliosim.report.checkpoints import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.conditions import align_rows
 from dliosim.report.text_table import WIDTH
 
 #: Of more parts than so many only the bytes of all are named.
@@ -35,7 +35,8 @@ _UNKNOWN = (
 def state_tables(workload: Workload, forecast: Forecast) -> str:
     """A block of lines for each checkpoint that is saved."""
     blocks = [
-        f"checkpoint {state.checkpoint}\n{aligned(list(_rows(workload, forecast, state)))}" for state in forecast.states
+        f"checkpoint {state.checkpoint}\n{align_rows(list(_rows(workload, forecast, state)))}"
+        for state in forecast.states
     ]
     return "\n\n".join(blocks)
 
@@ -49,7 +50,7 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
             _title(mtbf, one),
             "bandwidth",
             [
-                Row(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own)
+                IntervalRow(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own)
                 for risk in one.risks
                 for own in _intervals(one)
             ],
@@ -75,9 +76,7 @@ def _intervals(one: StateRisks) -> list[float | None]:
 
 def _title(mtbf: float, one: StateRisks) -> str:
     own = " or ".join(f"{text} of compute, {seconds(time)}" if text else seconds(time) for text, time in one.own)
-    text = (
-        f"how often to save {one.state.checkpoint} ({size(one.state.bytes)}) if the job fails every {long_time(mtbf)}"
-    )
+    text = f"how often to save {one.state.checkpoint} ({size(one.state.bytes)}) if the job fails every {format_long_time(mtbf)}"
     return f"{text} on average" + (f"; its own interval: {own}" if own else "")
 
 
@@ -87,9 +86,9 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
         yield "model", _model(checkpoint.model)
     split = checkpoint.split(forecast.ranks)
     if checkpoint.parallel is not None:
-        there = f"; {split.present} of these {split.ranks} ranks take part" if split.played else ""
+        there = f"; {split.present_ranks} of these {split.ranks} ranks take part" if split.played else ""
         yield "split", f"tensor {split.tensor} x pipeline {split.pipeline} x data {split.data}{there}"
-    shown = _both if state.bytes >= _LARGE else size
+    shown = _format_bytes if state.bytes >= _LARGE else size
     parts, whole = [f"{name} {shown(value)}" for name, value in state.contents], shown(state.bytes)
     yield "contents", f"{', '.join(parts)}: {whole}" if 1 < len(parts) <= _MOST_PARTS else whole
     yield "files", " + ".join(f"{number} {kind}".rstrip() for kind, number in state.files)
@@ -137,9 +136,9 @@ def _background(background: Background, state: StateForecast) -> str:
 def _pace(pace: Pace, most: int) -> str:
     if pace.bytes_per_second is None:
         return f"in {seconds(pace.seconds)}"
-    return f"at {size(pace.bytes_per_second)}/s, {seconds(pace.of(most))} on the rank that saves most"
+    return f"at {size(pace.bytes_per_second)}/s, {seconds(pace.duration(most))} on the rank that saves most"
 
 
-def _both(value: int) -> str:
+def _format_bytes(value: int) -> str:
     """Bytes in powers of 1000 and in GiB, as models' checkpoints are published."""
     return f"{size(value)} ({number(value / 2**30)} GiB)"

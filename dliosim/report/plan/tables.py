@@ -9,7 +9,7 @@ from typing import TextIO
 
 from dliosim.model import Loop, Workload
 from dliosim.plan.forecast.forecast import loops_of
-from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, Spread
+from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, RankSpread
 from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.plan.checkpoint_tables import state_tables
 from dliosim.report.text_table import WIDTH, grid
@@ -27,12 +27,12 @@ def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
     head = f"{title}\n{place}, digest {forecast.digest}" + f"\n{note}" * bool(note)
     sections = [
         head,
-        _amounts(forecast),
-        _of_a_rank(forecast),
-        _demands(workload, forecast),
+        _amount_table(forecast),
+        _rank_table(forecast),
+        _demand_table(workload, forecast),
         state_tables(workload, forecast),
-        _storage(forecast),
-        _memory(forecast),
+        _storage_table(forecast),
+        _memory_text(forecast),
     ]
     if any(spread.estimated for phase in forecast.phases for spread in _spreads(phase)):
         sections.append(
@@ -52,7 +52,7 @@ def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
         writer.writerows(zip(step, sample, listing.file, offset, length, strict=True))
 
 
-def _spreads(phase: PhaseForecast) -> tuple[Spread, ...]:
+def _spreads(phase: PhaseForecast) -> tuple[RankSpread, ...]:
     return phase.samples, phase.bytes, phase.files, phase.opens, phase.calls
 
 
@@ -67,7 +67,7 @@ def _name(phase: PhaseForecast) -> str:
     return f"{name}, epoch {epochs}"
 
 
-def _marked(spread: Spread, value: float, shown: Callable[[float], str]) -> str:
+def _mark_estimate(spread: RankSpread, value: float, shown: Callable[[float], str]) -> str:
     return (_ESTIMATED if spread.estimated else "") + shown(value)
 
 
@@ -75,37 +75,37 @@ def _count(value: float) -> str:
     return number(value) if value != int(value) else f"{int(value):,}".replace(",", " ")
 
 
-def _amounts(forecast: Forecast) -> str:
+def _amount_table(forecast: Forecast) -> str:
     rows = [
         [
             _name(phase),
             ("up to " if phase.at_most else "at least " if phase.at_least else "") + str(phase.times),
             _count(phase.steps) if phase.steps else ABSENT,
-            _marked(phase.samples, phase.samples.total, _count) if phase.samples.total else ABSENT,
-            _marked(phase.bytes, phase.bytes.total, size),
-            _marked(phase.opens, phase.opens.total, _count),
-            _marked(phase.calls, phase.calls.total, _count),
+            _mark_estimate(phase.samples, phase.samples.total, _count) if phase.samples.total else ABSENT,
+            _mark_estimate(phase.bytes, phase.bytes.total, size),
+            _mark_estimate(phase.opens, phase.opens.total, _count),
+            _mark_estimate(phase.calls, phase.calls.total, _count),
         ]
         for phase in forecast.phases
     ]
     return grid("all ranks, each time", ["", "times", "steps", "samples", "bytes", "opens", "calls"], rows)
 
 
-def _of_a_rank(forecast: Forecast) -> str:
+def _rank_table(forecast: Forecast) -> str:
     rows, stages = [], any(phase.memory.staging for phase in forecast.phases)
     for phase in forecast.phases:
         row = [_name(phase)]
         for spread, shown in ((phase.bytes, size), (phase.calls, _count), (phase.opens, _count)):
-            row += [_marked(spread, value, shown) for value in (spread.minimum, spread.mean, spread.maximum)]
+            row += [_mark_estimate(spread, value, shown) for value in (spread.minimum, spread.mean, spread.maximum)]
         staging = [size(phase.memory.staging) if phase.memory.staging else ABSENT] if stages else []
         memory = [*staging, size(phase.memory.total)]
-        rows.append([*row, _marked(phase.files, phase.files.maximum, _count), *memory])
+        rows.append([*row, _mark_estimate(phase.files, phase.files.maximum, _count), *memory])
     kinds = [f"{kind}\n{figure}" for kind in ("bytes", "calls", "opens") for figure in ("min", "mean", "max")]
     headings = ["", *kinds, "files\nmax", *(["of it\nstaging"] if stages else []), "memory"]
     return grid("one rank, each time", headings, rows, [3, 3, 3, len(headings) - 10])
 
 
-def _demands(workload: Workload, forecast: Forecast) -> str:
+def _demand_table(workload: Workload, forecast: Forecast) -> str:
     phases = [phase for phase in forecast.phases if phase.demand or phase.span_ratio or phase.amplification]
     if not phases:
         return ""
@@ -132,12 +132,12 @@ def _demands(workload: Workload, forecast: Forecast) -> str:
     table = grid("what storage must deliver for a utilization of 90 % (requests: to keep up)", headings, rows)
     loops = {loop.name: loop for loop in loops_of(workload.verbs)}
     notes = dict.fromkeys(
-        note for phase in phases if phase.demand for note in _beyond_storage(loops[phase.name], phase.demand)
+        note for phase in phases if phase.demand for note in _storage_limits(loops[phase.name], phase.demand)
     )
     return "\n\n".join([table, *(textwrap.fill(note, WIDTH) for note in notes)])
 
 
-def _beyond_storage(loop: Loop, demand: Demand) -> Iterator[str]:
+def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
     """Where no storage is fast enough, why, and what would help; and what only a run tells."""
     readers = loop.access.readers
     if demand.rank_rate is None and loop.arrivals is not None:
@@ -153,7 +153,7 @@ def _beyond_storage(loop: Loop, demand: Demand) -> Iterator[str]:
         yield f"{loop.name}: `decode on` takes time, too, and only a run tells how much: {less}."
 
 
-def _storage(forecast: Forecast) -> str:
+def _storage_table(forecast: Forecast) -> str:
     rows = [
         [
             f"{item.kind.replace('dataset', 'data set')} {item.name}",
@@ -168,7 +168,7 @@ def _storage(forecast: Forecast) -> str:
     return grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
 
 
-def _memory(forecast: Forecast) -> str:
+def _memory_text(forecast: Forecast) -> str:
     rank, node = size(forecast.rank_bytes), size(forecast.node_bytes)
     text = f"memory: {rank} on the rank that needs most, {node} on the fullest node"
     if forecast.index_bytes:

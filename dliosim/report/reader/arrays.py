@@ -26,7 +26,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(slots=True)
-class Group:
+class Hdf5Group:
     """A group of an HDF5 file that is open, and how many numbers may still be read from that file.
 
     Every method raises UsageError where a thing is missing or is not what it asks for.
@@ -36,15 +36,15 @@ class Group:
     content: Any
     left: list[int]
 
-    def groups(self) -> list[tuple[str, Group]]:
+    def groups(self) -> list[tuple[str, Hdf5Group]]:
         """The groups within, by name in order."""
         names = sorted(self.content.keys())
         if len(names) > _MAX_GROUPS:
-            raise self._wrong("", f"has more than {_MAX_GROUPS} groups")
+            raise self._member_error("", f"has more than {_MAX_GROUPS} groups")
         import h5py
 
-        found = [(str(name), self._inside(name)) for name in names]
-        return [(name, Group(self.path, one, self.left)) for name, one in found if isinstance(one, h5py.Group)]
+        found = [(str(name), self._member(name)) for name in names]
+        return [(name, Hdf5Group(self.path, one, self.left)) for name, one in found if isinstance(one, h5py.Group)]
 
     def has(self, name: str) -> bool:
         """Whether there is a member of that name, whatever it is."""
@@ -54,62 +54,62 @@ class Group:
         """An attribute that is a text."""
         value = self.content.attrs.get(name)
         if not isinstance(value, str) or len(value) > MAX_TEXT:
-            raise self._wrong(name, "is not an attribute with a text")
+            raise self._member_error(name, "is not an attribute with a text")
         return printable(value)
 
     def whole(self, name: str) -> int:
         """An attribute that is a whole number, 0 or more."""
         value = self.content.attrs.get(name)
         if not isinstance(value, (int, np.integer)) or not 0 <= int(value) < 2**63:
-            raise self._wrong(name, "is not an attribute with a whole number")
+            raise self._member_error(name, "is not an attribute with a whole number")
         return int(value)
 
     def array(self, name: str, shape: tuple[int | None, ...], least: int = 0, most: int = 1 << 53) -> Ints:
         """A data set of whole numbers from `least` to `most`; None in `shape` is any length."""
         import h5py
 
-        found = self._inside(name)
+        found = self._member(name)
         if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
-            raise self._wrong(name, "is not a data set of this file")
+            raise self._member_error(name, "is not a data set of this file")
         if found.dtype.kind not in "iu":
-            raise self._wrong(name, "does not hold whole numbers")
+            raise self._member_error(name, "does not hold whole numbers")
         if len(found.shape) != len(shape) or any(
             is_long != long for is_long, long in zip(found.shape, shape, strict=True) if long is not None
         ):
             expected = ", ".join("any" if long is None else str(long) for long in shape)
-            raise self._wrong(name, f"has the shape {found.shape}, not ({expected})")
+            raise self._member_error(name, f"has the shape {found.shape}, not ({expected})")
         self.left[0] -= found.size
         if self.left[0] < 0:
-            raise self._wrong(name, f"brings the numbers of the file above {MAX_NUMBERS}")
+            raise self._member_error(name, f"brings the numbers of the file above {MAX_NUMBERS}")
         values = found[()]
         if values.size and not least <= int(values.min()) <= int(values.max()) <= most:
-            raise self._wrong(name, f"holds numbers that are not between {least} and {most}")
+            raise self._member_error(name, f"holds numbers that are not between {least} and {most}")
         whole: Ints = values.astype(np.int64)
         return whole
 
-    def _inside(self, name: str) -> Any:
+    def _member(self, name: str) -> Any:
         """A member that lies in this very file: links could lead to any other."""
         import h5py
 
         link = self.content.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            raise self._wrong(name, "is missing" if link is None else "is a link")
+            raise self._member_error(name, "is missing" if link is None else "is a link")
         return self.content[name]
 
-    def _wrong(self, name: str, what: str) -> UsageError:
+    def _member_error(self, name: str, what: str) -> UsageError:
         place = f"{self.content.name}/{name}".replace("//", "/")
         return UsageError(f"{self.path}: {printable(place)[:200]} {what}")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Group]:
+def open_hdf5(path: Path) -> Iterator[Hdf5Group]:
     """An HDF5 file for reading; UsageError where it is none, too large or broken, also while it is read."""
     import h5py  # 100 ms that a table alone should not pay
 
     check_file(path, MAX_HDF5_BYTES)
     try:
         with h5py.File(path, "r", locking=False) as file:
-            yield Group(path, file, [MAX_NUMBERS])
+            yield Hdf5Group(path, file, [MAX_NUMBERS])
     except UsageError:
         raise
     # What h5py and HDF5 raise for broken files is any of these.

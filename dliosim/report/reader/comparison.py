@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.machine import Environment
 from dliosim.report.reader.fields import Fields
-from dliosim.report.reader.results import environment_of, quantiles_of
+from dliosim.report.reader.results import parse_environment, parse_quantiles
 
 _VERSION = 1
 
@@ -26,7 +26,7 @@ FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class StallTimes:
     """How long the job stalled for a save or restore: medians of passes, seconds of the rank that took longest.
 
     `complete` is until all of it was written or read, `longest` the longest stall of any pass; the others are its
@@ -48,7 +48,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class SavedVariant:
     """One variant over all repetitions. `ratio` is its rate by that of the reference, with its interval.
 
     Of saves and restores `ratio` is the reference's stall by its own, `stall` has what else there is, and what a loop
@@ -79,11 +79,11 @@ class Variant:
     two_phase: str | None = None
     order_hash: str = ""
     checkpoint_seconds: float | None = None
-    stall: Stall | None = None
+    stall: StallTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonResult:
     """A whole comparison; `not_run` has label and reason of each variant that could not be, `verdict` sentences.
 
     `what` is what was compared: `loop NAME`, `save NAME` or `restore NAME`.
@@ -100,47 +100,47 @@ class Comparison:
     varied: tuple[tuple[str, tuple[str, ...]], ...]
     reference: str
     repetitions: int
-    variants: tuple[Variant, ...]
+    variants: tuple[SavedVariant, ...]
     not_run: tuple[tuple[str, str], ...]
     verdict: tuple[str, ...]
 
     @property
-    def of_stalls(self) -> bool:
+    def is_stall_comparison(self) -> bool:
         """Whether what is compared is how long the job stalls, not a loop's rate."""
         return not self.what.startswith("loop ")
 
 
-def comparison_of(found: Fields) -> Comparison:
+def parse_comparison(found: Fields) -> ComparisonResult:
     """What compare.json says; UsageError where it is not as it must be."""
     version = found.whole("schema_version")
     if version != _VERSION:
-        raise found.wrong("schema_version", f"is {version}, and this dliosim reads {_VERSION}")
+        raise found.field_error("schema_version", f"is {version}, and this dliosim reads {_VERSION}")
     # Comparisons from before there were others are of loops.
     what = found.text("what") if found.has("what") else "loop"
     if what not in ("loop", *_STALLS):
-        raise found.wrong("what", f"is none of loop, {', '.join(_STALLS)}")
+        raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
     stalls = what in _STALLS
-    return Comparison(
+    return ComparisonResult(
         name=found.text("name"),
         title=found.text("title"),
         overrides=found.pairs("overrides"),
         caches=found.text("caches"),
         ranks=found.whole("ranks"),
         nodes=found.whole("nodes"),
-        environment=environment_of(found.one("environment")),
+        environment=parse_environment(found.child("environment")),
         what=f"{what} {found.text('checkpoint' if stalls else 'loop')}",
-        varied=tuple((one.text("name"), one.texts("values")) for one in found.many("varied")),
+        varied=tuple((one.text("name"), one.texts("values")) for one in found.child_list("varied")),
         reference=found.text("reference"),
         repetitions=found.whole("repetitions"),
-        variants=tuple(map(_stalled if stalls else _variant, found.many("variants"))),
-        not_run=tuple((one.text("label"), one.text("reason")) for one in found.many("not_run")),
+        variants=tuple(map(_parse_stall_variant if stalls else _parse_loop_variant, found.child_list("variants"))),
+        not_run=tuple((one.text("label"), one.text("reason")) for one in found.child_list("not_run")),
         verdict=found.texts("verdict"),
     )
 
 
-def _variant(found: Fields) -> Variant:
+def _parse_loop_variant(found: Fields) -> SavedVariant:
     return replace(
-        _judged(found),
+        _parse_common(found),
         samples_per_second=found.number_or_none("rate_samples_per_second"),
         data_wait_share=found.number_or_none("data_wait_share"),
         compute_share=found.number_or_none("compute_share"),
@@ -148,18 +148,18 @@ def _variant(found: Fields) -> Variant:
         tool_share=found.number_or_none("tool_share"),
         processing_share=found.number_or_none("processing_share") if found.has("processing_share") else 0.0,
         amplification=found.number_or_none("amplification"),
-        batch_latency=quantiles_of(found.one_or_none("batch_latency_seconds")),
+        batch_latency=parse_quantiles(found.child_or_none("batch_latency_seconds")),
         two_phase=found.text_or_none("two_phase"),
         order_hash=found.text("order_hash"),
         checkpoint_seconds=found.number_or_none("checkpoint_seconds") if found.has("checkpoint_seconds") else None,
     )
 
 
-def _stalled(found: Fields) -> Variant:
-    judged = _judged(found)
+def _parse_stall_variant(found: Fields) -> SavedVariant:
+    judged = _parse_common(found)
     if not judged.seconds:
-        raise found.wrong("seconds", "is empty")
-    stall = Stall(
+        raise found.field_error("seconds", "is empty")
+    stall = StallTimes(
         seconds=found.number("stall_seconds"),
         longest=max(judged.seconds),
         complete=found.number_or_none("until_complete_seconds"),
@@ -176,14 +176,14 @@ def _stalled(found: Fields) -> Variant:
     return replace(judged, stall=stall)
 
 
-def _judged(found: Fields) -> Variant:
+def _parse_common(found: Fields) -> SavedVariant:
     """What any variant has."""
     verdict = found.text("verdict")
     if verdict not in VERDICTS:
-        raise found.wrong("verdict", f"is none of {', '.join(VERDICTS)}")
+        raise found.field_error("verdict", f"is none of {', '.join(VERDICTS)}")
     ratios = [found.number_or_none(key, least=1e-9) for key in ("ratio", "ratio_low", "ratio_high")]
     _check_order(found, ratios)
-    return Variant(
+    return SavedVariant(
         label=found.text("label"),
         settings=found.text_pairs("settings"),
         bytes_per_second=found.number_or_none("rate_bytes_per_second"),
@@ -200,4 +200,4 @@ def _judged(found: Fields) -> Variant:
 def _check_order(found: Fields, ratios: Sequence[float | None]) -> None:
     ratio, low, high = ratios
     if ratio is not None and low is not None and high is not None and not low <= ratio <= high:
-        raise found.wrong("ratio", "does not lie within ratio_low and ratio_high")
+        raise found.field_error("ratio", "does not lie within ratio_low and ratio_high")

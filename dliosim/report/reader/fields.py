@@ -35,9 +35,9 @@ class Fields:
         """A text of bounded length, in which nothing moves a cursor; it keeps its line ends if it has `lines`."""
         value = self._value(key)
         if not isinstance(value, str):
-            raise self.wrong(key, "is not a text")
+            raise self.field_error(key, "is not a text")
         if len(value) > longest:
-            raise self.wrong(key, f"is longer than {longest} characters")
+            raise self.field_error(key, f"is longer than {longest} characters")
         return printable(value, lines)
 
     def text_or_none(self, key: str) -> str | None:
@@ -50,14 +50,14 @@ class Fields:
 
     def text_pairs(self, key: str) -> tuple[tuple[str, str], ...]:
         """An object whose values are texts, as pairs in its order."""
-        inside = self.one(key)
+        inside = self.child(key)
         return tuple((printable(name[:MAX_TEXT]), inside.text(name)) for name in inside.values)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
         """A list of lists of two texts."""
         value = self._value(key)
         if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-            raise self.wrong(key, "is not a list of pairs")
+            raise self.field_error(key, "is not a list of pairs")
         given = [Fields(self.file, f"{self._path(key)}[{i}]", {"0": a, "1": b}) for i, (a, b) in enumerate(value)]
         return tuple((one.text("0"), one.text("1")) for one in given)
 
@@ -65,7 +65,7 @@ class Fields:
         """true or false."""
         value = self._value(key)
         if not isinstance(value, bool):
-            raise self.wrong(key, "is neither true nor false")
+            raise self.field_error(key, "is neither true nor false")
         return value
 
     def flag_or_none(self, key: str) -> bool | None:
@@ -76,9 +76,9 @@ class Fields:
         """A whole number, 0 or more, that fits 63 bits."""
         value = self._value(key)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(key, "is not a whole number")
+            raise self.field_error(key, "is not a whole number")
         if not 0 <= value < 2**63:
-            raise self.wrong(key, "is not between 0 and 2^63 - 1")
+            raise self.field_error(key, "is not between 0 and 2^63 - 1")
         return value
 
     def whole_or_none(self, key: str) -> int | None:
@@ -89,9 +89,9 @@ class Fields:
         """A finite number from `least` on."""
         value = self._value(key)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise self.wrong(key, "is not a number")
+            raise self.field_error(key, "is not a number")
         if not least <= value <= _GREATEST or not math.isfinite(value):
-            raise self.wrong(key, f"is not between {least:g} and {_GREATEST:g}")
+            raise self.field_error(key, f"is not between {least:g} and {_GREATEST:g}")
         return float(value)
 
     def number_or_none(self, key: str, least: float = 0.0) -> float | None:
@@ -102,15 +102,15 @@ class Fields:
         """A list of numbers."""
         return tuple(Fields(self.file, self._path(key), {str(i): one}).number(str(i)) for i, one in self._list(key))
 
-    def one(self, key: str) -> Fields:
+    def child(self, key: str) -> Fields:
         """An object within this one."""
         return self._object(key, self._value(key))
 
-    def one_or_none(self, key: str) -> Fields | None:
+    def child_or_none(self, key: str) -> Fields | None:
         """An object, or None for null."""
-        return None if self._value(key) is None else self.one(key)
+        return None if self._value(key) is None else self.child(key)
 
-    def many(self, key: str) -> list[Fields]:
+    def child_list(self, key: str) -> list[Fields]:
         """A list of objects."""
         return [self._object(f"{key}[{i}]", one) for i, one in self._list(key)]
 
@@ -118,24 +118,24 @@ class Fields:
         """Whether the key is there, whatever its value."""
         return key in self.values
 
-    def wrong(self, key: str, what: str) -> UsageError:
+    def field_error(self, key: str, what: str) -> UsageError:
         """The error that says what is wrong with a key."""
         return UsageError(f"{self.file}: {printable(self._path(key))[:200]} {what}")
 
     def _value(self, key: str) -> object:
         if key not in self.values:
-            raise self.wrong(key, "is missing")
+            raise self.field_error(key, "is missing")
         return self.values[key]
 
     def _list(self, key: str) -> list[tuple[int, object]]:
         value = self._value(key)
         if not isinstance(value, list):
-            raise self.wrong(key, "is not a list")
+            raise self.field_error(key, "is not a list")
         return list(enumerate(value))
 
     def _object(self, key: str, value: object) -> Fields:
         if not isinstance(value, dict):
-            raise self.wrong(key, "is not an object")
+            raise self.field_error(key, "is not an object")
         return Fields(self.file, self._path(key), value)
 
     def _path(self, key: str) -> str:

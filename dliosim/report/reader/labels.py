@@ -15,7 +15,7 @@ LONGEST_LABEL = 26
 _LONGEST_VARIANT = 44
 
 
-def labels_of(given: Sequence[str]) -> list[str]:
+def label_paths(given: Sequence[str]) -> list[str]:
     """A label for each path, all different.
 
     It is the last part of the path, or all of it where two end alike. Of those too long for a heading the last words
@@ -24,7 +24,7 @@ def labels_of(given: Sequence[str]) -> list[str]:
     last = [Path(one).absolute().name or one for one in given]
     often = Counter(last)
     names = [printable(name if often[name] == 1 else one) for name, one in zip(last, given, strict=True)]
-    labels = _shortened(names)
+    labels = _shorten_names(names)
     often = Counter(labels)
     return [label if often[label] == 1 else f"{label} #{i + 1}" for i, label in enumerate(labels)]
 
@@ -42,7 +42,7 @@ def variant_legend(labels: Sequence[str]) -> list[str]:
     return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
 
 
-def _shortened(names: Sequence[str]) -> list[str]:
+def _shorten_names(names: Sequence[str]) -> list[str]:
     long = {name for name in names if len(name) > LONGEST_LABEL}
     kept = LONGEST_LABEL - 3
     if len(long) == 1:

@@ -16,11 +16,11 @@ from dliosim.measure.phase import PhaseSummary
 from dliosim.readable import count, printable
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import Ints
-from dliosim.report.reader.comparison import Comparison, comparison_of
+from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
 from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.labels import labels_of
-from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, rank_times, timelines
-from dliosim.report.reader.results import run_of
+from dliosim.report.reader.labels import label_paths
+from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, read_rank_times, read_timelines
+from dliosim.report.reader.results import parse_run
 from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
 
 COMPARE = "compare.json"
@@ -30,7 +30,7 @@ _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class LoopResult:
     """All runs of one loop in a run. Epochs count on from run to run, and so do those of `timeline`.
 
     `latencies` are those of the epochs after the first together, None where older results have none. `rank_times` has
@@ -55,7 +55,7 @@ class SavedRun:
     label: str
     place: str
     run: RunSummary
-    loops: tuple[Loop, ...]
+    loops: tuple[LoopResult, ...]
     missing: tuple[str, ...]
 
 
@@ -65,14 +65,14 @@ class SavedComparison:
 
     label: str
     place: str
-    comparison: Comparison
+    comparison: ComparisonResult
 
 
-def load(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
+def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
     """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
     try:
-        labels = labels_of(given)
-        return [_loaded(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+        labels = label_paths(given)
+        return [_load_directory(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
     except OSError as error:
         raise UsageError(f"{error.filename or 'results'} cannot be read: {error.strerror or error}") from error
 
@@ -82,13 +82,13 @@ def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
     return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
 
 
-def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
+def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
     if (directory / COMPARE).exists():
-        return SavedComparison(label, printable(str(directory)), comparison_of(read_json(directory / COMPARE)))
+        return SavedComparison(label, printable(str(directory)), parse_comparison(read_json(directory / COMPARE)))
     file = next((directory / name for name in (RESULTS, PARTIAL) if (directory / name).exists()), None)
     if file is None:
-        raise UsageError(_not_there(directory))
-    run, latencies = run_of(read_json(file))
+        raise UsageError(_explain_missing(directory))
+    run, latencies = parse_run(read_json(file))
     if run.partial is None and file.name == PARTIAL:
         raise UsageError(f"{file}: does not say how much of the run it has")
     phases = [phase for phase in run.phases if phase.epochs]
@@ -96,22 +96,22 @@ def _loaded(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedC
     times: list[dict[str, Ints]] = [{} for _ in phases]
     recorded: list[list[RecordedEpoch]] = [[] for _ in phases]
     if with_arrays and ranks_file.exists():
-        times = rank_times(ranks_file, phases, run.ranks)
+        times = read_rank_times(ranks_file, phases, run.ranks)
     if with_arrays and timeline_file.exists():
-        recorded = timelines(timeline_file, phases, run.ranks)
+        recorded = read_timelines(timeline_file, phases, run.ranks)
     # As `alike` puts phases together, but with what lies beside each.
     groups: dict[str, list[int]] = {}
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
     loops = tuple(
-        _loop(latencies.get(title), [(phases[i], times[i], recorded[i]) for i in indices])
+        _join_phases(latencies.get(title), [(phases[i], times[i], recorded[i]) for i in indices])
         for title, indices in groups.items()
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
     return SavedRun(label, printable(str(directory)), run, loops, missing)
 
 
-def _not_there(given: Path) -> str:
+def _explain_missing(given: Path) -> str:
     """Why there are no results, and what to name instead."""
     wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
     if given.is_file():
@@ -130,13 +130,13 @@ def _not_there(given: Path) -> str:
 _Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
 
 
-def _loop(latencies: Latencies | None, parts: Sequence[_Part]) -> Loop:
+def _join_phases(latencies: Latencies | None, parts: Sequence[_Part]) -> LoopResult:
     """All runs of a loop together."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
     epochs = [epoch for phase in phases for epoch in phase.epochs]
     times = [found for _, found, _ in parts]
-    return Loop(
+    return LoopResult(
         title=title_of(phases[0]),
         phases=tuple(phases),
         epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),

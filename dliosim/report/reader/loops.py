@@ -10,7 +10,7 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.phase import PhaseSummary
-from dliosim.report.reader.arrays import Group, Ints, opened
+from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.timeline import SCHEMA_VERSION
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time, which add up to it.
@@ -60,7 +60,7 @@ class RecordedEpoch:
     call_latency: Ints
 
     @property
-    def used_bins(self) -> int:
+    def bin_count(self) -> int:
         """How many bins there are up to the last in which anything happened."""
         times = (self.bytes, self.data_wait_ns, self.compute_ns, self.sync_wait_ns, self.checkpoint_ns)
         used = np.flatnonzero(sum(one.any(axis=0) for one in times))
@@ -69,44 +69,44 @@ class RecordedEpoch:
     @property
     def seconds(self) -> float:
         """How long the bins that are used take."""
-        return self.used_bins * self.bin_ns * 1e-9
+        return self.bin_count * self.bin_ns * 1e-9
 
 
-def rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
+def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
     """For each loop the `TIME_COLUMNS`, each (epochs, ranks); UsageError where the file does not fit results.json.
 
     Of a file that has no `processing_ns` yet it is 0.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         _check_version(file)
         groups = file.groups()
         _check_names(path, groups, loops)
         return [
-            {name: _times(group, name, (len(loop.epochs), ranks)) for name in TIME_COLUMNS}
+            {name: _read_times(group, name, (len(loop.epochs), ranks)) for name in TIME_COLUMNS}
             for (_, group), loop in zip(groups, loops, strict=True)
         ]
 
 
-def _times(group: Group, name: str, shape: tuple[int, int]) -> Ints:
+def _read_times(group: Hdf5Group, name: str, shape: tuple[int, int]) -> Ints:
     if name in _LATER_COLUMNS and not group.has(name):
         return np.zeros(shape, np.int64)
     # A remainder, tool time may be a little below 0.
     return group.array(name, shape, -_LONGEST_NS, _LONGEST_NS)
 
 
-def timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
+def read_timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
     """For each loop the epochs that were recorded; UsageError where the file does not fit results.json."""
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         _check_version(file)
         groups = file.groups()
         _check_names(path, groups, loops)
         return [
-            [_timeline(path, name, epoch, ranks, len(loop.epochs)) for name, epoch in group.groups()]
+            [_read_epoch(path, name, epoch, ranks, len(loop.epochs)) for name, epoch in group.groups()]
             for (_, group), loop in zip(groups, loops, strict=True)
         ]
 
 
-def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> RecordedEpoch:
+def _read_epoch(path: Path, name: str, group: Hdf5Group, ranks: int, epochs: int) -> RecordedEpoch:
     if not name.isdecimal() or int(name[:12]) >= epochs:
         raise UsageError(f"{path}: {name} is not the number of an epoch, of which there are {epochs}")
     bin_ns = group.whole("bin_ns")
@@ -138,13 +138,13 @@ def _timeline(path: Path, name: str, group: Group, ranks: int, epochs: int) -> R
 _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoint_ns", "batch_latency_max_ns")
 
 
-def _check_version(file: Group) -> None:
+def _check_version(file: Hdf5Group) -> None:
     version = file.whole("schema_version")
     if version != SCHEMA_VERSION:
         raise UsageError(f"{file.path}: schema version {version}, and this dliosim reads {SCHEMA_VERSION}")
 
 
-def _check_names(path: Path, groups: Sequence[tuple[str, Group]], loops: Sequence[PhaseSummary]) -> None:
+def _check_names(path: Path, groups: Sequence[tuple[str, Hdf5Group]], loops: Sequence[PhaseSummary]) -> None:
     """See that the groups are the loops of results.json."""
     here = [(group.text("name"), group.text("kind")) for _, group in groups]
     there = [(loop.name, loop.kind) for loop in loops]

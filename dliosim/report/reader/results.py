@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dliosim.measure.aggregate import Latencies
-from dliosim.measure.epoch_summaries import BoundBy, EpochSummary, ExpectationResult, RunSummary, Spread, VerbSummary
+from dliosim.measure.epoch_summaries import (
+    BoundShares,
+    EpochSummary,
+    ExpectationResult,
+    RunSummary,
+    TimeSpread,
+    VerbSummary,
+)
 from dliosim.measure.histogram import Histogram, Quantiles
 from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import LoopProgress, Partial, PhaseSummary
+from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.reader.fields import Fields
 from dliosim.report.results import SCHEMA_VERSION
@@ -14,7 +21,7 @@ from dliosim.report.results import SCHEMA_VERSION
 _MAX_PATTERN = 4 << 20
 
 
-def run_of(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
+def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
     """What results.json says, and of each loop, by its title, the latencies of its epochs after the first together.
 
     What the file does not hold is empty here: histograms (hence the quantiles beside, which older files do not have
@@ -22,11 +29,11 @@ def run_of(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
     """
     version = results.whole("schema_version")
     if version != SCHEMA_VERSION:
-        raise results.wrong("schema_version", f"is {version}, and this dliosim reads {SCHEMA_VERSION}")
+        raise results.field_error("schema_version", f"is {version}, and this dliosim reads {SCHEMA_VERSION}")
     ranks, null = results.whole("ranks"), results.flag("null")
     if not 1 <= ranks <= MAX_RANKS:
-        raise results.wrong("ranks", f"is not between 1 and {MAX_RANKS}")
-    phases = results.many("phases")
+        raise results.field_error("ranks", f"is not between 1 and {MAX_RANKS}")
+    phases = results.child_list("phases")
     run = RunSummary(
         name=results.text("name"),
         title=results.text("title"),
@@ -35,33 +42,33 @@ def run_of(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
         digest=results.text("digest"),
         ranks=ranks,
         nodes=results.whole("nodes"),
-        environment=environment_of(results.one("environment")),
+        environment=parse_environment(results.child("environment")),
         started=results.text("started"),
         seconds=results.number("seconds"),
         phases=tuple(_phase(one, ranks, null) for one in phases),
-        expectations=tuple(map(_expectation, results.many("expectations"))),
+        expectations=tuple(map(_expectation, results.child_list("expectations"))),
         arguments=results.texts("arguments"),
         null=null,
         verify=results.flag("verify"),
-        mtbf=_positive(results, "mtbf_seconds"),
-        restart_time=_positive(results, "restart_seconds"),
-        partial=_partial(results.one_or_none("partial")) if results.has("partial") else None,
+        mtbf=_positive_seconds(results, "mtbf_seconds"),
+        restart_time=_positive_seconds(results, "restart_seconds"),
+        partial=_partial(results.child_or_none("partial")) if results.has("partial") else None,
     )
-    loops = results.many("loops") if results.has("loops") else ()
+    loops = results.child_list("loops") if results.has("loops") else ()
     return run, {one.text("title"): _latencies(one) for one in loops}
 
 
-def _partial(found: Fields | None) -> Partial | None:
+def _partial(found: Fields | None) -> PartialProgress | None:
     if found is None:
         return None
     loops = (
         LoopProgress(one.text("name"), one.whole("epochs_done"), one.whole_or_none("epochs"))
-        for one in found.many("loops")
+        for one in found.child_list("loops")
     )
-    return Partial(found.text("signal"), found.whole("verbs_done"), found.whole("verbs"), tuple(loops))
+    return PartialProgress(found.text("signal"), found.whole("verbs_done"), found.whole("verbs"), tuple(loops))
 
 
-def environment_of(found: Fields) -> Environment:
+def parse_environment(found: Fields) -> Environment:
     """The machine and the libraries, as results.json and compare.json have them."""
     return Environment(
         mpi_library=found.text("mpi_library"),
@@ -72,13 +79,13 @@ def environment_of(found: Fields) -> Environment:
         mpi_io=found.text("mpi_io"),
         file_systems=tuple(
             FileSystem(*(one.text(key) for key in ("root", "directory", "kind", "options", "striping")))
-            for one in found.many("file_systems")
+            for one in found.child_list("file_systems")
         ),
         details=found.text_pairs("details"),
     )
 
 
-def quantiles_of(found: Fields | None) -> Quantiles | None:
+def parse_quantiles(found: Fields | None) -> Quantiles | None:
     """Seconds; a quantile that is null lies beyond what histograms tell apart, hence inf."""
     if found is None:
         return None
@@ -87,19 +94,19 @@ def quantiles_of(found: Fields | None) -> Quantiles | None:
 
 
 def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
-    verb = found.one_or_none("files")
+    verb = found.child_or_none("files")
     return PhaseSummary(
         name=found.text("name"),
         kind=found.text("kind"),
         seconds=found.number("seconds"),
-        epochs=tuple(_epoch(one, ranks, null) for one in found.many("epochs")),
+        epochs=tuple(_epoch(one, ranks, null) for one in found.child_list("epochs")),
         verb=None if verb is None else _verb(verb, ranks),
         resident_share=found.number_or_none("resident_share"),
         null_seconds=found.number_or_none("null_seconds"),
         api=found.text_or_none("api"),
         cache=found.text_or_none("cache"),
         prefetch=found.whole("prefetch"),
-        readers=_later_whole(found, "readers"),
+        readers=_whole_or_zero(found, "readers"),
         through=found.text("through") if found.has("through") else "direct",
         hint_set=found.text("hint_set"),
         hints_asked=found.text_pairs("hints_asked"),
@@ -115,7 +122,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
 
 
 def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
-    bound = found.one_or_none("bound_by")
+    bound = found.child_or_none("bound_by")
     return EpochSummary(
         epoch=found.whole("epoch"),
         ranks=ranks,
@@ -133,22 +140,22 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         utilization=found.number_or_none("utilization"),
         utilization_min=found.number_or_none("utilization_min"),
         utilization_max=found.number_or_none("utilization_max"),
-        data_wait_seconds=_spread(found.one("data_wait_seconds")),
-        io_busy_seconds=_spread(found.one("io_busy_seconds")),
-        open_seconds=_spread(found.one("open_seconds")),
-        view_seconds=_spread(found.one("view_seconds")),
-        compute_seconds=_spread(found.one("compute_seconds")),
-        sync_wait_seconds=_spread(found.one("sync_wait_seconds")),
-        arrival_wait_seconds=_spread(found.one("arrival_wait_seconds")),
-        checkpoint_seconds=_spread(found.one("checkpoint_seconds")),
-        processing_seconds=_later_spread(found, "processing_seconds"),
-        tool_seconds=_spread(found.one("tool_seconds")),
-        decode_seconds=_later_spread(found, "decode_seconds"),
-        preprocess_seconds=_later_spread(found, "preprocess_seconds"),
+        data_wait_seconds=_spread(found.child("data_wait_seconds")),
+        io_busy_seconds=_spread(found.child("io_busy_seconds")),
+        open_seconds=_spread(found.child("open_seconds")),
+        view_seconds=_spread(found.child("view_seconds")),
+        compute_seconds=_spread(found.child("compute_seconds")),
+        sync_wait_seconds=_spread(found.child("sync_wait_seconds")),
+        arrival_wait_seconds=_spread(found.child("arrival_wait_seconds")),
+        checkpoint_seconds=_spread(found.child("checkpoint_seconds")),
+        processing_seconds=_spread_or_zero(found, "processing_seconds"),
+        tool_seconds=_spread(found.child("tool_seconds")),
+        decode_seconds=_spread_or_zero(found, "decode_seconds"),
+        preprocess_seconds=_spread_or_zero(found, "preprocess_seconds"),
         batch_latency=Histogram(),
         call_latency=Histogram(),
         request_latency=Histogram(),
-        bound_by=None if bound is None else _bound_by(bound),
+        bound_by=None if bound is None else _parse_bound_shares(bound),
         slowest_rank=found.whole_or_none("slowest_rank"),
         slowest_rank_share=found.number_or_none("slowest_rank_share"),
         least_sync_wait_seconds=found.number_or_none("least_sync_wait_seconds"),
@@ -158,27 +165,27 @@ def _epoch(found: Fields, ranks: int, null: bool) -> EpochSummary:
         depth=found.number_or_none("depth"),
         dlio_au=found.number_or_none("dlio_au", least=-1e24),
         dlio_samples_per_second=found.number_or_none("dlio_samples_per_second", least=-1e24),
-        order_hash=_hash(found, "order_hash"),
-        extent_hash=_hash(found, "extent_hash"),
+        order_hash=_parse_hash(found, "order_hash"),
+        extent_hash=_parse_hash(found, "extent_hash"),
         null=null,
         null_seconds=found.number_or_none("null_seconds"),
-        unchecked_bytes=_later_whole(found, "unchecked_bytes"),
-        distinct_bytes=_later_count(found, "distinct_bytes"),
-        content_seconds=_later_spread(found, "content_seconds"),
-        core_wait_seconds=_known_spread(found, "core_wait_seconds"),
-        reader_core_wait_seconds=_known_spread(found, "reader_core_wait_seconds"),
-        flush_steps=_later_whole(found, "flush_steps"),
-        flush_step_seconds=_later_number(found, "flush_step_seconds"),
-        flush_data_wait_seconds=_later_number(found, "flush_data_wait_seconds"),
-        clear_steps=_later_whole(found, "clear_steps"),
-        clear_step_seconds=_later_number(found, "clear_step_seconds"),
-        clear_data_wait_seconds=_later_number(found, "clear_data_wait_seconds"),
+        unchecked_bytes=_whole_or_zero(found, "unchecked_bytes"),
+        distinct_bytes=_count_or_none(found, "distinct_bytes"),
+        content_seconds=_spread_or_zero(found, "content_seconds"),
+        core_wait_seconds=_spread_or_none(found, "core_wait_seconds"),
+        reader_core_wait_seconds=_spread_or_none(found, "reader_core_wait_seconds"),
+        flush_steps=_whole_or_zero(found, "flush_steps"),
+        flush_step_seconds=_number_or_none(found, "flush_step_seconds"),
+        flush_data_wait_seconds=_number_or_none(found, "flush_data_wait_seconds"),
+        clear_steps=_whole_or_zero(found, "clear_steps"),
+        clear_step_seconds=_number_or_none(found, "clear_step_seconds"),
+        clear_data_wait_seconds=_number_or_none(found, "clear_data_wait_seconds"),
     )
 
 
 def _latencies(loop: Fields) -> Latencies:
     kinds = ("batch", "call", "request")
-    return Latencies(*(quantiles_of(loop.one_or_none(f"{kind}_latency_seconds")) for kind in kinds))
+    return Latencies(*(parse_quantiles(loop.child_or_none(f"{kind}_latency_seconds")) for kind in kinds))
 
 
 def _verb(found: Fields, ranks: int) -> VerbSummary:
@@ -190,35 +197,35 @@ def _verb(found: Fields, ranks: int) -> VerbSummary:
         calls=found.whole_or_none("calls"),
         opens=found.whole("opens"),
         seconds=found.number("seconds"),
-        call_seconds=_spread(found.one("call_seconds")),
-        content_seconds=_spread(found.one("content_seconds")),
-        encode_seconds=_later_spread(found, "encode_seconds"),
-        send_seconds=_spread(found.one("send_seconds")),
-        open_seconds=_spread(found.one("open_seconds")),
-        view_seconds=_spread(found.one("view_seconds")),
-        file_sync_seconds=_spread(found.one("file_sync_seconds")),
-        commit_seconds=_later_spread(found, "commit_seconds"),
-        directory_sync_seconds=_later_spread(found, "directory_sync_seconds"),
-        manifest_seconds=_later_spread(found, "manifest_seconds"),
-        rename_seconds=_spread(found.one("rename_seconds")),
-        delete_seconds=_spread(found.one("delete_seconds")),
-        serialize_seconds=_later_spread(found, "serialize_seconds"),
-        plan_seconds=_later_spread(found, "plan_seconds"),
-        broadcast_seconds=_later_spread(found, "broadcast_seconds"),
-        stall_seconds=_later_spread(found, "stall_seconds"),
-        wait_seconds=_later_spread(found, "wait_seconds"),
-        stage_seconds=_later_spread(found, "stage_seconds"),
-        flush_seconds=_later_spread(found, "flush_seconds"),
-        drain_seconds=_later_spread(found, "drain_seconds"),
-        partner_seconds=_later_spread(found, "partner_seconds"),
+        call_seconds=_spread(found.child("call_seconds")),
+        content_seconds=_spread(found.child("content_seconds")),
+        encode_seconds=_spread_or_zero(found, "encode_seconds"),
+        send_seconds=_spread(found.child("send_seconds")),
+        open_seconds=_spread(found.child("open_seconds")),
+        view_seconds=_spread(found.child("view_seconds")),
+        file_sync_seconds=_spread(found.child("file_sync_seconds")),
+        commit_seconds=_spread_or_zero(found, "commit_seconds"),
+        directory_sync_seconds=_spread_or_zero(found, "directory_sync_seconds"),
+        manifest_seconds=_spread_or_zero(found, "manifest_seconds"),
+        rename_seconds=_spread(found.child("rename_seconds")),
+        delete_seconds=_spread(found.child("delete_seconds")),
+        serialize_seconds=_spread_or_zero(found, "serialize_seconds"),
+        plan_seconds=_spread_or_zero(found, "plan_seconds"),
+        broadcast_seconds=_spread_or_zero(found, "broadcast_seconds"),
+        stall_seconds=_spread_or_zero(found, "stall_seconds"),
+        wait_seconds=_spread_or_zero(found, "wait_seconds"),
+        stage_seconds=_spread_or_zero(found, "stage_seconds"),
+        flush_seconds=_spread_or_zero(found, "flush_seconds"),
+        drain_seconds=_spread_or_zero(found, "drain_seconds"),
+        partner_seconds=_spread_or_zero(found, "partner_seconds"),
         call_latency=Histogram(),
         resident_bytes=found.whole("resident_bytes"),
         examined_bytes=found.whole("examined_bytes"),
-        drain_bytes=_later_whole(found, "drain_bytes"),
-        partner_bytes=_later_whole(found, "partner_bytes"),
-        distinct_bytes=_later_count(found, "distinct_bytes"),
-        read_call_bytes=_later_count(found, "read_call_bytes"),
-        device_bytes=_later_count(found, "device_bytes"),
+        drain_bytes=_whole_or_zero(found, "drain_bytes"),
+        partner_bytes=_whole_or_zero(found, "partner_bytes"),
+        distinct_bytes=_count_or_none(found, "distinct_bytes"),
+        read_call_bytes=_count_or_none(found, "read_call_bytes"),
+        device_bytes=_count_or_none(found, "device_bytes"),
     )
 
 
@@ -233,46 +240,46 @@ def _expectation(found: Fields) -> ExpectationResult:
     )
 
 
-def _spread(found: Fields) -> Spread:
+def _spread(found: Fields) -> TimeSpread:
     # Tool time is a remainder, and may be a little below 0.
-    return Spread(*(found.number(key, least=-1e24) for key in ("mean", "min", "max")))
+    return TimeSpread(*(found.number(key, least=-1e24) for key in ("mean", "min", "max")))
 
 
-def _later_spread(found: Fields, key: str) -> Spread:
+def _spread_or_zero(found: Fields, key: str) -> TimeSpread:
     """A time that results of earlier versions do not have, when nothing took it."""
-    return _spread(found.one(key)) if found.has(key) else Spread(0.0, 0.0, 0.0)
+    return _spread(found.child(key)) if found.has(key) else TimeSpread(0.0, 0.0, 0.0)
 
 
-def _known_spread(found: Fields, key: str) -> Spread | None:
+def _spread_or_none(found: Fields, key: str) -> TimeSpread | None:
     """A time that a kernel may not count, and that results of earlier versions do not have."""
-    one = found.one_or_none(key) if found.has(key) else None
+    one = found.child_or_none(key) if found.has(key) else None
     return None if one is None else _spread(one)
 
 
-def _later_whole(found: Fields, key: str) -> int:
+def _whole_or_zero(found: Fields, key: str) -> int:
     """A count that results of earlier versions do not have, when there was none of it."""
     return found.whole(key) if found.has(key) else 0
 
 
-def _later_count(found: Fields, key: str) -> int | None:
+def _count_or_none(found: Fields, key: str) -> int | None:
     """A count that results of earlier versions do not have, when nobody knew it."""
     return found.whole_or_none(key) if found.has(key) else None
 
 
-def _later_number(found: Fields, key: str) -> float | None:
+def _number_or_none(found: Fields, key: str) -> float | None:
     return found.number_or_none(key) if found.has(key) else None
 
 
-def _positive(found: Fields, key: str) -> float | None:
+def _positive_seconds(found: Fields, key: str) -> float | None:
     """Seconds of what the command line said, if it did: what is computed of them needs them above 0."""
-    value = _later_number(found, key)
+    value = _number_or_none(found, key)
     if value == 0:
-        raise found.wrong(key, "is not above 0")
+        raise found.field_error(key, "is not above 0")
     return value
 
 
-def _bound_by(found: Fields) -> BoundBy:
-    return BoundBy(
+def _parse_bound_shares(found: Fields) -> BoundShares:
+    return BoundShares(
         storage=found.number("storage"),
         compute=found.number("compute"),
         tool=found.number("tool"),
@@ -281,8 +288,8 @@ def _bound_by(found: Fields) -> BoundBy:
     )
 
 
-def _hash(found: Fields, key: str) -> int:
+def _parse_hash(found: Fields, key: str) -> int:
     text = found.text(key)
     if len(text) != 16 or not set(text) <= set("0123456789abcdef"):
-        raise found.wrong(key, "is not 16 hexadecimal digits")
+        raise found.field_error(key, "is not 16 hexadecimal digits")
     return int(text, 16)

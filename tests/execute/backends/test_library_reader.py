@@ -23,7 +23,7 @@ from dliosim.execute.testing.backend_contract import (
     check_stopping_early,
 )
 from dliosim.execute.testing.contract_fixtures import make_calls
-from dliosim.formats.contract_tests import contents, write_framed, write_resolved
+from dliosim.formats.contract_tests import random_contents, write_framed, write_resolved
 from dliosim.formats.protocols import Framed, Resolved
 from dliosim.formats.raw import Raw
 from dliosim.formats.registry import format_for
@@ -94,4 +94,4 @@ def test_an_empty_batch_of_a_real_format_reads_nothing(form: str, lifetime: dict
         assert reader.read(make_calls([rows]), into) == sum(length for _, _, length in rows)
         assert rows or reader.meter.opens == before
     reader.close()
-    assert bytes(into) == contents(described, 1, 64).tobytes() + contents(described, 0, 64).tobytes()
+    assert bytes(into) == random_contents(described, 1, 64).tobytes() + random_contents(described, 0, 64).tobytes()

@@ -21,10 +21,10 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.fd_table import raise_open_limit
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import backend_of
-from dliosim.execute.io_errors import truncated
+from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.testing.backend_contract import check_full
 from dliosim.model import PAGE, Access
-from dliosim.plan.samples.io_requests import Extents, calls
+from dliosim.plan.samples.io_requests import Extents, plan_calls
 from tests.execute.calls import make_calls
 from tests.execute.failing import failing
 
@@ -162,7 +162,7 @@ def test_the_limit_of_open_files_is_raised() -> None:
 def direct_calls(rows: list[tuple[int, int]]) -> object:
     offset, length = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     zero = np.zeros(len(rows), np.int64)
-    return calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
+    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
 
 
 def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, data: list[bytes]) -> None:
@@ -219,12 +219,14 @@ def test_a_read_that_ends_early_is_gone_on_with(cut: list[int], size: int, cache
 def test_a_read_that_ends_early_for_good_is_no_file_cut_short(tmp_path: Path) -> None:
     path = tmp_path / name(0)
     path.write_bytes(bytes(100))
-    assert "which has 100 bytes: the file system ended the read" in truncated("read", str(path), 0, 100, 60).message
-    assert truncated("read", str(path), 0, 100, 60).code is None
+    assert (
+        "which has 100 bytes: the file system ended the read" in truncation_error("read", str(path), 0, 100, 60).message
+    )
+    assert truncation_error("read", str(path), 0, 100, 60).code is None
     for offset, got in ((40, 60), (200, 0)):
-        assert truncated("read", str(path), offset, 100, got).code == "R401"
+        assert truncation_error("read", str(path), offset, 100, got).code == "R401"
     path.unlink()
-    assert truncated("read", str(path), 0, 100, 60).code == "R401"
+    assert truncation_error("read", str(path), 0, 100, 60).code == "R401"
 
 
 @pytest.mark.parametrize("cache", ["page", "off"])

@@ -19,8 +19,8 @@ from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.registry import (
     Backend,
     Files,
+    backend_names,
     backend_of,
-    known_backends,
     make_writer,
     require_backends,
 )
@@ -61,7 +61,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     names = ("theirs", "gone", "posix", "null", "library")
     points = [EntryPoint(name, f"their_package:{name}", registry.GROUP) for name in names]
     points.append(EntryPoint("absent", "no_such_package:ABSENT", registry.GROUP))
-    monkeypatch.setattr(registry, "points_of", lambda group: EntryPoints(points).select(group=group))
+    monkeypatch.setattr(registry, "find_entry_points", lambda group: EntryPoints(points).select(group=group))
     module.theirs = READS_ONLY  # type: ignore[attr-defined]
     backend_of.cache_clear()
     yield module
@@ -75,14 +75,14 @@ def workload(*verbs: Verb, saved: str = "posix") -> Workload:
 
 
 def test_the_apis_of_this_package_can_all_write() -> None:
-    assert known_backends()[:3] == ("posix", *MPI_APIS)
+    assert backend_names()[:3] == ("posix", *MPI_APIS)
     for name in ("posix", *MPI_APIS):
         backend = backend_of(name)
         assert (backend.name, backend.writer is None) == (name, False)
 
 
 def test_another_package_adds_a_name_and_takes_none(installed: ModuleType) -> None:
-    assert known_backends() == ("posix", *MPI_APIS, "absent", "gone", "theirs")
+    assert backend_names() == ("posix", *MPI_APIS, "absent", "gone", "theirs")
     assert backend_of("theirs") is READS_ONLY
     assert backend_of("posix").writer is not None
     for name in ("null", "library", "nobody's"):
@@ -153,7 +153,7 @@ def test_an_api_that_nobody_brings_is_named_before_anything_is_read(installed: M
 
 def test_another_packages_backend_is_asked_for_nothing_that_ranks_do_together() -> None:
     other = Access("theirs", readers=3)
-    assert (other.is_mpi, other.collective, other.in_file_order, other.counts_reads) == (False, False, False, False)
+    assert (other.is_mpi, other.collective, other.is_file_ordered, other.counts_reads) == (False, False, False, False)
     assert (Access().is_mpi, Access().counts_reads, Access(engine="mmap").counts_reads) == (False, True, False)
     assert all(Access(api).is_mpi and Access(api).counts_reads for api in MPI_APIS)
     assert [Access(api).collective for api in MPI_APIS] == [False, True]

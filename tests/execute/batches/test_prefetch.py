@@ -12,10 +12,10 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.prefetch import Batches, InlineBatches, ReadAhead, make_batches, slot_count
+from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches, slot_count
 from dliosim.measure.meter import Meter
 from dliosim.model import Access, By
-from dliosim.plan.samples.io_requests import Calls, rounds
+from dliosim.plan.samples.io_requests import Calls, deal_rounds
 from tests.execute.calls import make_calls
 
 
@@ -46,7 +46,7 @@ class Recorder:
     def end_epoch(self) -> None:
         self.log.append(("end", threading.get_ident()))
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         return {}
 
     def close(self) -> None:
@@ -79,9 +79,9 @@ def ahead(
     collective: bool = False,
     fail_at: int | None = None,
     gate: threading.Event | None = None,
-) -> ReadAhead:
+) -> PrefetchedBatches:
     made = [Recorder(log, fail_at, gate) for _ in range(readers)]
-    return ReadAhead(made, slots(prefetch + 1), by, collective)
+    return PrefetchedBatches(made, slots(prefetch + 1), by, collective)
 
 
 @pytest.mark.parametrize("readers", [1, 3])
@@ -123,7 +123,7 @@ def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
 @pytest.mark.parametrize("prefetch", [1, 3, 5])
 def test_in_turn_each_reader_takes_every_kth_batch(prefetch: int) -> None:
     logs: list[list[tuple[str, object]]] = [[], [], []]
-    batches = ReadAhead([Recorder(log) for log in logs], slots(prefetch + 1), "batch in turn", False)
+    batches = PrefetchedBatches([Recorder(log) for log in logs], slots(prefetch + 1), "batch in turn", False)
     batches.begin(EpochCalls(steps_of(8, 1)))
     batches.start()
     for step in range(8):
@@ -228,7 +228,7 @@ def test_a_rank_takes_part_in_the_rounds_of_the_rank_that_needs_most() -> None:
     log: list[tuple[str, object]] = []
     calls = make_calls([[(0, 0, 5), (0, 9, 5)], [], [(0, 3, 2)]])
     batches = InlineBatches([Recorder(log)], slots(1))
-    batches.begin(EpochCalls(calls, rounds(calls, 5), np.array([3, 1, 1])))
+    batches.begin(EpochCalls(calls, deal_rounds(calls, 5), np.array([3, 1, 1])))
     batches.start()
     for step in range(3):
         batches.wait(step)
@@ -241,7 +241,7 @@ def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
     inline = make_batches(Access(), [Recorder([])], slots(1))
     assert isinstance(inline, InlineBatches)
     threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))
-    assert isinstance(threaded, ReadAhead)
+    assert isinstance(threaded, PrefetchedBatches)
     threaded.close()
 
 
@@ -251,7 +251,7 @@ def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by: By) -> No
     log: list[tuple[str, object]] = []
     gate = threading.Event()
     readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
-    batches = ReadAhead(readers, slots(2), by, False)
+    batches = PrefetchedBatches(readers, slots(2), by, False)
     batches.begin(EpochCalls(steps_of(1)))
     began = time.perf_counter_ns()
     batches.start()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from dliosim.execute.batches.sample_cache import KeptSamples
+from dliosim.execute.batches.sample_cache import SampleCache
 
 DATA = memoryview(bytes(range(100)))
 
 
-def keep(kept: KeptSamples, *samples: int, length: int = 10) -> None:
+def keep(kept: SampleCache, *samples: int, length: int = 10) -> None:
     """Keep samples of that many bytes, which lie back to back."""
     count = np.arange(len(samples))
-    kept.keep(np.array(samples), count * length, np.full(len(samples), length), DATA)
+    kept.store_samples(np.array(samples), count * length, np.full(len(samples), length), DATA)
 
 
 def test_what_is_kept_counts_from_the_next_epoch_on() -> None:
-    kept = KeptSamples()
+    kept = SampleCache()
     keep(kept, 7, 3, 9)
     assert kept.is_empty
     kept.seal()
@@ -25,19 +25,19 @@ def test_what_is_kept_counts_from_the_next_epoch_on() -> None:
 
 
 def test_nothing_kept_is_nothing() -> None:
-    kept = KeptSamples()
+    kept = SampleCache()
     kept.seal()
     assert kept.is_empty
     assert kept.numbers.tolist() == []
 
 
 def test_what_is_kept_is_a_copy() -> None:
-    kept = KeptSamples()
+    kept = SampleCache()
     data = bytearray(b"abcdef")
-    kept.keep(np.array([0, 1]), np.array([0, 4]), np.array([4, 2]), memoryview(data))
+    kept.store_samples(np.array([0, 1]), np.array([0, 4]), np.array([4, 2]), memoryview(data))
     data[:] = b"xxxxxx"
     kept.seal()
-    kept.copy_out(np.array([0]))
+    kept.copy_hits(np.array([0]))
     assert kept._scratch.tobytes() == b"abcd"
-    kept.copy_out(np.array([1, 5]))
+    kept.copy_hits(np.array([1, 5]))
     assert kept._scratch.tobytes() == b"efcd"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c")
@@ -21,12 +21,12 @@ def session(directory: Path) -> Session:
     """A job of one rank."""
     workload = Workload("w", "", 1, Job(1), (), (CHECKPOINT,), ())
     world = world_of_one()
-    return Session(workload, world, {"data": directory}, Options(), Progress(None))
+    return Session(workload, world, {"data": directory}, Options(), ProgressLine(None))
 
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
     """One save, and whatever of it goes on in the background."""
-    with Saves(own, [checkpoint]) as saves:
+    with CheckpointManager(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
 

@@ -15,15 +15,20 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import checkpoint_manager, state_writer, tier_copy, worker_thread
-from dliosim.execute.checkpoints.checkpoint_manager import Save, Saves, save_phase, saved_checkpoints
-from dliosim.execute.checkpoints.checkpoint_manifest import check_sums
+from dliosim.execute.checkpoints.checkpoint_manager import (
+    CheckpointManager,
+    CheckpointSave,
+    checkpoints_to_save,
+    make_save_phase,
+)
+from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
 from dliosim.model import Access, Cadence, Checkpoint, Job, Loop, Part, Repeat, Restore, Workload, Writers
 from dliosim.model import Save as SaveVerb
 from dliosim.model.checkpoint import Background, Pace
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 STAGED = Checkpoint(
@@ -44,14 +49,14 @@ def session(directory: Path, *checkpoints: Checkpoint, options: Options | None =
     roots = {"data": directory / "data", "local": directory / "local"}
     for root in roots.values():
         root.mkdir(exist_ok=True)
-    return Session(workload, world, roots, options or Options(verify=True), Progress(None))
+    return Session(workload, world, roots, options or Options(verify=True), ProgressLine(None))
 
 
 def complete(base: Path | None) -> list[int]:
     """The numbers of the checkpoints there, every byte of which must be as its manifest says; nothing else is there."""
     assert base is not None
     found = sorted(path for path in base.iterdir() if path.is_dir())
-    assert [check_sums(path) for path in found] == [[]] * len(found)
+    assert [check_checksums(path) for path in found] == [[]] * len(found)
     return [int(path.name) for path in found]
 
 
@@ -91,11 +96,11 @@ WAYS = {
 def test_what_was_saved_is_restored_whole(tmp_path: Path, checkpoint: Checkpoint, drain: str | None) -> None:
     checkpoint = replace(checkpoint, drain=drain, keep=2)
     own = session(tmp_path, checkpoint)
-    with Saves(own, [checkpoint]) as running:
+    with CheckpointManager(own, [checkpoint]) as running:
         made = [running.save(checkpoint) for _ in range(4)]
-    assert complete(own.saved_at(checkpoint)) == [3, 4]
+    assert complete(own.save_directory(checkpoint)) == [3, 4]
     if drain:
-        assert complete(own.drained_to(checkpoint)) == [3, 4]
+        assert complete(own.drain_directory(checkpoint)) == [3, 4]
     record, _ = restore(own, checkpoint, Restore("c"))
     assert record.bytes == 50_334
     for save in made:
@@ -109,7 +114,7 @@ def test_what_was_saved_is_restored_whole(tmp_path: Path, checkpoint: Checkpoint
 @pytest.mark.parametrize("simulated", [False, True])
 def test_a_copy_takes_the_time_of_its_pace(tmp_path: Path, simulated: bool) -> None:
     checkpoint = replace(STAGED, background=Background(Pace(seconds=0.05), simulated))
-    with Saves(session(tmp_path, checkpoint), [checkpoint]) as running:
+    with CheckpointManager(session(tmp_path, checkpoint), [checkpoint]) as running:
         save = running.save(checkpoint)
     assert save.record.stage_ns >= 50_000_000
     assert save.record.stall_ns >= save.record.wait_ns + save.record.stage_ns
@@ -119,15 +124,15 @@ def test_a_copy_takes_the_time_of_its_pace(tmp_path: Path, simulated: bool) -> N
 def test_a_flush_lasts_as_long_as_its_checksums_hold_up_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, slept = state_writer._Written.add, 0.01
+    found, slept = state_writer._FileRuns.add_call, 0.01
 
     def slow(own: Any, offset: int, data: memoryview) -> None:
         time.sleep(slept)
         found(own, offset, data)
 
-    monkeypatch.setattr(state_writer._Written, "add", slow)
+    monkeypatch.setattr(state_writer._FileRuns, "add_call", slow)
     own = session(tmp_path, STAGED)
-    with Saves(own, [STAGED]) as saving:
+    with CheckpointManager(own, [STAGED]) as saving:
         save = saving.save(STAGED)
     assert save.record.calls > 10
     assert save.record.flush_ns >= save.record.calls * slept * 1e9
@@ -137,9 +142,9 @@ def test_a_flush_lasts_as_long_as_its_checksums_hold_up_what_is_written(
 def test_a_copy_that_is_slower_than_its_pace_says_so(tmp_path: Path) -> None:
     checkpoint = replace(STAGED, background=Background(Pace(bytes_per_second=1e15)))
     own = session(tmp_path, checkpoint)
-    with Saves(own, [checkpoint]) as running:
+    with CheckpointManager(own, [checkpoint]) as running:
         save = running.save(checkpoint)
-    [note] = save_phase(own, save).summary.notes
+    [note] = make_save_phase(own, save).summary.notes
     assert "the memory of this machine is slower than that pace" in note
 
 
@@ -149,9 +154,9 @@ def test_as_many_are_in_flight_as_asked_and_the_next_waits(
 ) -> None:
     checkpoint = replace(STAGED, background=Background(in_flight=in_flight))
     own = session(tmp_path, checkpoint)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_all")
-    made: list[Save] = []
-    with Saves(own, [checkpoint]) as running:
+    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
+    made: list[CheckpointSave] = []
+    with CheckpointManager(own, [checkpoint]) as running:
         for _ in range(in_flight):
             made.append(running.save(checkpoint))
         assert not any(save.is_over for save in made)
@@ -163,24 +168,24 @@ def test_as_many_are_in_flight_as_asked_and_the_next_waits(
         assert made[-1].record.wait_ns > 0
         for _ in range(in_flight):
             gate.open()
-    assert complete(own.saved_at(checkpoint)) == list(range(1, in_flight + 2))
+    assert complete(own.save_directory(checkpoint)) == list(range(1, in_flight + 2))
 
 
 def complete_ones(own: Session, checkpoint: Checkpoint) -> list[str]:
-    return [path.name for path in own.saved_at(checkpoint).iterdir() if path.name.isdecimal()]
+    return [path.name for path in own.save_directory(checkpoint).iterdir() if path.name.isdecimal()]
 
 
 def test_settling_waits_for_the_checkpoints_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(STAGED, name="o", path="o")
     own = session(tmp_path, STAGED, other)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_all")
-    with Saves(own, [STAGED, other]) as running:
+    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
+    with CheckpointManager(own, [STAGED, other]) as running:
         first, second = running.save(STAGED), running.save(other)
-        running.settle(["nothing of that name"])
+        running.wait_for_flushes(["nothing of that name"])
         gate.open()
-        running.settle(["c"])
+        running.wait_for_flushes(["c"])
         assert first.is_over and not second.is_over
-        assert running.count_over([first, second]) == 1
+        assert running.count_complete([first, second]) == 1
         gate.open()
         running.finish()
         assert second.is_over
@@ -195,22 +200,22 @@ def test_a_flush_that_fails_is_heard_of_at_the_next_save_and_leaves_nothing(
 ) -> None:
     own = session(tmp_path, STAGED)
     monkeypatch.setattr("dliosim.execute.checkpoints.blocking_save.write_state", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone") as caught, Saves(own, [STAGED]) as running:
+    with pytest.raises(ExecutionError, match="the disk is gone") as caught, CheckpointManager(own, [STAGED]) as running:
         running.save(STAGED)
         running.save(STAGED)
         pytest.fail("the second save must raise")
     assert caught.value.shared and caught.value.code == "R402"
-    assert complete(own.saved_at(STAGED)) == []
+    assert complete(own.save_directory(STAGED)) == []
 
 
 def test_a_flush_that_fails_is_heard_of_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
     monkeypatch.setattr("dliosim.execute.checkpoints.blocking_save.write_state", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone"), Saves(own, [checkpoint]) as running:
+    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointManager(own, [checkpoint]) as running:
         running.save(checkpoint)
-    assert complete(own.saved_at(checkpoint)) == []
-    assert not (own.drained_to(checkpoint) or tmp_path).exists()
+    assert complete(own.save_directory(checkpoint)) == []
+    assert not (own.drain_directory(checkpoint) or tmp_path).exists()
 
 
 def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,28 +226,28 @@ def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("dliosim.execute.checkpoints.checkpoint_store.write_manifest", full)
     match = "could not complete checkpoint `c`"
-    with pytest.raises(ExecutionError, match=match) as caught, Saves(own, [STAGED]) as running:
+    with pytest.raises(ExecutionError, match=match) as caught, CheckpointManager(own, [STAGED]) as running:
         running.save(STAGED)
     assert caught.value.code == "R402"
-    assert complete(own.saved_at(STAGED)) == []
+    assert complete(own.save_directory(STAGED)) == []
 
 
 def test_a_drain_that_fails_leaves_the_checkpoint_and_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
-    monkeypatch.setattr(tier_copy, "_copy", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone"), Saves(own, [checkpoint]) as running:
+    monkeypatch.setattr(tier_copy, "_copy_runs", broken)
+    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointManager(own, [checkpoint]) as running:
         running.save(checkpoint)
-    assert complete(own.saved_at(checkpoint)) == [1]
-    assert complete(own.drained_to(checkpoint)) == []
+    assert complete(own.save_directory(checkpoint)) == [1]
+    assert complete(own.drain_directory(checkpoint)) == []
 
 
 def test_a_run_that_fails_otherwise_completes_what_is_in_flight(tmp_path: Path) -> None:
     own = session(tmp_path, STAGED)
-    with pytest.raises(KeyError), Saves(own, [STAGED]) as running:
+    with pytest.raises(KeyError), CheckpointManager(own, [STAGED]) as running:
         running.save(STAGED)
         raise KeyError
-    assert complete(own.saved_at(STAGED)) == [1]
+    assert complete(own.save_directory(STAGED)) == [1]
     assert not [thread for thread in threading.enumerate() if thread.name in ("flush", "drain")]
 
 
@@ -250,40 +255,40 @@ def test_none_is_deleted_before_it_is_drained(tmp_path: Path, monkeypatch: pytes
     checkpoint = replace(STAGED, background=None, drain="local", keep=1)
     own = session(tmp_path, checkpoint)
     gate = Gate(monkeypatch, checkpoint_manager, "drain")
-    with Saves(own, [checkpoint]) as running:
+    with CheckpointManager(own, [checkpoint]) as running:
         made = [running.save(checkpoint) for _ in range(3)]
-        assert complete(own.saved_at(checkpoint)) == [1, 2, 3]
+        assert complete(own.save_directory(checkpoint)) == [1, 2, 3]
         gate.open()
         assert made[0].drain is not None
         made[0].drain.wait()
-        assert complete(own.saved_at(checkpoint)) == [2, 3]
-        assert complete(own.drained_to(checkpoint)) == [1]
+        assert complete(own.save_directory(checkpoint)) == [2, 3]
+        assert complete(own.drain_directory(checkpoint)) == [1]
         gate.open()
         gate.open()
-    assert complete(own.saved_at(checkpoint)) == [3]
-    assert complete(own.drained_to(checkpoint)) == [3]
+    assert complete(own.save_directory(checkpoint)) == [3]
+    assert complete(own.drain_directory(checkpoint)) == [3]
 
 
 def test_times_at_work_are_those_of_flushes_and_drains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = session(tmp_path, STAGED)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_all")
-    with Saves(own, [STAGED]) as running:
-        assert running.at_work(0).shape == (0, 2)
+    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
+    with CheckpointManager(own, [STAGED]) as running:
+        assert running.busy_intervals(0).shape == (0, 2)
         running.save(STAGED)
         assert gate.entered.acquire(timeout=20)
-        [[begun, ended]] = running.at_work(0).tolist()
+        [[begun, ended]] = running.busy_intervals(0).tolist()
         assert begun < ended == worker_thread.NEVER
         gate.open()
         running.finish()
-        [[begun, ended]] = running.at_work(begun).tolist()
+        [[begun, ended]] = running.busy_intervals(begun).tolist()
         assert begun < ended < worker_thread.NEVER
-        assert running.at_work(ended + 1).tolist() == []
+        assert running.busy_intervals(ended + 1).tolist() == []
 
 
 def test_without_io_a_save_is_nothing(tmp_path: Path) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint, options=Options(null=True))
-    with Saves(own, [checkpoint]) as running:
+    with CheckpointManager(own, [checkpoint]) as running:
         save = running.save(checkpoint)
     assert save.is_over and save.record.bytes == save.record.stall_ns == 0
     assert not list((tmp_path / "data").iterdir()) and not list((tmp_path / "local").iterdir())
@@ -293,10 +298,10 @@ def test_staging_without_memory_says_what_to_do(tmp_path: Path, monkeypatch: pyt
     checkpoint = replace(STAGED, background=Background(in_flight=3))
     monkeypatch.setattr(free_space, "available_memory", lambda: 3 * 50_334)
     with pytest.raises(ExecutionError, match=r"staging buffers of `c` need .* `staging simulated` takes") as caught:
-        Saves(session(tmp_path, checkpoint), [checkpoint])
+        CheckpointManager(session(tmp_path, checkpoint), [checkpoint])
     assert caught.value.code == "R402"
     simulated = replace(checkpoint, background=Background(simulated=True, in_flight=3))
-    with Saves(session(tmp_path, simulated), [simulated]) as running:
+    with CheckpointManager(session(tmp_path, simulated), [simulated]) as running:
         running.save(simulated)
 
 
@@ -306,7 +311,7 @@ def test_an_mpi_without_threads_is_refused(
 ) -> None:
     monkeypatch.setattr(MPI, "Query_thread", lambda: MPI.THREAD_SERIALIZED)
     with pytest.raises(ExecutionError, match="needs an MPI with MPI_THREAD_MULTIPLE") as caught:
-        Saves(session(tmp_path, checkpoint), [checkpoint])
+        CheckpointManager(session(tmp_path, checkpoint), [checkpoint])
     assert caught.value.code == "R403" and caught.value.shared
 
 
@@ -316,26 +321,26 @@ def test_the_checkpoints_of_a_workload_are_those_that_it_saves(tmp_path: Path) -
     loop = Loop("train", "train", "d", Access(), checkpoints=(Cadence("loop", "end"),))
     verbs = (Repeat(2, (SaveVerb("verb"), loop)), Restore("restored"))
     workload = Workload("w", "", 1, Job(1), (), checkpoints, verbs)
-    assert [one.name for one in saved_checkpoints(workload)] == ["verb", "loop"]
+    assert [one.name for one in checkpoints_to_save(workload)] == ["verb", "loop"]
 
 
 def test_the_next_number_is_above_those_of_copies_that_outlived_what_was_saved(tmp_path: Path) -> None:
     drained = replace(STAGED, root="local", drain="data")
     own = session(tmp_path, drained)
     for _ in range(2):
-        with Saves(own, [drained]) as saves:
+        with CheckpointManager(own, [drained]) as saves:
             saves.save(drained)
         # The disk of the node is gone with the node.
         own.locks.release()
         shutil.rmtree(tmp_path / "local" / "c")
         own = session(tmp_path, drained)
-    assert complete(own.drained_to(drained)) == [1, 2]
+    assert complete(own.drain_directory(drained)) == [1, 2]
 
 
 def test_what_was_written_is_forgotten_unless_it_is_drained(tmp_path: Path) -> None:
     plain = replace(STAGED, background=None)
     own = session(tmp_path, plain)
-    with Saves(own, [plain, STAGED]) as saves:
+    with CheckpointManager(own, [plain, STAGED]) as saves:
         kept = [saves.save(plain), saves.save(STAGED)]
     assert [save.runs for save in kept] == [[], []]
 
@@ -348,11 +353,14 @@ def test_who_waits_for_a_flush_hears_nothing_of_its_drain(tmp_path: Path, monkey
         raise ExecutionError("no drain today")
 
     monkeypatch.setattr(checkpoint_manager, "drain", fail)
-    with pytest.raises(ExecutionError, match="no drain today"), Saves(session(tmp_path, own), [own]) as all_saves:
+    with (
+        pytest.raises(ExecutionError, match="no drain today"),
+        CheckpointManager(session(tmp_path, own), [own]) as all_saves,
+    ):
         save = all_saves.save(own)
         assert save.drain is not None
         save.drain.wait()
-        all_saves.settle([own.name])  # raises nothing
+        all_saves.wait_for_flushes([own.name])  # raises nothing
         settled = True
         all_saves.finish()
     assert settled

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles, check_sums, saved_in
+from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest, check_checksums, load_manifest
 from dliosim.execute.store.manifest import NAME, write_manifest
 from dliosim.model import Split
 
@@ -26,19 +26,19 @@ def directory(tmp_path: Path) -> Path:
     (made / "more").mkdir(parents=True)
     for name, data in CONTENT.items():
         (made / name).write_bytes(data)
-    write_manifest(made, saved().described())
+    write_manifest(made, saved().manifest_content())
     return made
 
 
-def saved() -> SavedFiles:
+def saved() -> CheckpointManifest:
     files = {name: (len(data), zlib.crc32(data)) for name, data in CONTENT.items()}
-    return SavedFiles("c", "0123456789abcdef", "rename", 6, Split(1, 2, 3), files)
+    return CheckpointManifest("c", "0123456789abcdef", "rename", 6, Split(1, 2, 3), files)
 
 
 def test_what_is_written_is_read(directory: Path) -> None:
-    assert saved_in(directory) == saved()
-    assert saved_in(directory).fault(directory) is None
-    assert check_sums(directory) == []
+    assert load_manifest(directory) == saved()
+    assert load_manifest(directory).find_size_fault(directory) is None
+    assert check_checksums(directory) == []
 
 
 def cut(path: Path) -> None:
@@ -73,22 +73,22 @@ def test_what_is_missing_or_has_another_size_is_found(
     directory: Path, harm: Callable[[Path], None], fault: str
 ) -> None:
     harm(directory / "more" / "000001.ckpt")
-    assert saved_in(directory).fault(directory) == fault
-    assert len(check_sums(directory)) == 1
+    assert load_manifest(directory).find_size_fault(directory) == fault
+    assert len(check_checksums(directory)) == 1
 
 
 def test_a_folder_that_is_missing_or_a_link_is_found(directory: Path) -> None:
     moved = (directory / "more").rename(directory.parent / "more")
-    assert saved_in(directory).fault(directory) == "more: No such file or directory"
+    assert load_manifest(directory).find_size_fault(directory) == "more: No such file or directory"
     (directory / "more").symlink_to(moved)
-    assert saved_in(directory).fault(directory) == "more: Not a directory"
-    assert check_sums(directory) == ["more/000001.ckpt: Not a directory", "more/plan: Not a directory"]
+    assert load_manifest(directory).find_size_fault(directory) == "more: Not a directory"
+    assert check_checksums(directory) == ["more/000001.ckpt: Not a directory", "more/plan: Not a directory"]
 
 
 def test_a_bit_that_flipped_is_found_by_the_sums_alone(directory: Path) -> None:
     (directory / "000000.ckpt").write_bytes(b"sone bytes")
-    assert saved_in(directory).fault(directory) is None
-    (wrong,) = check_sums(directory)
+    assert load_manifest(directory).find_size_fault(directory) is None
+    (wrong,) = check_checksums(directory)
     assert wrong == f"000000.ckpt has CRC-32 {zlib.crc32(b'sone bytes'):08x}, not {zlib.crc32(b'some bytes'):08x}"
 
 
@@ -124,10 +124,10 @@ def test_a_manifest_that_says_what_cannot_be_is_refused(directory: Path, change:
     content = json.loads((directory / NAME).read_text())
     (directory / NAME).write_text(json.dumps({**content, **change}))
     with pytest.raises(ValueError, match=reason):
-        saved_in(directory)
-    assert len(check_sums(directory)) == 1
+        load_manifest(directory)
+    assert len(check_checksums(directory)) == 1
 
 
 def test_only_what_was_committed_loosely_is_doubted() -> None:
-    assert saved().doubt == ""
-    assert "nothing proves" in replace(saved(), commit="none").doubt
+    assert saved().commit_warning == ""
+    assert "nothing proves" in replace(saved(), commit="none").commit_warning

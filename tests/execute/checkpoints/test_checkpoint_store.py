@@ -15,9 +15,9 @@ import pytest
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import SavedFiles
+from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store import manifest
-from dliosim.execute.store.locking import Hold
+from dliosim.execute.store.locking import DirectoryLock
 from dliosim.execute.store.manifest import NAME
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
@@ -26,15 +26,15 @@ from tests.execute.failing import failing
 COMMITS: tuple[Commit, ...] = get_args(Commit)
 
 
-def described(base: Path, sizes: tuple[int, ...], commit: Commit = "rename", ranks: int = 2) -> SavedFiles:
+def described(base: Path, sizes: tuple[int, ...], commit: Commit = "rename", ranks: int = 2) -> CheckpointManifest:
     """A checkpoint of files of zeros, of these sizes."""
     files = {checkpoint_store.file_name(file): (size, zlib.crc32(bytes(size))) for file, size in enumerate(sizes)}
-    return SavedFiles("c", base.name, commit, ranks, Split(1, 1, ranks), files)
+    return CheckpointManifest("c", base.name, commit, ranks, Split(1, 1, ranks), files)
 
 
-def written(hold: Hold, sizes: tuple[int, ...] = (3, 5), commit: Commit = "rename") -> int:
+def written(hold: DirectoryLock, sizes: tuple[int, ...] = (3, 5), commit: Commit = "rename") -> int:
     """One more that is written, and not complete."""
-    number, directory = checkpoint_store.begin(hold, commit)
+    number, directory = checkpoint_store.begin_checkpoint(hold, commit)
     for file, size in enumerate(sizes):
         (directory / checkpoint_store.file_name(file)).write_bytes(bytes(size))
     return number
@@ -42,7 +42,7 @@ def written(hold: Hold, sizes: tuple[int, ...] = (3, 5), commit: Commit = "renam
 
 def saved(base: Path, sizes: tuple[int, ...] = (3, 5), ranks: int = 2, commit: Commit = "rename") -> Path:
     """One more complete checkpoint, by a run of its own."""
-    hold = Hold(base)
+    hold = DirectoryLock(base)
     return checkpoint_store.commit(hold, written(hold, sizes, commit), described(base, sizes, commit, ranks)).directory
 
 
@@ -52,23 +52,24 @@ def names(base: Path) -> list[str]:
 
 
 def test_numbers_count_from_1_upwards(tmp_path: Path) -> None:
-    assert checkpoint_store.numbers(tmp_path / "nowhere") == []
+    assert checkpoint_store.checkpoint_numbers(tmp_path / "nowhere") == []
     assert [saved(tmp_path).name for _ in range(3)] == ["000001", "000002", "000003"]
-    assert checkpoint_store.numbers(tmp_path) == [3, 2, 1]
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == [3, 2, 1]
 
 
 @pytest.mark.parametrize("left", ["000041", "000041.partial", "000041.old.partial"])
 def test_the_next_number_is_above_all_that_is_there(tmp_path: Path, left: str) -> None:
     (tmp_path / left).mkdir()
-    assert checkpoint_store.begin(Hold(tmp_path), "rename")[0] == 42
+    assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[0] == 42
 
 
 def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_copies_of(tmp_path: Path) -> None:
     saved(tmp_path / "copies")
     saved(tmp_path / "copies")
-    hold = Hold(tmp_path / "lost")
+    hold = DirectoryLock(tmp_path / "lost")
     assert [
-        checkpoint_store.begin(hold, "rename", checkpoint_store.highest(tmp_path / "copies"))[0] for _ in range(2)
+        checkpoint_store.begin_checkpoint(hold, "rename", checkpoint_store.highest_number(tmp_path / "copies"))[0]
+        for _ in range(2)
     ] == [3, 4]
 
 
@@ -76,16 +77,16 @@ def test_after_the_last_number_there_is_none(tmp_path: Path) -> None:
     for name in ("999999", "9" * 12):
         (tmp_path / name).write_text("no directory of ours: it stays")
     with pytest.raises(ExecutionError, match="999999999999 has the last number"):
-        checkpoint_store.begin(Hold(tmp_path), "rename")
+        checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     (tmp_path / ("9" * 12)).unlink()
-    assert checkpoint_store.begin(Hold(tmp_path), "rename")[1].name == "1000000.partial"
+    assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[1].name == "1000000.partial"
 
 
 def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: Path) -> None:
-    hold = Hold(tmp_path)
-    number, aside = checkpoint_store.begin(hold, "rename")
+    hold = DirectoryLock(tmp_path)
+    number, aside = checkpoint_store.begin_checkpoint(hold, "rename")
     assert (number, aside.name) == (1, "000001.partial")
-    assert checkpoint_store.numbers(tmp_path) == []
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == []
     done = checkpoint_store.commit(hold, number, described(tmp_path, ()))
     assert done.directory == tmp_path / "000001"
     assert not aside.exists()
@@ -94,13 +95,13 @@ def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: P
 
 @pytest.mark.parametrize("commit", ["metadata", "none"])
 def test_what_is_written_in_place_counts_once_it_has_its_manifest(tmp_path: Path, commit: Commit) -> None:
-    hold = Hold(tmp_path)
+    hold = DirectoryLock(tmp_path)
     number = written(hold, commit=commit)
     assert names(tmp_path) == ["000001"]
     with pytest.raises(ExecutionError, match="000001: has no manifest that can be read"):
-        checkpoint_store.newest_complete(tmp_path, "c", 2)
+        checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     done = checkpoint_store.commit(hold, number, described(tmp_path, (3, 5), commit))
-    assert checkpoint_store.newest_complete(tmp_path, "c", 2) == (1, described(tmp_path, (3, 5), commit), [])
+    assert checkpoint_store.find_newest_complete(tmp_path, "c", 2) == (1, described(tmp_path, (3, 5), commit), [])
     assert done.directory == tmp_path / "000001"
     assert done.rename_ns == 0
 
@@ -111,8 +112,8 @@ def synced(base: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(
         manifest.os, "fsync", lambda descriptor: seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
     )
-    hold = Hold(base)
-    number, directory = checkpoint_store.begin(hold, commit)
+    hold = DirectoryLock(base)
+    number, directory = checkpoint_store.begin_checkpoint(hold, commit)
     (directory / "folder").mkdir()
     (directory / "folder" / "file").write_bytes(b"")
     checkpoint_store.commit(hold, number, replace(described(base, (), commit), files={"folder/file": (0, 0)}))
@@ -129,7 +130,7 @@ def test_directories_and_manifest_become_durable_before_they_count(
     in_place = ["folder", "000002", "base", "manifest.json.partial", "000002"]
     assert synced(base, "metadata", monkeypatch) == in_place
     assert synced(base, "none", monkeypatch) == []
-    assert checkpoint_store.numbers(base) == [3, 2, 1]
+    assert checkpoint_store.checkpoint_numbers(base) == [3, 2, 1]
 
 
 def test_a_place_is_made_as_durably_as_what_lies_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ def test_what_a_crash_left_is_removed_and_its_number_not_given_again(tmp_path: P
     (tmp_path / left / "folder").mkdir(parents=True)
     (tmp_path / left / "folder" / "leftover").write_text("x")
     (tmp_path / left / f"{NAME}.partial").write_text("{")
-    number, again = checkpoint_store.begin(Hold(tmp_path), "rename")
+    number, again = checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     assert number == 2
     assert list(again.iterdir()) == []
     assert names(tmp_path) == ["000002.partial"]
@@ -155,21 +156,21 @@ def test_a_manifest_that_ends_in_the_middle_was_never_finished_and_another_one_i
     (tmp_path / "000001" / NAME).write_text(text[: text.index("}") + 1])
     (tmp_path / "000002" / NAME).write_text(text.replace(":", ";"))
     (tmp_path / "000003" / NAME).write_text("")
-    checkpoint_store.begin(Hold(tmp_path), "rename")
+    checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     assert names(tmp_path) == ["000002", "000004.partial"]
 
 
 def test_what_is_known_to_be_finished_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    look = checkpoint_store.ends_whole
+    look = checkpoint_store.has_complete_manifest
 
     def looked_at(directory: Path) -> bool:
         seen.append(directory.name)
         return look(directory)
 
     saved(tmp_path)
-    monkeypatch.setattr(checkpoint_store, "ends_whole", looked_at)
-    hold = Hold(tmp_path)
+    monkeypatch.setattr(checkpoint_store, "has_complete_manifest", looked_at)
+    hold = DirectoryLock(tmp_path)
     for _ in range(3):
         checkpoint_store.commit(hold, written(hold), described(tmp_path, (3, 5)))
     assert seen == ["000001"]
@@ -177,7 +178,7 @@ def test_what_is_known_to_be_finished_is_looked_at_once(tmp_path: Path, monkeypa
 
 def test_what_this_run_still_writes_is_not_removed_and_no_number_given_twice(tmp_path: Path) -> None:
     for commit in COMMITS:
-        hold = Hold(tmp_path / commit)
+        hold = DirectoryLock(tmp_path / commit)
         first, second = written(hold, commit=commit), written(hold, commit=commit)
         third = written(hold, commit=commit)
         assert (first, second, third) == (1, 2, 3)
@@ -189,7 +190,7 @@ def test_what_this_run_still_writes_is_not_removed_and_no_number_given_twice(tmp
         checkpoint_store.delete_old(hold, keep=1)
         checkpoint_store.commit(hold, first, described(hold.base, (3, 5), commit))
         checkpoint_store.commit(hold, fourth, described(hold.base, (3, 5), commit))
-        assert checkpoint_store.numbers(hold.base) == [4, 2, 1]
+        assert checkpoint_store.checkpoint_numbers(hold.base) == [4, 2, 1]
         checkpoint_store.delete_old(hold, keep=2)
         assert names(hold.base) == ["000002", "000004"]
         assert not hold.busy
@@ -202,7 +203,7 @@ def test_what_is_given_up_leaves_nothing_even_after_its_last_step_failed(
         raise OSError(28, "No space left on device")
 
     for commit in COMMITS[:2]:
-        hold = Hold(tmp_path / commit)
+        hold = DirectoryLock(tmp_path / commit)
         number = written(hold, commit=commit)
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
             patch.setattr(checkpoint_store, "sync_directory", fail)
@@ -213,7 +214,7 @@ def test_what_is_given_up_leaves_nothing_even_after_its_last_step_failed(
 
 
 def test_a_copy_in_another_root_has_the_number_of_what_it_is_a_copy_of(tmp_path: Path) -> None:
-    hold = Hold(tmp_path)
+    hold = DirectoryLock(tmp_path)
     (tmp_path / "000006.partial").mkdir()
     for _ in range(2):
         aside = checkpoint_store.begin_copy(hold, 7)
@@ -221,34 +222,34 @@ def test_a_copy_in_another_root_has_the_number_of_what_it_is_a_copy_of(tmp_path:
         (aside / "000000.ckpt").write_bytes(bytes(3))
         checkpoint_store.commit(hold, 7, described(tmp_path, (3,)))
         assert names(tmp_path) == ["000007"]
-        assert checkpoint_store.newest_complete(tmp_path, "c", 2)[0] == 7
+        assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 7
 
 
 def test_other_names_are_no_checkpoints(tmp_path: Path) -> None:
     for name in ("1", "00001", "0000001", "latest", "000001.old.partial", "0000001234567", "\u0663" * 6):
         (tmp_path / name).mkdir()
-    assert checkpoint_store.numbers(tmp_path) == []
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == []
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [4]), (2, [4, 3]), (4, [4, 3, 2, 1]), (9, [4, 3, 2, 1])])
 def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None:
     for _ in range(4):
         saved(tmp_path)
-    checkpoint_store.delete_old(Hold(tmp_path), keep)
+    checkpoint_store.delete_old(DirectoryLock(tmp_path), keep)
     assert names(tmp_path) == sorted(f"{number:06d}" for number in left)
 
 
 def test_what_is_drained_or_restored_is_not_deleted_until_that_has_ended(tmp_path: Path) -> None:
     for _ in range(4):
         saved(tmp_path)
-    hold = Hold(tmp_path)
-    with hold.using(2):
-        with hold.using(2):
+    hold = DirectoryLock(tmp_path)
+    with hold.pin_checkpoint(2):
+        with hold.pin_checkpoint(2):
             checkpoint_store.delete_old(hold, keep=1)
         checkpoint_store.delete_old(hold, keep=1)
-        assert checkpoint_store.numbers(tmp_path) == [4, 2]
+        assert checkpoint_store.checkpoint_numbers(tmp_path) == [4, 2]
     checkpoint_store.delete_old(hold, keep=1)
-    assert checkpoint_store.numbers(tmp_path) == [4]
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == [4]
 
 
 def calls_of_deleting(base: Path, monkeypatch: pytest.MonkeyPatch, last: int) -> bool:
@@ -269,7 +270,7 @@ def calls_of_deleting(base: Path, monkeypatch: pytest.MonkeyPatch, last: int) ->
         for name in ("rename", "unlink", "rmdir", "fsync"):
             patch.setattr(manifest.os, name, counted(getattr(manifest.os, name)))
         try:
-            checkpoint_store.delete_old(Hold(base), keep=1)
+            checkpoint_store.delete_old(DirectoryLock(base), keep=1)
         except KeyboardInterrupt:
             return True
     return False
@@ -284,9 +285,9 @@ def test_deleting_that_is_cut_short_anywhere_leaves_nothing_that_looks_complete(
         saved(base)
         saved(base)
         cut_short = calls_of_deleting(base, monkeypatch, last)
-        for number in checkpoint_store.numbers(base):
-            assert checkpoint_store._counts(base / f"{number:06d}")
-        assert checkpoint_store.newest_complete(base, "c", 2)[0] == 2
+        for number in checkpoint_store.checkpoint_numbers(base):
+            assert checkpoint_store._is_complete(base / f"{number:06d}")
+        assert checkpoint_store.find_newest_complete(base, "c", 2)[0] == 2
         saved(base)
         assert set(names(base)) <= {"000001", "000002", "000003"}
         if not cut_short:
@@ -303,19 +304,19 @@ def test_only_those_are_looked_at_on_which_it_depends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, keep: int, looked_at: list[str]
 ) -> None:
     seen: list[str] = []
-    look = checkpoint_store._counts
+    look = checkpoint_store._is_complete
 
     def counts(directory: Path) -> bool:
         seen.append(directory.name)
         return look(directory)
 
-    hold = Hold(tmp_path)
+    hold = DirectoryLock(tmp_path)
     for _ in range(count):
         checkpoint_store.commit(hold, written(hold), described(tmp_path, (3, 5)))
-    monkeypatch.setattr(checkpoint_store, "_counts", counts)
+    monkeypatch.setattr(checkpoint_store, "_is_complete", counts)
     checkpoint_store.delete_old(hold, keep)
     assert seen == looked_at
-    assert len(checkpoint_store.numbers(tmp_path)) == min(count, keep)
+    assert len(checkpoint_store.checkpoint_numbers(tmp_path)) == min(count, keep)
 
 
 def test_nothing_is_deleted_where_too_few_are_complete(tmp_path: Path) -> None:
@@ -323,8 +324,8 @@ def test_nothing_is_deleted_where_too_few_are_complete(tmp_path: Path) -> None:
         saved(tmp_path)
     for number in (1, 2, 3):
         (tmp_path / f"{number:06d}" / NAME).unlink()
-    checkpoint_store.delete_old(Hold(tmp_path), 2)
-    assert checkpoint_store.numbers(tmp_path) == [4, 3, 2, 1]
+    checkpoint_store.delete_old(DirectoryLock(tmp_path), 2)
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == [4, 3, 2, 1]
 
 
 @pytest.mark.parametrize(("call", "ending"), [("open", NAME), ("pread", NAME), ("lstat", "000000.ckpt")])
@@ -335,18 +336,18 @@ def test_what_cannot_be_read_is_neither_passed_over_nor_a_reason_to_delete(
         saved(tmp_path)
     with failing(call, errno.EIO, ending):
         with pytest.raises(ExecutionError, match=f"{ending}: Input/output error: nothing proves") as caught:
-            checkpoint_store.newest_complete(tmp_path, "c", 2)
+            checkpoint_store.find_newest_complete(tmp_path, "c", 2)
         assert caught.value.code == "R401"
-        checkpoint_store.delete_old(Hold(tmp_path), keep=1)
-    assert checkpoint_store.numbers(tmp_path) == [3, 2, 1]
-    assert checkpoint_store.newest_complete(tmp_path, "c", 2)[0] == 3
+        checkpoint_store.delete_old(DirectoryLock(tmp_path), keep=1)
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == [3, 2, 1]
+    assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 3
 
 
 def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     saved(tmp_path)
     stale = mock.patch.object(Path, "iterdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE)))
     with stale, pytest.raises(ExecutionError, match=r"opendir failed on .*: Stale file handle") as caught:
-        checkpoint_store.newest_complete(tmp_path, "c", 2)
+        checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     assert caught.value.code == "R401"
 
 
@@ -356,11 +357,11 @@ def test_a_link_in_the_place_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
     saved(base).rename(elsewhere)
     (base / "000002").symlink_to(elsewhere)
     with pytest.raises(UsageError, match="000002 is a symbolic link") as caught:
-        checkpoint_store.newest_complete(base, "c", 2)
+        checkpoint_store.find_newest_complete(base, "c", 2)
     assert caught.value.code == "E208"
-    assert checkpoint_store.saved_files(base) == sorted((base / "000001").glob("*.ckpt"))
+    assert checkpoint_store.list_data_files(base) == sorted((base / "000001").glob("*.ckpt"))
     (base / "000002").unlink()
-    assert checkpoint_store.newest_complete(base, "c", 2)[0] == 1
+    assert checkpoint_store.find_newest_complete(base, "c", 2)[0] == 1
 
 
 def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) -> None:
@@ -368,15 +369,15 @@ def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) 
         saved(tmp_path)
     for number in (2, 4):
         (tmp_path / f"{number:06d}" / checkpoint_store.file_name(0)).unlink()
-    checkpoint_store.delete_old(Hold(tmp_path), keep=2)
-    assert checkpoint_store.numbers(tmp_path) == [5, 4, 3]
-    assert checkpoint_store.newest_complete(tmp_path, "c", 2)[0] == 5
+    checkpoint_store.delete_old(DirectoryLock(tmp_path), keep=2)
+    assert checkpoint_store.checkpoint_numbers(tmp_path) == [5, 4, 3]
+    assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 5
 
 
 def test_the_newest_complete_one_is_found(tmp_path: Path) -> None:
     for _ in range(2):
         saved(tmp_path)
-    assert checkpoint_store.newest_complete(tmp_path, "c", 2) == (2, described(tmp_path, (3, 5)), [])
+    assert checkpoint_store.find_newest_complete(tmp_path, "c", 2) == (2, described(tmp_path, (3, 5)), [])
 
 
 def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
@@ -385,7 +386,7 @@ def test_damaged_ones_are_passed_over_and_named(tmp_path: Path) -> None:
     (tmp_path / "000004" / NAME).write_text("{")
     (tmp_path / "000003" / "000001.ckpt").unlink()
     (tmp_path / "000002" / "000000.ckpt").write_bytes(b"x")
-    number, _, passed_over = checkpoint_store.newest_complete(tmp_path, "c", 2)
+    number, _, passed_over = checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     assert number == 1
     assert passed_over == [
         "000004: has no manifest that can be read",
@@ -399,10 +400,10 @@ def test_one_whose_content_was_found_to_be_damaged_is_passed_over_for_an_older_o
         saved(tmp_path)
     (tmp_path / "000002" / NAME).unlink()
     notes = ["000003: differs from what was saved"]
-    found = checkpoint_store.newest_complete(tmp_path, "c", 2, below=3, passed_over=notes)
+    found = checkpoint_store.find_newest_complete(tmp_path, "c", 2, below=3, passed_over=notes)
     assert found == (1, described(tmp_path, (3, 5)), [*notes, "000002: has no manifest that can be read"])
     with pytest.raises(ExecutionError, match="000003: differs from what was saved"):
-        checkpoint_store.newest_complete(tmp_path, "c", 2, below=1, passed_over=notes)
+        checkpoint_store.find_newest_complete(tmp_path, "c", 2, below=1, passed_over=notes)
 
 
 def test_a_manifest_of_something_else_is_not_believed(tmp_path: Path) -> None:
@@ -410,27 +411,27 @@ def test_a_manifest_of_something_else_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     moved = made.rename(tmp_path / "two" / made.name)
     with pytest.raises(ExecutionError, match="has no manifest of such a checkpoint"):
-        checkpoint_store.newest_complete(tmp_path / "two", "c", 2)
-    assert not list(checkpoint_store.writers_beside(tmp_path / "one", "c"))
+        checkpoint_store.find_newest_complete(tmp_path / "two", "c", 2)
+    assert not list(checkpoint_store.find_other_writers(tmp_path / "one", "c"))
     moved.rename(made)
-    assert checkpoint_store.newest_complete(tmp_path / "one", "c", 2)[0] == 1
-    assert list(checkpoint_store.writers_beside(tmp_path / "two", "c")) == [("one", 3)]
-    assert not list(checkpoint_store.writers_beside(tmp_path / "two", "d"))
+    assert checkpoint_store.find_newest_complete(tmp_path / "one", "c", 2)[0] == 1
+    assert list(checkpoint_store.find_other_writers(tmp_path / "two", "c")) == [("one", 3)]
+    assert not list(checkpoint_store.find_other_writers(tmp_path / "two", "d"))
 
 
 def test_where_there_is_none_the_error_says_what_was_found(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="nothing was ever saved there") as caught:
-        checkpoint_store.newest_complete(tmp_path / "nowhere", "c", 2)
+        checkpoint_store.find_newest_complete(tmp_path / "nowhere", "c", 2)
     assert caught.value.code == "R404"
-    checkpoint_store.begin(Hold(tmp_path), "rename")
+    checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     with pytest.raises(ExecutionError, match=r"`c` in .*: 000001\.partial: was never finished") as caught:
-        checkpoint_store.newest_complete(tmp_path, "c", 2)
+        checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     assert caught.value.code == "R404"
 
 
 @pytest.mark.parametrize("commit", COMMITS)
 def test_one_whose_manifest_nobody_would_read_is_not_complete(tmp_path: Path, commit: Commit) -> None:
-    refusing = mock.patch.object(manifest, "check_amount", side_effect=ValueError("too large"))
+    refusing = mock.patch.object(manifest, "check_json_size", side_effect=ValueError("too large"))
     with refusing, pytest.raises(ExecutionError, match="would never be read: too large"):
         saved(tmp_path / "c", commit=commit)
     assert not list((tmp_path / "c").rglob(f"{NAME}*"))

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import restore as restore_module
-from dliosim.execute.checkpoints.checkpoint_manager import Saves
-from dliosim.execute.checkpoints.checkpoint_manifest import saved_in
+from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 from tests.execute.failing import NO_PROOF, failing
 
@@ -40,12 +40,12 @@ def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
     roots = {"data": directory / "data", "far": directory / "far"}
     for root in roots.values():
         root.mkdir(exist_ok=True)
-    return Session(workload, world, roots, Options(), Progress(None))
+    return Session(workload, world, roots, Options(), ProgressLine(None))
 
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
     """One save, and whatever of it goes on in the background."""
-    with Saves(own, [checkpoint]) as saves:
+    with CheckpointManager(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
 
@@ -83,7 +83,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
     job = session(tmp_path, checkpoint)
     save(job, checkpoint)
     save(job, checkpoint)
-    looked = restore_module.resident_before_reading
+    looked = restore_module.measure_file_residency
     newest = file_of(tmp_path, "000002")
 
     def look_and_change(*arguments: object) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
             change(newest)
         return found
 
-    monkeypatch.setattr(restore_module, "resident_before_reading", look_and_change)
+    monkeypatch.setattr(restore_module, "measure_file_residency", look_and_change)
     record, (note, _) = restore(job, checkpoint, Restore("c"))
     assert note.startswith("passed over 000002: ")
     assert "000000.ckpt" in note
@@ -143,7 +143,7 @@ def test_the_newest_of_two_roots_is_read(tmp_path: Path) -> None:
     job = session(tmp_path, checkpoint)
     save(job, checkpoint)
     save(job, checkpoint)
-    far = job.drained_to(checkpoint)
+    far = job.drain_directory(checkpoint)
     assert far is not None
     assert restore(job, checkpoint, Restore("c"))[1] == ("read 000002 from root `data`",)
     shutil.rmtree(file_of(tmp_path, "000002").parent)
@@ -200,8 +200,8 @@ def keep_copy(file: Path) -> None:
     """As a partner would keep what the only rank has saved."""
     directory, copied = file.parent, "partner_of_000000.ckpt"
     shutil.copy(file, directory / copied)
-    saved = saved_in(directory)
-    write_manifest(directory, replace(saved, files={**saved.files, copied: saved.files[file.name]}).described())
+    saved = load_manifest(directory)
+    write_manifest(directory, replace(saved, files={**saved.files, copied: saved.files[file.name]}).manifest_content())
 
 
 @pytest.mark.parametrize(
@@ -237,9 +237,9 @@ def test_a_file_is_lost_once_whatever_a_manifest_names(tmp_path: Path) -> None:
     # The beginning of the name of what a partner keeps, which every error there is about, too.
     other = newest.with_name("partner_of_")
     other.write_bytes(b"x")
-    saved = saved_in(newest.parent)
+    saved = load_manifest(newest.parent)
     files = {**saved.files, other.name: (1, 0)}
-    write_manifest(newest.parent, replace(saved, files=files).described())
+    write_manifest(newest.parent, replace(saved, files=files).manifest_content())
     for path in (newest, newest.with_name("partner_of_000000.ckpt")):
         flip(path, 0)
     with pytest.raises(ExecutionError, match="differs from what was saved, at byte 0"):

@@ -10,8 +10,13 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets import dataset_manifest
-from dliosim.execute.datasets.dataset_manifest import damaged, prepared_by, what_is_wrong, write_description
-from dliosim.execute.io_errors import failed
+from dliosim.execute.datasets.dataset_manifest import (
+    damage_error,
+    find_dataset_fault,
+    find_preparing_ranks,
+    write_dataset_manifest,
+)
+from dliosim.execute.io_errors import call_error
 from dliosim.model import Dataset, Distribution, Layout
 from tests.execute.failing import failing
 
@@ -22,20 +27,21 @@ def made(root: Path, dataset: Dataset = DATASET, durable: bool = True) -> Path:
     """The directory of a data set with a manifest."""
     directory = root / dataset.digest()
     directory.mkdir()
-    write_description(dataset, directory, 1000, durable)
+    write_dataset_manifest(dataset, directory, 1000, durable)
     return directory
 
 
 def test_nothing_and_half_a_data_set_are_told_apart(tmp_path: Path) -> None:
-    assert what_is_wrong(DATASET, tmp_path / "absent") == "has not been prepared"
-    assert what_is_wrong(DATASET, tmp_path) == "is incomplete"
+    assert find_dataset_fault(DATASET, tmp_path / "absent") == "has not been prepared"
+    assert find_dataset_fault(DATASET, tmp_path) == "is incomplete"
 
 
 def test_a_manifest_of_another_description_is_not_believed(tmp_path: Path) -> None:
     directory = made(tmp_path)
-    assert what_is_wrong(DATASET, directory) is None
+    assert find_dataset_fault(DATASET, directory) is None
     assert (
-        what_is_wrong(replace(DATASET, samples=11), directory) == "has something else in the place of its manifest.json"
+        find_dataset_fault(replace(DATASET, samples=11), directory)
+        == "has something else in the place of its manifest.json"
     )
 
 
@@ -43,42 +49,42 @@ def test_a_manifest_that_cannot_be_read_makes_no_data_set_incomplete(tmp_path: P
     directory = made(tmp_path)
     with failing("open", errno.EMFILE, "manifest.json"):
         with pytest.raises(ExecutionError, match=r"manifest\.json: Too many open files") as caught:
-            what_is_wrong(DATASET, directory)
+            find_dataset_fault(DATASET, directory)
         # What lies beside is only a hint, which there is none of then.
-        assert prepared_by(DATASET, tmp_path / "absent") == 0
+        assert find_preparing_ranks(DATASET, tmp_path / "absent") == 0
     assert caught.value.code == "R401"
-    assert what_is_wrong(DATASET, directory) is None
+    assert find_dataset_fault(DATASET, directory) is None
 
 
 def test_unsynced_data_are_believed_until_the_next_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_manifest, "boot_id", lambda: "first")
     directory = made(tmp_path, durable=False)
-    assert what_is_wrong(DATASET, directory) is None
+    assert find_dataset_fault(DATASET, directory) is None
     for later in ("second", None):
         monkeypatch.setattr(dataset_manifest, "boot_id", lambda later=later: later)
-        assert "`fsync off`" in str(what_is_wrong(DATASET, directory))
+        assert "`fsync off`" in str(find_dataset_fault(DATASET, directory))
 
 
 def test_data_of_another_number_of_ranks_are_found_beside(tmp_path: Path) -> None:
     made(tmp_path, replace(DATASET, layout=Layout("file per rank", 3)))
-    assert prepared_by(DATASET, tmp_path / DATASET.digest()) == 3
+    assert find_preparing_ranks(DATASET, tmp_path / DATASET.digest()) == 3
 
 
 def test_data_of_another_description_are_not_the_same_by_other_ranks(tmp_path: Path) -> None:
     made(tmp_path, replace(DATASET, samples=11, layout=Layout("file per rank", 3)))
     made(tmp_path, replace(DATASET, seed=2))
-    assert prepared_by(DATASET, tmp_path / DATASET.digest()) == 0
+    assert find_preparing_ranks(DATASET, tmp_path / DATASET.digest()) == 0
 
 
 def test_damage_names_the_remedy() -> None:
-    assert "`prepare d afresh` writes it again" in str(damaged(DATASET, "x"))
+    assert "`prepare d afresh` writes it again" in str(damage_error(DATASET, "x"))
 
 
 def test_of_existing_files_nobody_is_told_to_prepare_them() -> None:
-    message = damaged(replace(DATASET, source="*.h5"), "open failed on 0.h5").message
+    message = damage_error(replace(DATASET, source="*.h5"), "open failed on 0.h5").message
     assert "has changed" in message and "prepare" not in message
 
 
 def test_an_error_that_says_it_all_is_not_wrapped() -> None:
     error = ExecutionError("0.h5 is cut short", "R401")
-    assert failed("open", "0.h5", error) is error
+    assert call_error("open", "0.h5", error) is error

@@ -18,9 +18,9 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.formats.contract_tests import write_framed
 from dliosim.formats.megatron import INDEXED
-from dliosim.model import Dataset, Found, Layout, Shape, constant
+from dliosim.model import Dataset, FileSurvey, Layout, Shape, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.formats.datasets import dataset
 
 
@@ -30,7 +30,7 @@ def described(source: str, form: str = "raw", shape: Shape | None = None, root: 
 
 
 def finder_in(root: Path) -> FileFinder:
-    return FileFinder({"data": root}, Progress(None))
+    return FileFinder({"data": root}, ProgressLine(None))
 
 
 def names(root: Path, source: str) -> list[str]:
@@ -38,7 +38,7 @@ def names(root: Path, source: str) -> list[str]:
     return finder.sources[finder(described(source)).digest].names
 
 
-def look(root: Path, source: str, form: str, shape: Shape | None = None) -> Found:
+def look(root: Path, source: str, form: str, shape: Shape | None = None) -> FileSurvey:
     return finder_in(root)(described(source, form, shape))
 
 
@@ -208,7 +208,7 @@ def test_who_reads_something_else_of_the_same_files_has_an_index_of_it(tmp_path:
         with h5py.File(tmp_path / root / "0.h5", "w") as file:
             for name in order:
                 file[name] = np.arange(12, dtype="u4").reshape(4, 3)
-    finder = FileFinder({root: tmp_path / root for root in ("fast", "slow")}, Progress(None))
+    finder = FileFinder({root: tmp_path / root for root in ("fast", "slow")}, ProgressLine(None))
     offsets = set()
     for root in "fast", "slow":
         for name in "a", "b":

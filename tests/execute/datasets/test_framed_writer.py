@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from dliosim.execute.datasets import framed_writer as makes
 from dliosim.execute.datasets import small_files
-from dliosim.execute.datasets.writer_registry import maker_of
+from dliosim.execute.datasets.writer_registry import find_chunk_maker
 from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats import contract_tests
-from dliosim.formats.protocols import Encoding
+from dliosim.formats.protocols import EncodeTime
 from dliosim.model import Dataset, Distribution, Job, Layout, constant
 from dliosim.plan.samples.io_requests import file_sizes
-from dliosim.plan.samples.prepare_partition import prepare_parts
+from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import framed, sample_sizes
+from dliosim.plan.samples.sizes import require_framed, sample_sizes
 from tests.plan.helpers import prefix_of
 
 VARYING = Distribution("uniform", (70.0, 900.0))
@@ -49,8 +49,8 @@ def dirty(size: int) -> memoryview:
 def expected(dataset: Dataset, file: int) -> bytes:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     sizes = sample_sizes(dataset, np.arange(first, last))
-    with patch.object(contract_tests, "contents", contents):
-        return contract_tests.framed_file(framed(dataset), dataset, sizes, first)
+    with patch.object(contract_tests, "random_contents", contents):
+        return contract_tests.build_framed(require_framed(dataset), dataset, sizes, first)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_parts_of_all_ranks_make_the_files(
     name: str, size: Distribution, samples: int, files: int, ranks: int, transfer: int | None, small_bytes: int
 ) -> None:
     dataset = dataset_of(name, samples, files, size)
-    before, maker = prefix_of(dataset), maker_of(dataset)
+    before, maker = prefix_of(dataset), find_chunk_maker(dataset)
     count = dataset.layout.files
     made = [bytearray(b"\xaa" * size) for size in file_sizes(dataset, before, np.arange(count)).tolist()]
     small = {"_SMALL_SAMPLES": 7, "_SMALL_BYTES": small_bytes, "_BYTES": 3 * small_bytes, "allocate": dirty}
     with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(small_files, **small):
         for rank in range(ranks):
-            for placed in maker.place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank), Encoding()):
+            for placed in maker.place(dataset, before, file_parts(dataset, before, Job(ranks), rank), EncodeTime()):
                 part = placed.part
                 buffer = dirty(maker.largest_chunk(dataset, before, part, transfer))
                 calls = 0
@@ -103,9 +103,9 @@ def test_parts_of_all_ranks_make_the_files(
 @pytest.mark.parametrize("name", ["tar", "npz", "csv", "tfrecord"])
 def test_a_file_without_samples_is_still_a_file_of_the_format(name: str, transfer: int | None, tmp_path: Path) -> None:
     dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format=name)
-    form, maker = framed(dataset), maker_of(dataset)
-    parts = [part for part in prepare_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
-    (placed,) = maker.place(dataset, None, parts, Encoding())
+    form, maker = require_framed(dataset), find_chunk_maker(dataset)
+    parts = [part for part in file_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
+    (placed,) = maker.place(dataset, None, parts, EncodeTime())
     buffer = memoryview(bytearray(maker.largest_chunk(dataset, None, placed.part, transfer)))
     made = [bytes(data) for _, data in placed.chunks(transfer, buffer)]
     assert len(made) == maker.chunk_count(dataset, None, placed.part, transfer)

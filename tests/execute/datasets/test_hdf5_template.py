@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets import library_writer
-from dliosim.execute.datasets.library_writer import laid_out, make_alike
+from dliosim.execute.datasets.library_writer import copy_template, read_template
 from dliosim.formats.hdf5.format import HDF5
 from dliosim.model import Chunk, Dataset, Layout, constant
 
@@ -33,7 +33,7 @@ def never() -> None:
 )
 def test_a_file_made_alike_is_the_one_that_the_library_makes(dataset: Dataset, count: int, tmp_path: Path) -> None:
     HDF5.lay_out(dataset, tmp_path / "first", count)
-    make_alike(laid_out(tmp_path / "first", HDF5, dataset), tmp_path / "second", never)
+    copy_template(read_template(tmp_path / "first", HDF5, dataset), tmp_path / "second", never)
     assert (tmp_path / "second").read_bytes() == (tmp_path / "first").read_bytes()
 
 
@@ -41,7 +41,7 @@ def test_what_is_too_much_to_be_kept_is_left_to_the_library(tmp_path: Path) -> N
     HDF5.lay_out(DATASET, tmp_path / "first", 9)
     asked: list[bool] = []
     with patch.object(library_writer, "_MOST_BYTES", 100):
-        make_alike(laid_out(tmp_path / "first", HDF5, DATASET), tmp_path / "second", lambda: asked.append(True))
+        copy_template(read_template(tmp_path / "first", HDF5, DATASET), tmp_path / "second", lambda: asked.append(True))
     assert asked == [True]
     assert not (tmp_path / "second").exists()
 
@@ -50,5 +50,5 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     HDF5.lay_out(DATASET, tmp_path / "first", 9)
     (tmp_path / "second").write_bytes(b"x")
     with pytest.raises(ExecutionError, match="File exists"):
-        make_alike(laid_out(tmp_path / "first", HDF5, DATASET), tmp_path / "second", never)
+        copy_template(read_template(tmp_path / "first", HDF5, DATASET), tmp_path / "second", never)
     assert (tmp_path / "second").read_bytes() == b"x"

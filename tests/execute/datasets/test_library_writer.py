@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dliosim.execute.datasets.library_writer import LibraryCalls, account_built
+from dliosim.execute.datasets.library_writer import LibraryCalls, account_file
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Prepare
 from tests.scripts.fidelity import script
@@ -71,7 +71,7 @@ def test_the_calls_of_a_library_are_counted_without_those_of_whoever_makes_its_d
             yield np.full(1000, number, np.uint8)
 
     with LibraryCalls() as made, (tmp_path / "file").open("wb", buffering=0) as file:
-        for row in made.apart(rows()):
+        for row in made.exclude(rows()):
             file.write(row.data)
             file.write(row[:5].data)
     assert (made.calls, made.bytes) == (6, 3015)
@@ -82,11 +82,11 @@ def test_of_a_library_that_writes_by_no_calls_of_its_thread_no_count_is_claimed(
     verb, record = Prepare("d", Access(), fsync=False), VerbRecord()
     with LibraryCalls() as made, called.open("wb", buffering=0) as file:
         file.write(bytes(1 << 16))
-    account_built(called, made, verb, record)
+    account_file(called, made, verb, record)
     assert (record.bytes, record.bytes_moved, record.calls, record.files) == (1 << 16, 1 << 16, 1, 1)
     with LibraryCalls() as made, mapped.open("w+b") as file:
         file.truncate(1 << 16)
         with mmap.mmap(file.fileno(), 1 << 16) as memory:
             memory[:] = bytes(1 << 16)
-    account_built(mapped, made, verb, record)
+    account_file(mapped, made, verb, record)
     assert (record.bytes, record.files, record.uncounted_files) == (2 << 16, 2, 1)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.execute.datasets import raw_writer
-from dliosim.execute.datasets.raw_writer import chunk_count, largest_chunk, place
-from dliosim.execute.payload.sample_bytes import fill, sample_keys
+from dliosim.execute.datasets.raw_writer import chunk_count, largest_chunk, place_parts
+from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.model import Dataset, Job, Layout, constant
 from dliosim.plan.samples.io_requests import file_sizes, locate
-from dliosim.plan.samples.prepare_partition import prepare_parts
+from dliosim.plan.samples.prepare_partition import file_parts
 from tests.plan.helpers import prefix_of
 from tests.strategies import datasets
 
@@ -29,7 +29,7 @@ def expected(dataset: Dataset) -> list[bytearray]:
     samples = np.arange(dataset.samples)
     columns = (sample_keys(dataset, samples), *locate(dataset, before, samples))
     for key, file, offset, length in zip(*(column.tolist() for column in columns), strict=True):
-        fill(key, 0, memoryview(files[file])[offset : offset + length])
+        fill_range(key, 0, memoryview(files[file])[offset : offset + length])
     return files
 
 
@@ -48,7 +48,7 @@ def test_chunks_of_all_ranks_make_the_files(
     group, together, parts = limits
     with patch.multiple(raw_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
         for rank in range(ranks):
-            for placed in place(dataset, before, prepare_parts(dataset, before, Job(ranks), rank)):
+            for placed in place_parts(dataset, before, file_parts(dataset, before, Job(ranks), rank)):
                 part = placed.part
                 largest = largest_chunk(dataset, before, part, transfer)
                 buffer = memoryview(bytearray(b"\xbb" * largest))
@@ -67,14 +67,14 @@ def test_chunks_of_all_ranks_make_the_files(
 
 def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
     dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
-    (part,) = place(dataset, None, prepare_parts(dataset, None, Job(1), 0))
+    (part,) = place_parts(dataset, None, file_parts(dataset, None, Job(1), 0))
     made = [(at, len(data)) for at, data in part.chunks(None, memoryview(bytearray(100)))]
     assert made == [(0, 24), (24, 16), (40, 16)]
 
 
 def test_a_file_without_samples_is_its_header() -> None:
     dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
-    placed = list(place(dataset, None, prepare_parts(dataset, None, Job(1), 0)))
+    placed = list(place_parts(dataset, None, file_parts(dataset, None, Job(1), 0)))
     empty = [one for one in placed if one.part.first_sample == one.part.last_sample]
     assert len(empty) == 2
     for one in empty:

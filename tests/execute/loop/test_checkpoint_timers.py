@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from dliosim.execute.loop.checkpoint_timers import Timers
+from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
 from dliosim.model import Cadence
 
 S = 1_000_000_000
 
 
-def timers() -> Timers:
+def timers() -> CheckpointTimers:
     lines = (Cadence("a", "seconds", seconds=2.0), Cadence("b", "steps", 3), Cadence("c", "seconds", seconds=5.0))
-    return Timers(lines)
+    return CheckpointTimers(lines)
 
 
-def due(timers: Timers, now: int) -> list[int]:
+def due(timers: CheckpointTimers, now: int) -> list[int]:
     found = np.zeros(2, np.int64)
-    timers.mark(found, now)
+    timers.mark_due(found, now)
     return found.tolist()
 
 
@@ -35,7 +35,7 @@ def test_each_line_by_seconds_is_due_after_its_own_time() -> None:
 def test_a_save_of_one_line_puts_off_that_line_alone() -> None:
     one = timers()
     one.start(0)
-    one.saved(0, 3 * S)
+    one.restart_timer(0, 3 * S)
     assert [due(one, now) for now in (5 * S - 1, 5 * S)] == [[0, 0], [1, 1]]
 
 

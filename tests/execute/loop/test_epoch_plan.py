@@ -11,11 +11,11 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.null import NullReader
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import InlineBatches
-from dliosim.execute.batches.sample_cache import KeptSamples
+from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.context import Options, Session
 from dliosim.execute.loop.epoch_plan import EpochSource, plan_work
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = Dataset("d", 1, 4, constant(1000), Layout("shared file", 1), "d")
@@ -33,15 +33,15 @@ LOOP = Loop("train", "l", "d", Access(api="mpi-collective"), batch=4)
 def test_an_untouched_buffer_is_no_batch(tmp_path: Path, size: int | None, reason: str) -> None:
     workload = Workload("w", "", 1, Job(1), (DATASET,), (), (LOOP,))
     world = world_of_one()
-    session = Session(workload, world, {"data": tmp_path}, Options(), Progress(None), {"d": None})
+    session = Session(workload, world, {"data": tmp_path}, Options(), ProgressLine(None), {"d": None})
     path = session.directory(DATASET.root, DATASET.path, DATASET.digest()) / DATASET.file_name(0)
     path.parent.mkdir(parents=True)
     if size is not None:
         path.write_bytes(bytes(size))
-    work = plan_work(session, LOOP, DATASET, 0, 1, KeptSamples())
+    work = plan_work(session, LOOP, DATASET, 0, 1, SampleCache())
     batches = InlineBatches([NullReader()], [allocate(work.calls.buffer_size)])
     batches.begin(EpochCalls(work.calls))
-    source = EpochSource(session, DATASET, batches, work, KeptSamples())
+    source = EpochSource(session, DATASET, batches, work, SampleCache())
     source.wait(0)
     with pytest.raises(ExecutionError) as caught:
         source.check(0)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from dliosim.execute.loop import step_loop
-from dliosim.execute.loop.checkpoint_timers import Timers
-from dliosim.execute.loop.step_loop import Course, run_steps
-from dliosim.execute.loop.step_sync import Syncer
-from dliosim.measure.meter import Meter, Meters
-from dliosim.measure.records import CAUSES, EpochRecord, unpacked_arrivals
+from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
+from dliosim.execute.loop.step_loop import StepPlan, run_steps
+from dliosim.execute.loop.step_sync import StepSync
+from dliosim.measure.meter import Meter, MeterGroup
+from dliosim.measure.records import CAUSES, EpochRecord, unpack_arrivals
 from dliosim.measure.time_series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.loop.test_step_sync import Meeting, world_of_threads
 
 MS = 1_000_000
@@ -39,7 +39,7 @@ class Slow:
     """Batches that take 1 ms and `own` to come, `processed` ns to decode and 2 ms to check; `called` is 1 ms."""
 
     def __init__(self, clock: Clock, processed: int, own: int) -> None:
-        self.meters = Meters([Meter()])
+        self.meters = MeterGroup([Meter()])
         self.reading: list[int] = []
         self.called = MS
         self.processed = processed
@@ -57,7 +57,7 @@ class Slow:
         self.clock.now += 2 * MS
 
 
-class Slowed(Progress):
+class Slowed(ProgressLine):
     """A progress line that takes 4 ms to show."""
 
     def __init__(self, clock: Clock) -> None:
@@ -89,18 +89,28 @@ def run(
     clock = Clock()
     monkeypatch.setattr(step_loop, "perf_counter_ns", clock)
     monkeypatch.setattr(step_loop, "sleep_until", clock.sleep_until)
-    syncer = Syncer(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
+    syncer = StepSync(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
     between = np.array(beside, np.int64).reshape(-1, 2)
 
     def save(step: int) -> int:
         clock.now += 10 * MS + content
         return content
 
-    course = Course(
-        3, [compute] * 3, False, arrival, syncer, saves, save, deadline, False, Timers(()), lambda since: between
+    course = StepPlan(
+        3,
+        [compute] * 3,
+        False,
+        arrival,
+        syncer,
+        saves,
+        save,
+        deadline,
+        False,
+        CheckpointTimers(()),
+        lambda since: between,
     )
     record = EpochRecord(0, 0)
-    source, shown = Slow(clock, processed, own), Slowed(clock) if slowed else Progress(None)
+    source, shown = Slow(clock, processed, own), Slowed(clock) if slowed else ProgressLine(None)
     run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
     return record
 
@@ -145,7 +155,7 @@ def test_what_is_not_inside_a_call_is_the_tools_time_and_no_waiting(
     assert record.request_latency.max_ns == (13 * MS if arrival else 0)
     assert series.bins[QUANTITIES.index("data_wait_ns")].sum() == record.data_wait_ns
     # Most of a step, and of the wait: but for the steps that waited for requests, the tool.
-    _, causes = unpacked_arrivals(record.last_arrival)
+    _, causes = unpack_arrivals(record.last_arrival)
     assert [CAUSES[one] for one in causes] == ["tool", *["arrivals" if arrival else "tool"] * 2]
     # DLIO takes the whole of the first wait out.
     assert record.blocks[0].first_ns == (1 + 8 + 7 + 5) * MS
@@ -183,7 +193,7 @@ def test_a_step_is_bound_by_decoding_where_that_took_most_of_it(
     monkeypatch: pytest.MonkeyPatch, compute: int, processed: int, cause: str
 ) -> None:
     record = run(monkeypatch, compute, [], processed=processed, sync="barrier")
-    _, causes = unpacked_arrivals(record.last_arrival)
+    _, causes = unpack_arrivals(record.last_arrival)
     assert [CAUSES[one] for one in causes] == [cause] * 3
 
 

@@ -15,7 +15,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.loop.step_sync import Syncer
+from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.world import World
 from dliosim.model import Sync
 
@@ -50,7 +50,7 @@ class ThreadRanks:
         found = np.stack(self._meeting.exchange(self.rank, values.copy()))
         values[:] = found.sum(axis=0) if operation == "sum" else found.max(axis=0)
 
-    def share(self, value: Any, source: int = 0) -> Any:
+    def broadcast_object(self, value: Any, source: int = 0) -> Any:
         return self._meeting.exchange(self.rank, value)[source]
 
 
@@ -92,19 +92,19 @@ KINDS = [Sync("barrier", 0, 1), Sync("allreduce", 1001, 1), Sync("allreduce", 1,
 @pytest.mark.parametrize("sync", KINDS, ids=str)
 @pytest.mark.parametrize("late", [None, 0, 2])
 def test_the_time_is_up_for_all_if_it_is_for_one(sync: Sync, late: int | None) -> None:
-    found = meet(3, lambda world: Syncer(world, sync, False).exchange(world.rank == late))
+    found = meet(3, lambda world: StepSync(world, sync, False).sync_step(world.rank == late))
     assert found == [late is not None] * 3
-    found = meet(3, lambda world: Syncer(world, sync, False).end_epoch(world.rank == late))
+    found = meet(3, lambda world: StepSync(world, sync, False).end_epoch(world.rank == late))
     assert found == [late is not None] * 3
 
 
 @pytest.mark.parametrize("sync", KINDS, ids=str)
 def test_what_is_due_for_one_is_due_for_all(sync: Sync) -> None:
     def meets(world: World) -> list[list[int]]:
-        syncer, found = Syncer(world, sync, False, 3), []
+        syncer, found = StepSync(world, sync, False, 3), []
         for due in ([world.rank == 1, 0, world.rank == 2], [0, 0, 0], [0, 1, 0]):
             syncer.due[:] = due
-            assert not syncer.exchange(False)
+            assert not syncer.sync_step(False)
             found.append(syncer.due.tolist())
         syncer.due[:] = [0, 0, world.rank == 0]
         assert not syncer.end_epoch(False)
@@ -115,8 +115,8 @@ def test_what_is_due_for_one_is_due_for_all(sync: Sync) -> None:
 
 def test_an_allreduce_that_is_repeated_says_each_time_how_it_is_now() -> None:
     def thrice(world: World) -> list[bool]:
-        syncer = Syncer(world, Sync("allreduce", 100, 1), False)
-        return [syncer.exchange(late) for late in (False, world.rank == 1, False)]
+        syncer = StepSync(world, Sync("allreduce", 100, 1), False)
+        return [syncer.sync_step(late) for late in (False, world.rank == 1, False)]
 
     assert meet(2, thrice) == [[False, True, False]] * 2
 
@@ -130,14 +130,14 @@ def test_a_failure_in_any_step_is_heard_of_by_all_with_one_message(
     steps = 5
 
     def epoch(world: World) -> None:
-        syncer = Syncer(world, sync, False)
+        syncer = StepSync(world, sync, False)
         for each in range(steps):
             if world.rank == 1 and each == step:
-                syncer.fail(ExecutionError("broken"), step, steps, saves)
+                syncer.fail_all_ranks(ExecutionError("broken"), step, steps, saves)
             if (each + 1) % syncer.every == 0:
-                syncer.exchange(False)
+                syncer.sync_step(False)
             if each in saves:
-                syncer.meet_to_save()
+                syncer.sync_before_save()
         syncer.end_epoch(False)
 
     for found in meet(3, epoch):
@@ -147,31 +147,31 @@ def test_a_failure_in_any_step_is_heard_of_by_all_with_one_message(
 
 def test_two_ranks_that_fail_give_the_message_of_the_lower() -> None:
     def fails(world: World) -> None:
-        syncer = Syncer(world, Sync("barrier", 0, 1), False)
+        syncer = StepSync(world, Sync("barrier", 0, 1), False)
         if world.rank:
-            syncer.fail(ExecutionError(f"broken by {world.rank}"), 0, 3, frozenset())
-        syncer.exchange(False)
+            syncer.fail_all_ranks(ExecutionError(f"broken by {world.rank}"), 0, 3, frozenset())
+        syncer.sync_step(False)
 
     assert [error.message for error in meet(3, fails)] == ["rank 1: broken by 1"] * 3
 
 
 @pytest.mark.parametrize(("sync", "collective"), [(Sync("off", 0, 1), False), (Sync("barrier", 0, 1), True)])
 def test_where_nobody_can_be_told_the_job_is_ended(sync: Sync, collective: bool) -> None:
-    syncer = Syncer(world_of_threads(Meeting(2), 1), sync, collective)
+    syncer = StepSync(world_of_threads(Meeting(2), 1), sync, collective)
     with pytest.raises(Ended, match="1: broken"):
-        syncer.fail(ExecutionError("broken"), 0, 1, frozenset())
+        syncer.fail_all_ranks(ExecutionError("broken"), 0, 1, frozenset())
 
 
 def test_what_all_know_is_raised_without_meeting() -> None:
     error = ExecutionError("known")
     error.shared = True
     with pytest.raises(ExecutionError, match="known"):
-        Syncer(world_of_threads(Meeting(2), 1), Sync("off", 0, 1), False).fail(error, 0, 1, frozenset())
+        StepSync(world_of_threads(Meeting(2), 1), Sync("off", 0, 1), False).fail_all_ranks(error, 0, 1, frozenset())
 
 
 @pytest.mark.parametrize(("sync", "every"), [(Sync("off", 0, 1), 0), (Sync("barrier", 0, 4), 4)])
 def test_how_often_ranks_meet(sync: Sync, every: int) -> None:
-    assert Syncer(world_of_threads(Meeting(1), 0), sync, False).every == every
+    assert StepSync(world_of_threads(Meeting(1), 0), sync, False).every == every
 
 
 def test_the_first_allreduce_does_not_make_the_pages_of_its_buffer() -> None:
@@ -184,7 +184,7 @@ def test_the_first_allreduce_does_not_make_the_pages_of_its_buffer() -> None:
 
     ranks: Any = Alone(Meeting(1), 0)
     world = World(ranks, ranks, MPI.COMM_NULL, 1, False, "job")
-    syncer = Syncer(world, Sync("allreduce", 128 << 20, 1), False)
+    syncer = StepSync(world, Sync("allreduce", 128 << 20, 1), False)
     before = faults()
-    assert not syncer.exchange(False)
+    assert not syncer.sync_step(False)
     assert faults() - before < 32  # it has 64 pages of the largest kind

@@ -20,7 +20,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.model import Job
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1
@@ -44,7 +44,7 @@ def run_alone(directory: Path, loop: str, terminal: Terminal) -> None:
     pattern.write_text(DATASET + loop)
     workload, _ = compile_pattern(pattern, [], Job(1))
     world = world_of_one()
-    run_workload(Session(workload, world, {"data": directory}, Options(null=True), Progress(terminal, 0, 0)))
+    run_workload(Session(workload, world, {"data": directory}, Options(null=True), ProgressLine(terminal, 0, 0)))
 
 
 def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
 
     target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "parts")
     monkeypatch.setattr(target, name, late(getattr(target, name)))
-    session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), Progress(None))
+    session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), ProgressLine(None))
     epochs = [one for phase in run_workload(session) for one in phase.summary.epochs]
     [epoch] = epochs
     assert isinstance(epoch, EpochSummary) and epoch.bound_by is not None and epoch.steps == 4

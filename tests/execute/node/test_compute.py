@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from dliosim.execute.context import Options, Session
-from dliosim.execute.node.compute import busy, sleep_until
+from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.model import Job, Workload
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 MS = 1_000_000
@@ -42,7 +42,7 @@ def test_the_threads_of_a_run_are_woken_on_time() -> None:
     def run() -> None:
         world = world_of_one()
         workload = Workload("w", "", 1, Job(1), (), (), ())
-        run_workload(Session(workload, world, {}, Options(), Progress(None)))
+        run_workload(Session(workload, world, {}, Options(), ProgressLine(None)))
         reader = threading.Thread(target=slack)
         reader.start()
         reader.join()
@@ -62,9 +62,9 @@ def test_the_threads_of_a_run_are_woken_on_time() -> None:
 
 @pytest.mark.parametrize("length", [1, 100_000, 5 * MS])
 def test_busy_takes_at_least_as_long_as_asked(length: int) -> None:
-    busy(1)
+    keep_core_busy(1)
     begun = time.perf_counter_ns()
-    late = busy(length)
+    late = keep_core_busy(length)
     took = time.perf_counter_ns() - begun
     assert took >= length
     assert 0 <= late <= took
@@ -73,14 +73,14 @@ def test_busy_takes_at_least_as_long_as_asked(length: int) -> None:
 def test_busy_uses_the_core() -> None:
     def used() -> int:
         before = time.thread_time_ns()
-        busy(5 * MS)
+        keep_core_busy(5 * MS)
         return time.thread_time_ns() - before
 
     # Others may have the core for most of the time, now and then; a sleep would not even use a hundredth of it.
     assert max(used() for _ in range(10)) > MS
 
 
-@pytest.mark.parametrize("work", [busy, lambda length: sleep_until(time.perf_counter_ns() + length, True)])
+@pytest.mark.parametrize("work", [keep_core_busy, lambda length: sleep_until(time.perf_counter_ns() + length, True)])
 def test_other_threads_go_on_meanwhile(work: Callable[[int], int]) -> None:
     done = threading.Event()
     turns = 0
@@ -92,7 +92,7 @@ def test_other_threads_go_on_meanwhile(work: Callable[[int], int]) -> None:
 
     other = threading.Thread(target=count)
     other.start()
-    busy(1)
+    keep_core_busy(1)
     before = turns
     work(100 * MS)
     after = turns

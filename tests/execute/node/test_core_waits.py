@@ -6,7 +6,7 @@ from threading import Event, Thread, get_native_id
 
 import pytest
 
-from dliosim.execute.node.core_waits import core_wait, ready_ns, waited_since
+from dliosim.execute.node.core_waits import core_wait, core_wait_since, parse_schedstat
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ from dliosim.execute.node.core_waits import core_wait, ready_ns, waited_since
 def test_a_kernel_that_does_not_count_is_not_taken_for_one_that_counts_nothing(
     schedstat: str, ready: int | None
 ) -> None:
-    assert ready_ns(schedstat) == ready
+    assert parse_schedstat(schedstat) == ready
 
 
 def test_a_thread_that_is_not_there_has_no_wait_and_no_thread_waits_for_nothing() -> None:
     assert core_wait([1 << 30]) is None
     assert core_wait([]) == 0
-    assert waited_since(0, [1 << 30]) == -1
-    assert waited_since(None, []) == -1
+    assert core_wait_since(0, [1 << 30]) == -1
+    assert core_wait_since(None, []) == -1
 
 
 def test_waits_of_threads_add_up() -> None:
@@ -55,7 +55,7 @@ def test_waits_of_threads_add_up() -> None:
         both, after = core_wait([*own, *found]), core_wait(own)
         assert beside is not None and both is not None and after is not None
         assert before <= both - beside <= after
-        assert waited_since(before, own) >= after - before
+        assert core_wait_since(before, own) >= after - before
     finally:
         done.set()
         other.join()

@@ -10,12 +10,12 @@ from mpi4py import MPI
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.node.environment import (
-    FileSystem,
+    Mount,
     available_memory,
+    cgroup_memory,
     check_launcher,
-    file_system,
+    find_mount,
     free_bytes,
-    group_memory,
     launcher_size,
     mpi_io,
     mpi_library,
@@ -88,8 +88,8 @@ def test_a_batch_system_limits_the_job_and_not_its_task(tmp_path: Path) -> None:
     make_group(job / "step_0", UNIFIED, 6000, 1000, 200)
     make_group(job, UNIFIED, 5000, 1100, 300)
     own = "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_3\n"
-    assert group_memory(own, tmp_path) == 5000 - 1100 + 300
-    assert group_memory("0::/system.slice\n", tmp_path) is None
+    assert cgroup_memory(own, tmp_path) == 5000 - 1100 + 300
+    assert cgroup_memory("0::/system.slice\n", tmp_path) is None
 
 
 def test_the_groups_of_version_1_are_heard_where_they_hold_memory(tmp_path: Path) -> None:
@@ -97,17 +97,17 @@ def test_the_groups_of_version_1_are_heard_where_they_hold_memory(tmp_path: Path
     make_group(tmp_path / "memory" / "slurm" / "job_7", VERSION_1, 2**63 - 4096, 900, 0)
     make_group(tmp_path / "memory" / "slurm", VERSION_1, 8000, 900, 100)
     make_group(tmp_path / "a", UNIFIED, 1, 0, 0)
-    assert group_memory(groups, tmp_path) == 8000 - 900 + 100
+    assert cgroup_memory(groups, tmp_path) == 8000 - 900 + 100
 
 
 def test_a_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
     make_group(tmp_path / "memory", VERSION_1, 3000, 4000, 0)
-    assert group_memory("4:memory:/docker/0123\n", tmp_path) == 0
+    assert cgroup_memory("4:memory:/docker/0123\n", tmp_path) == 0
 
 
 def test_without_control_groups_nothing_limits(tmp_path: Path) -> None:
-    assert group_memory("", tmp_path) is None
-    assert group_memory("0::/\n", tmp_path) is None
+    assert cgroup_memory("", tmp_path) is None
+    assert cgroup_memory("0::/\n", tmp_path) is None
 
 
 def test_a_path_lies_on_its_nearest_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,13 +117,13 @@ def test_a_path_lies_on_its_nearest_mount(tmp_path: Path, monkeypatch: pytest.Mo
         "31 30 0:26 / /scratch/a\\040b rw - tmpfs tmpfs rw,size=1g\n"
     )
     monkeypatch.setattr(Path, "read_text", lambda self: lines)
-    assert file_system(Path("/home/x")).kind == "ext4"
-    assert file_system(Path("/scratching")).mount_point == "/"
-    assert file_system(Path("/scratch/d/e")) == FileSystem(
+    assert find_mount(Path("/home/x")).kind == "ext4"
+    assert find_mount(Path("/scratching")).mount_point == "/"
+    assert find_mount(Path("/scratch/d/e")) == Mount(
         "lustre", "/scratch", "10.0.0.1@o2ib:/fs", "rw,nosuid,flock,lazystatfs"
     )
-    memory = file_system(Path("/scratch/a b/c"))
-    assert (memory.kind, memory.in_memory) == ("tmpfs", True)
+    memory = find_mount(Path("/scratch/a b/c"))
+    assert (memory.kind, memory.is_memory_backed) == ("tmpfs", True)
 
 
 def test_free_space_is_what_a_user_may_take(tmp_path: Path) -> None:

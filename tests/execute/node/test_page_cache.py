@@ -11,8 +11,14 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.node import page_cache
-from dliosim.execute.node.environment import file_system
-from dliosim.execute.node.page_cache import drop, process_io, read_since, read_through, resident
+from dliosim.execute.node.environment import find_mount
+from dliosim.execute.node.page_cache import (
+    count_resident_bytes,
+    drop_pages,
+    process_io_since,
+    read_process_io,
+    warm_page_cache,
+)
 from tests.execute.failing import failing, shrinking
 
 SIZE = 3_000_001
@@ -26,24 +32,24 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_what_was_just_written_is_resident(written: Path) -> None:
-    assert resident(written) == (SIZE, SIZE)
+    assert count_resident_bytes(written) == (SIZE, SIZE)
 
 
 def test_large_files_are_looked_at_window_by_window(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "_WINDOW", 1 << 20)
-    assert resident(written) == (SIZE, SIZE)
+    assert count_resident_bytes(written) == (SIZE, SIZE)
 
 
 def test_dropped_pages_are_gone_where_the_file_system_has_storage(written: Path) -> None:
-    drop([written])
+    drop_pages([written])
     # Where files lie in memory there is nowhere else to keep them.
-    assert resident(written) == (SIZE if file_system(written).in_memory else 0, SIZE)
+    assert count_resident_bytes(written) == (SIZE if find_mount(written).is_memory_backed else 0, SIZE)
 
 
 def test_an_empty_file_has_nothing_resident(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
-    assert resident(path) == (0, 0)
+    assert count_resident_bytes(path) == (0, 0)
 
 
 def test_what_the_kernel_tells_to_writers_only_is_unknown_to_others(
@@ -51,13 +57,13 @@ def test_what_the_kernel_tells_to_writers_only_is_unknown_to_others(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: written.stat().st_uid + 1)
     monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: False)
-    assert resident(written) == (0, 0)
+    assert count_resident_bytes(written) == (0, 0)
     monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: mode == os.W_OK)
-    assert resident(written) == (SIZE, SIZE)
+    assert count_resident_bytes(written) == (SIZE, SIZE)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    for look in (resident, lambda path: drop([path])):
+    for look in (count_resident_bytes, lambda path: drop_pages([path])):
         with pytest.raises(ExecutionError, match=r"absent: No such file"):
             look(tmp_path / "absent")
 
@@ -65,28 +71,28 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_synced_says_so(written: Path) -> None:
     failure = failing("fdatasync", errno.EIO, "data$")
     with failure, pytest.raises(ExecutionError, match=r"^error: fdatasync failed on .*/data: Input/output error$"):
-        drop([written])
+        drop_pages([written])
 
 
 def test_a_file_that_is_cut_short_when_it_is_looked_at_is_named(written: Path) -> None:
     with shrinking(), pytest.raises(ExecutionError, match="data: the file was cut short meanwhile") as caught:
-        resident(written)
+        count_resident_bytes(written)
     assert caught.value.code is None  # of which a run makes a note
 
 
 def test_what_is_no_file_is_neither_dropped_nor_looked_at(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", tmp_path / "pipe", tmp_path):
-        for look in (resident, lambda path: drop([path])):
+        for look in (count_resident_bytes, lambda path: drop_pages([path])):
             with pytest.raises(ExecutionError, match="stands where a file should be"):
                 look(path)
 
 
 def test_what_fails_when_a_file_is_closed_changes_nothing(written: Path) -> None:
     with failing("close", errno.EIO, "data$") as failed:
-        assert resident(written) == (SIZE, SIZE)
-        read_through(written, bytearray(1 << 20))
-        drop([written])
+        assert count_resident_bytes(written) == (SIZE, SIZE)
+        warm_page_cache(written, bytearray(1 << 20))
+        drop_pages([written])
     assert len(failed) == 3
 
 
@@ -95,28 +101,28 @@ def test_of_a_large_file_stretches_are_looked_at_that_are_evenly_spread(tmp_path
     size = (3 << 30) + 17
     with large.open("wb") as file:
         file.truncate(size)
-    assert resident(large, whole=True) == (0, size)
+    assert count_resident_bytes(large, whole=True) == (0, size)
     with large.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"x")
-    found, looked_at = resident(large)
+    found, looked_at = count_resident_bytes(large)
     assert 0 < found < looked_at, "the end is among them"
     assert (1 << 30) - mmap.PAGESIZE < looked_at <= 1 << 30
 
 
 def test_what_asking_takes_is_none_of_what_was_read() -> None:
-    before = process_io()
+    before = read_process_io()
     if before is None:
         pytest.skip("no /proc/self/io")
-    assert read_since(before).called_read == 0
-    assert read_since(process_io(), drained=1).storage_read == -1
+    assert process_io_since(before).called_read == 0
+    assert process_io_since(read_process_io(), drained=1).storage_read == -1
 
 
 def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) -> None:
-    before = process_io()
+    before = read_process_io()
     if before is None:
         pytest.skip("no /proc/self/io")
     descriptor = os.open(written, os.O_RDONLY)
     os.pread(descriptor, SIZE, 0)
     os.close(descriptor)
-    assert read_since(before).called_read == SIZE
+    assert process_io_since(before).called_read == SIZE

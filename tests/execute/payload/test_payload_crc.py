@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.execute.payload.payload_crc import crc32_combine, crc32_of_range, crc32_of_samples
-from dliosim.execute.payload.sample_bytes import CHUNK, fill
+from dliosim.execute.payload.sample_bytes import CHUNK, fill_range
 
 
 def contents(keys: np.ndarray, length: int) -> bytes:
     out = bytearray(length * len(keys))
     for row, key in enumerate(keys.tolist()):
-        fill(key, 0, memoryview(out)[row * length : (row + 1) * length])
+        fill_range(key, 0, memoryview(out)[row * length : (row + 1) * length])
     return bytes(out)
 
 
@@ -39,7 +39,7 @@ def test_no_samples_leave_the_value_as_it_is() -> None:
 
 def made(key: int, start: int, length: int) -> bytes:
     out = bytearray(length)
-    fill(key, start, memoryview(out))
+    fill_range(key, start, memoryview(out))
     return bytes(out)
 
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.payload.payload_format import dressing, expected_edges, fill_part, fill_samples, first_wrong
+from dliosim.execute.payload.payload_format import (
+    content_edge_words,
+    dress_function,
+    fill_part,
+    fill_samples,
+    find_bad_content,
+)
 from dliosim.execute.payload.sample_bytes import edges_match
 from dliosim.model import Dataset, Layout, constant
 
@@ -21,7 +27,7 @@ KINDS = [DATASET, THIN, replace(DATASET, compressible=3.7), replace(DATASET, for
 
 def whole(dataset: Dataset, key: int, size: int) -> bytes:
     out = bytearray(size)
-    fill_part(dressing(dataset), key, 0, memoryview(out))
+    fill_part(dress_function(dataset), key, 0, memoryview(out))
     return bytes(out)
 
 
@@ -30,7 +36,7 @@ def whole(dataset: Dataset, key: int, size: int) -> bytes:
 @given(st.integers(0, 2**64 - 1), st.integers(0, 6000), st.integers(0, 3000))
 def test_a_part_is_what_the_whole_has_there(dataset: Dataset, key: int, begin: int, length: int) -> None:
     part = bytearray(length)
-    fill_part(dressing(dataset), key, begin, memoryview(part))
+    fill_part(dress_function(dataset), key, begin, memoryview(part))
     assert bytes(part) == whole(dataset, key, 9000)[begin : begin + length]
 
 
@@ -49,16 +55,16 @@ def test_edges_are_those_of_the_parts_and_a_changed_byte_is_found(dataset: Datas
     key = np.arange(1, len(rows) + 1).astype(np.uint64) * np.uint64(12345)
     start = np.cumsum(length) - length
     out = bytearray(int(length.sum()))
-    dress = dressing(dataset)
+    dress = dress_function(dataset)
     for k, b, n, at in zip(key.tolist(), begin.tolist(), length.tolist(), start.tolist(), strict=True):
         fill_part(dress, k, b, memoryview(out)[at : at + n])
-    edges = expected_edges(dress, key, begin, length)
+    edges = content_edge_words(dress, key, begin, length)
     assert edges_match(*edges, length, start, memoryview(out)).all()
-    assert first_wrong(dress, key, begin, length, start, memoryview(out)) is None
+    assert find_bad_content(dress, key, begin, length, start, memoryview(out)) is None
     bad = data.draw(st.integers(0, len(out) - 1))
     out[bad] ^= 0xFF
     row = int(np.searchsorted(start, bad, side="right")) - 1
-    assert first_wrong(dress, key, begin, length, start, memoryview(out)) == row
+    assert find_bad_content(dress, key, begin, length, start, memoryview(out)) == row
     inside = bad - int(start[row])
     if inside < 8 or inside >= int(length[row]) - 8:
         assert edges_match(*edges, length, start, memoryview(out)).tolist() == [i != row for i in range(len(rows))]
@@ -69,6 +75,6 @@ def test_samples_filled_together_are_those_filled_alone(dataset: Dataset) -> Non
     length = np.array([300, 1, 8, 1000], np.int64)
     start = np.array([5, 310, 311, 400], np.int64)
     out = bytearray(1500)
-    fill_samples(dressing(dataset), np.array([1, 2, 3, 4], np.uint64), length, start, memoryview(out))
+    fill_samples(dress_function(dataset), np.array([1, 2, 3, 4], np.uint64), length, start, memoryview(out))
     for key, n, at in zip([1, 2, 3, 4], length.tolist(), start.tolist(), strict=True):
         assert bytes(out[at : at + n]) == whole(dataset, key, n)

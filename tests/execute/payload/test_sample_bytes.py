@@ -15,8 +15,8 @@ from dliosim.execute.payload.sample_bytes import (
     CHUNK,
     edge_words,
     edges_match,
-    fill,
     fill_batch,
+    fill_range,
     first_bad_sample,
     first_mismatch,
     matches,
@@ -27,7 +27,7 @@ from dliosim.model import Dataset, Layout, constant
 
 def stream(key: int, start: int, length: int) -> bytearray:
     out = bytearray(length)
-    fill(key, start, memoryview(out))
+    fill_range(key, start, memoryview(out))
     return out
 
 
@@ -55,7 +55,7 @@ def test_bytes_depend_on_key_and_position_only(key: int, start: int, length: int
     before = min(before, start)
     longer = stream(key, start - before, before + length)
     room = memoryview(bytearray(shift + length))
-    fill(key, start, room[shift:])
+    fill_range(key, start, room[shift:])
     assert room[shift:] == longer[before:]
     assert matches(key, start, room[shift:])
 

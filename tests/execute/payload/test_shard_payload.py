@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.execute.payload import shard_payload
-from dliosim.execute.payload.sample_bytes import fill
-from dliosim.execute.payload.shard_payload import fill_segment, first_wrong
-from dliosim.plan.checkpoints.shards import Block
+from dliosim.execute.payload.sample_bytes import fill_range
+from dliosim.execute.payload.shard_payload import fill_segment, find_segment_mismatch
+from dliosim.plan.checkpoints.shards import TensorBlock
 from dliosim.plan.checkpoints.write_calls import Segment
 
 
@@ -20,7 +20,7 @@ def segments(draw: st.DrawFn) -> tuple[int, int, Segment]:
     """Bytes of a row, rows of the tensor, and a segment of a block of it."""
     row, rows = draw(st.integers(1, 60)), draw(st.integers(1, 20))
     row0, col0 = draw(st.integers(0, rows - 1)), draw(st.integers(0, row - 1))
-    block = Block(row0, draw(st.integers(row0 + 1, rows)), col0, draw(st.integers(col0 + 1, row)))
+    block = TensorBlock(row0, draw(st.integers(row0 + 1, rows)), col0, draw(st.integers(col0 + 1, row)))
     begin = draw(st.integers(0, block.length))
     return row, rows, Segment(0, block, begin, draw(st.integers(0, block.length - begin)))
 
@@ -31,7 +31,7 @@ def test_a_segment_is_made_and_compared_like_the_whole(
 ) -> None:
     row, rows, segment = found
     whole = np.empty(row * rows, np.uint8)
-    fill(77, 0, whole.data)
+    fill_range(77, 0, whole.data)
     block = segment.block
     cut = whole.reshape(rows, row)[block.row0 : block.row1, block.col0 : block.col1].reshape(-1)
     expected = cut[segment.begin : segment.begin + segment.length].tobytes()
@@ -39,9 +39,9 @@ def test_a_segment_is_made_and_compared_like_the_whole(
     with patch.object(shard_payload, "_LONGEST_ROW", longest), patch.object(shard_payload, "_ROWS_BYTES", together):
         fill_segment(77, row, segment, memoryview(made))
         assert bytes(made) == expected
-        assert first_wrong(77, row, segment, memoryview(made)) is None
+        assert find_segment_mismatch(77, row, segment, memoryview(made)) is None
         if made:
             flipped = data.draw(st.sets(st.integers(0, len(made) - 1), min_size=1))
             for place in flipped:
                 made[place] ^= 0x10
-            assert first_wrong(77, row, segment, memoryview(made)) == min(flipped)
+            assert find_segment_mismatch(77, row, segment, memoryview(made)) == min(flipped)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.compare.experiment import parse_varied
-from dliosim.compare.variants import comparables
+from dliosim.compare.variants import compile_variants
 from dliosim.execute.context import Options, Session
-from dliosim.execute.datasets.offset_tables import share_totals
-from dliosim.execute.run.benchmark_pass import prepare_data, run_pass
+from dliosim.execute.datasets.offset_tables import share_sample_places
+from dliosim.execute.run.benchmark_pass import prepare_datasets, run_loop_pass
 from dliosim.model import Job, Loop
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 PATTERN = """dlio 1
@@ -54,15 +54,15 @@ def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory
     place = tmp_path_factory.mktemp("variants")
     (place / "tiny.dlio").write_text(PATTERN)
     roots = {"data": place / "data", "local": place / "local"}
-    found, _ = comparables(place / "tiny.dlio", (), Job(1), parse_varied(vary), None)
+    found, _ = compile_variants(place / "tiny.dlio", (), Job(1), parse_varied(vary), None)
     world = world_of_one()
-    sessions = [Session(one.workload, world, roots, Options(verify=True), Progress(None)) for one in found.variants]
+    sessions = [Session(one.workload, world, roots, Options(verify=True), ProgressLine(None)) for one in found.variants]
     for session in sessions:
         session.make_roots()
-    share_totals(sessions)
+    share_sample_places(sessions)
     done: set[Path] = set()
-    prepared = [phase for session in sessions for phase in prepare_data(session, done)]
+    prepared = [phase for session in sessions for phase in prepare_datasets(session, done)]
     assert len(prepared) == len(sessions) == 2 ** len(names)
     for one, session in zip(found.variants, sessions, strict=True):
         assert isinstance(one.verb, Loop)
-        assert run_pass(session, one.verb, cold=False).summary is not None
+        assert run_loop_pass(session, one.verb, cold=False).summary is not None

@@ -12,7 +12,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.run import capacity_check
 from dliosim.model import Access, Checkpoint, Job, Part, Save, Workload, Writers
 from dliosim.model.checkpoint import Background
-from dliosim.report.progress import Progress
+from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
 
 ONE = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c", keep=2)
@@ -30,7 +30,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Checkpoi
         workload = Workload("w", "", 1, Job(1), (), (checkpoint,), (Save("c"),) * saves)
         world = world_of_one()
         roots = {"data": tmp_path / "data", "slow": tmp_path / "slow"}
-        capacity_check.require_room([Session(workload, world, roots, Options(), Progress(None))])
+        capacity_check.require_room([Session(workload, world, roots, Options(), ProgressLine(None))])
         return found
 
     return needs

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 import pytest
 
 from dliosim.execute.stalls import thread_calls
-from dliosim.execute.stalls.thread_calls import look, said, transfers
+from dliosim.execute.stalls.thread_calls import count_transfers, format_call, inspect_process
 from dliosim.measure.board import stat_fields
 
 NUMBERS = {name: arm if platform.machine() == "aarch64" else intel for name, intel, arm, _ in thread_calls._CALLS}
@@ -30,28 +30,30 @@ def test_reads_and_writes_are_said_with_file_bytes_and_offset(tmp_path: Path) ->
     path.write_bytes(b"x")
     with path.open("rb") as file:
         pid, descriptor = os.getpid(), file.fileno()
-        assert said(pid, line("pread64", descriptor, 0, 65536, 131072)) == f"pread64({path}, 65536 bytes at 131072)"
-        assert said(pid, line("preadv", descriptor, 0, 2, 4096)) == f"preadv({path} at 4096)"
-        assert said(pid, line("fsync", descriptor)) == f"fsync({path})"
-    assert said(pid, line("read", 12345)) == "read(file 12345)"
+        assert (
+            format_call(pid, line("pread64", descriptor, 0, 65536, 131072)) == f"pread64({path}, 65536 bytes at 131072)"
+        )
+        assert format_call(pid, line("preadv", descriptor, 0, 2, 4096)) == f"preadv({path} at 4096)"
+        assert format_call(pid, line("fsync", descriptor)) == f"fsync({path})"
+    assert format_call(pid, line("read", 12345)) == "read(file 12345)"
 
 
 def test_paths_are_read_from_memory_as_far_as_there_is_any() -> None:
     text = ctypes.create_string_buffer(b"/data/\x1b[31m/x")
-    assert said(os.getpid(), line("openat", 2**64 - 100, ctypes.addressof(text))) == "openat(/data/\ufffd[31m/x)"
-    assert said(os.getpid(), line("openat", 0, 16)) == "openat(?)"
+    assert format_call(os.getpid(), line("openat", 2**64 - 100, ctypes.addressof(text))) == "openat(/data/\ufffd[31m/x)"
+    assert format_call(os.getpid(), line("openat", 0, 16)) == "openat(?)"
     long = ctypes.create_string_buffer(b"/d" * 200 + b"/end")
-    found = said(os.getpid(), line("openat", 0, ctypes.addressof(long)))
+    found = format_call(os.getpid(), line("openat", 0, ctypes.addressof(long)))
     assert len(found) < 130 and found.endswith("/end)") and "..." in found
 
 
 @pytest.mark.parametrize("text", ["running", "-1 0x7ffd 0x7f00", ""])
 def test_a_thread_that_runs_is_in_no_call(text: str) -> None:
-    assert said(os.getpid(), text) == ""
+    assert format_call(os.getpid(), text) == ""
 
 
 def test_a_call_that_is_not_known_is_said_by_its_number() -> None:
-    assert said(os.getpid(), "9999 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f00") == "system call 9999"
+    assert format_call(os.getpid(), "9999 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f00") == "system call 9999"
 
 
 def test_a_reader_that_hangs_is_found_and_threads_that_wait_are_not(tmp_path: Path) -> None:
@@ -63,34 +65,34 @@ def test_a_reader_that_hangs_is_found_and_threads_that_wait_are_not(tmp_path: Pa
     reader.start()
     waiter.start()
     end = monotonic() + 10
-    while (found := look(os.getpid(), "S", {threading.get_native_id()})).state != "c" and monotonic() < end:
+    while (found := inspect_process(os.getpid(), "S", {threading.get_native_id()})).state != "c" and monotonic() < end:
         sleep(0.01)
     assert (found.state, found.call) == ("c", f"openat({pipe})")
-    again = look(os.getpid(), "S", {threading.get_native_id()})
+    again = inspect_process(os.getpid(), "S", {threading.get_native_id()})
     assert again.key == found.key
     idle.set()
     with pipe.open("wb"):
         reader.join()
-    assert look(os.getpid(), "S", {threading.get_native_id()}).key == ()
+    assert inspect_process(os.getpid(), "S", {threading.get_native_id()}).key == ()
 
 
 def test_another_process_is_looked_at_where_that_is_allowed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen([sys.executable, "-c", f"open({str(tmp_path / 'pipe')!r})"]) as other:
         end = monotonic() + 10
-        while monotonic() < end and "pipe" not in (found := look(other.pid, stat_fields(other.pid)[0])).call:
+        while monotonic() < end and "pipe" not in (found := inspect_process(other.pid, stat_fields(other.pid)[0])).call:
             sleep(0.01)
         other.kill()
     assert found.call in (f"openat({tmp_path / 'pipe'})", "")
-    assert look(other.pid, "").call == ""
+    assert inspect_process(other.pid, "").call == ""
 
 
 def test_calls_of_the_thread_that_looks_are_not_counted(tmp_path: Path) -> None:
-    counts = [transfers(os.getpid(), {threading.get_native_id()}) for _ in range(3)]
+    counts = [count_transfers(os.getpid(), {threading.get_native_id()}) for _ in range(3)]
     assert counts[0] == counts[1] == counts[2]
     reader = threading.Thread(target=(tmp_path / "file").write_bytes, args=(bytes(5000),))
     reader.start()
     reader.join()
-    more = transfers(os.getpid(), {threading.get_native_id()})
+    more = count_transfers(os.getpid(), {threading.get_native_id()})
     if counts[0] != (0, 0):
         assert more[0] > counts[0][0] and more[1] >= counts[0][1] + 5000

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.store.manifest import NAME, ends_whole, inside, read_manifest, remove_manifest, write_manifest
+from dliosim.execute.store.manifest import (
+    NAME,
+    has_complete_manifest,
+    read_manifest,
+    remove_manifest,
+    resolve_in_root,
+    write_manifest,
+)
 from tests.execute.failing import NO_PROOF, failing
 
 
@@ -75,7 +82,7 @@ def test_a_manifest_that_was_not_written_to_its_end_for_certain_is_believed_to_b
     with TemporaryDirectory() as made:
         write_manifest(Path(made), {"files": 3})
         with failing(call, number, NAME):
-            assert ends_whole(Path(made))
+            assert has_complete_manifest(Path(made))
 
 
 @given(st.sampled_from([errno.EIO, errno.EDQUOT, errno.ESTALE]))
@@ -115,14 +122,14 @@ def test_removing_takes_the_manifest_alone_and_may_be_repeated(tmp_path: Path) -
 
 
 def test_a_path_under_its_root_is_absolute_and_need_not_exist(tmp_path: Path) -> None:
-    assert inside(tmp_path, "a/b") == Path(tmp_path.resolve(), "a", "b")
-    assert inside(tmp_path, ".") == tmp_path.resolve()
+    assert resolve_in_root(tmp_path, "a/b") == Path(tmp_path.resolve(), "a", "b")
+    assert resolve_in_root(tmp_path, ".") == tmp_path.resolve()
 
 
 def test_a_root_that_is_a_link_is_a_root(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "root").symlink_to("real")
-    assert inside(tmp_path / "root", "a") == tmp_path.resolve() / "real" / "a"
+    assert resolve_in_root(tmp_path / "root", "a") == tmp_path.resolve() / "real" / "a"
 
 
 @pytest.mark.parametrize("relative", ["..", "../beside", "a/../../b", "link", "link/x", "/etc"])
@@ -132,5 +139,5 @@ def test_a_path_that_leads_out_of_its_root_is_refused(tmp_path: Path, relative: 
     (tmp_path / "root2").mkdir()
     (root / "link").symlink_to(tmp_path / "root2")
     with pytest.raises(UsageError, match="leads out of its root") as caught:
-        inside(root, relative)
+        resolve_in_root(root, relative)
     assert caught.value.code == "E208"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.filters import decode, encode, fletcher32, name_of
+from dliosim.formats.hdf5.filters import decode, encode, filter_name, fletcher32
 from dliosim.formats.protocols import Filter
 
 SHUFFLE, DEFLATE, SUM, LZF = Filter("shuffle", (3,)), Filter("deflate", (4,)), Filter("fletcher32"), Filter("lzf")
@@ -107,7 +107,7 @@ def test_every_flipped_bit_of_a_checked_chunk_is_found() -> None:
 
 
 def test_a_filter_that_is_not_here_is_named() -> None:
-    name = name_of(32099, b"some#thing\x00\xff")
+    name = filter_name(32099, b"some#thing\x00\xff")
     assert name == "something\N{REPLACEMENT CHARACTER}#32099"
     with pytest.raises(ExecutionError, match="#32099: a package") as found:
         decode((Filter(name, (1, 2)),), 10, memoryview(b"abc"))

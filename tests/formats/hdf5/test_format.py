@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.formats.contract_tests import check_damage, check_resolved, contents, write_resolved
+from dliosim.formats.contract_tests import check_damage, check_resolved, random_contents, write_resolved
 from dliosim.formats.hdf5.format import HDF5
-from dliosim.formats.protocols import Encoding, Resolved
+from dliosim.formats.protocols import EncodeTime, Resolved
 from dliosim.model import Dataset, Distribution, Layout
 from tests.formats.hdf5_sample import by_application, by_index, by_library, described, row_bytes
 
@@ -65,10 +65,10 @@ def test_ranges_of_the_index_hold_what_was_written(dataset: Dataset, tmp_path: P
 
 
 def test_h5py_reads_what_was_written(dataset: Dataset, tmp_path: Path) -> None:
-    path, size = tmp_path / "x.hdf5", dataset.fixed_size
+    path, size = tmp_path / "x.hdf5", dataset.constant_size
     assert size is not None
     write_resolved(HDF5, dataset, path, 10)
-    expected = [contents(dataset, row, size).tobytes() for row in range(10)]
+    expected = [random_contents(dataset, row, size).tobytes() for row in range(10)]
     assert by_application(path, names_of(dataset)) == expected
     assert by_library(path, dataset) == expected
 
@@ -142,8 +142,8 @@ def test_the_index_counts_the_bytes_that_it_took(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "lzf"])
 def test_building_takes_batches_of_any_length_and_times_the_encoder(codec: str, tmp_path: Path) -> None:
     dataset = described(size=100, codec=codec, chunk=(4, "samples"))
-    rows = np.stack([contents(dataset, row, 100) // 64 for row in range(11)])
-    encoding = Encoding()
+    rows = np.stack([random_contents(dataset, row, 100) // 64 for row in range(11)])
+    encoding = EncodeTime()
     batches = iter([rows[:1], rows[1:1], rows[1:8], rows[8:]])
     HDF5.build(dataset, tmp_path / "x.hdf5", 11, batches, encoding)
     assert encoding.encode_ns > 0
@@ -221,9 +221,9 @@ def test_every_way_to_cut_a_file_keeps_its_samples(
     path = tmp_path_factory.mktemp("hdf5") / "x.hdf5"
     dataset = described(shape=shape, element=element, chunk=chunk, codec=codec, parts=parts)
     write_resolved(HDF5, dataset, path, count)
-    size = dataset.fixed_size
+    size = dataset.constant_size
     assert size is not None
-    expected = [contents(dataset, row, size).tobytes() for row in range(count)]
+    expected = [random_contents(dataset, row, size).tobytes() for row in range(count)]
     names = names_of(dataset)
     assert by_application(path, names) == expected
     assert by_library(path, dataset) == expected

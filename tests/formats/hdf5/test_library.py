@@ -11,7 +11,7 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import write_resolved
 from dliosim.formats.hdf5.format import HDF5
-from dliosim.formats.hdf5.library import open_library, parallel_available
+from dliosim.formats.hdf5.library import has_parallel_hdf5, open_library
 from tests.formats.hdf5_sample import by_application, described
 
 DATASET = described(shape=(3, 4), element="int16", parts=2, chunk=(4, "samples"))
@@ -69,7 +69,7 @@ def test_a_damaged_chunk_is_refused_and_named(tmp_path: Path) -> None:
     assert found.value.code == "R401"
 
 
-@pytest.mark.skipif(parallel_available(), reason="this h5py is parallel")
+@pytest.mark.skipif(has_parallel_hdf5(), reason="this h5py is parallel")
 def test_without_a_parallel_h5py_a_communicator_is_refused_with_what_to_install(path: Path) -> None:
     with pytest.raises(ExecutionError, match="build h5py against a parallel HDF5") as found:
         open_library(path, DATASET, comm=object())

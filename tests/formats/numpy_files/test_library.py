@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import contents, write_framed
+from dliosim.formats.contract_tests import random_contents, write_framed
 from dliosim.formats.numpy_files.library import ArrayFile
 from dliosim.formats.numpy_files.npy import Npy
 from dliosim.formats.numpy_files.npz import Npz, StoredNpz
@@ -29,7 +29,7 @@ def test_rows_are_those_that_were_written(form: Npy | StoredNpz, tmp_path: Path)
     dataset, path = described(form.name, 30), tmp_path / "f"
     write_framed(form, dataset, path, np.full(9, 30))
     file = form.open_library(path, dataset, None, False)
-    assert read(file, 2, 3, 30) == b"".join(contents(dataset, row, 30).tobytes() for row in (2, 3, 4))
+    assert read(file, 2, 3, 30) == b"".join(random_contents(dataset, row, 30).tobytes() for row in (2, 3, 4))
     with pytest.raises(ExecutionError, match="has 9 samples of 30 bytes: not samples 8 to 9"):
         read(file, 8, 2, 30)
     file.close()

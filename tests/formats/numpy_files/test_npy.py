@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_framed, contents, framed_file, ranges, write_framed
+from dliosim.formats.contract_tests import (
+    build_framed,
+    check_damage,
+    check_framed,
+    random_contents,
+    sample_ranges,
+    write_framed,
+)
 from dliosim.formats.numpy_files.npy import NPY
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import format_for
@@ -22,7 +29,9 @@ from tests.formats.described import VARYING, described, shaped
 def rows_read(path: Path, dataset: Dataset) -> list[bytes]:
     """Each sample by the file's index, from the file's bytes."""
     index, whole = NPY.index(path, dataset), path.read_bytes()
-    return [b"".join(whole[at : at + length] for at, length in ranges(index, row)) for row in range(index.samples)]
+    return [
+        b"".join(whole[at : at + length] for at, length in sample_ranges(index, row)) for row in range(index.samples)
+    ]
 
 
 def foreign(**rest: object) -> Dataset:
@@ -63,13 +72,13 @@ def test_numpy_reads_the_shape_and_the_bytes_of_samples(
 ) -> None:
     path = tmp_path / "f.npy"
     dataset = shaped("npy", extents, element)
-    size = dataset.fixed_size
+    size = dataset.constant_size
     assert size is not None
     check_framed(NPY, dataset, np.full(count, size), path)
     array = np.load(path, allow_pickle=False)
     assert array.shape == (count, *extents)
     assert array.dtype == np.dtype(element)
-    assert array.tobytes() == b"".join(contents(dataset, row, size).tobytes() for row in range(count))
+    assert array.tobytes() == b"".join(random_contents(dataset, row, size).tobytes() for row in range(count))
 
 
 def test_a_sample_alone_in_its_file_has_its_own_shape(tmp_path: Path) -> None:
@@ -171,7 +180,7 @@ def test_arrays_that_are_no_samples_are_refused(tmp_path: Path, array: np.ndarra
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_file_longer_or_shorter_than_its_array_is_refused(tmp_path: Path, more: int) -> None:
     path = tmp_path / "f.npy"
-    whole = framed_file(NPY, described("npy", 10), np.full(3, 10))
+    whole = build_framed(NPY, described("npy", 10), np.full(3, 10))
     path.write_bytes(whole[:more] if more < 0 else whole + bytes(more))
     with pytest.raises(ExecutionError, match=f"has {len(whole) + more} bytes, and by its header.*{len(whole)}"):
         NPY.index(path, described("npy", 10))

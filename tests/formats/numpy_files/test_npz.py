@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_framed, check_resolved, contents, write_framed, write_resolved
+from dliosim.formats.contract_tests import check_framed, check_resolved, random_contents, write_framed, write_resolved
 from dliosim.formats.numpy_files.npy import NPY
 from dliosim.formats.numpy_files.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
-from dliosim.formats.protocols import Encoding, Format, Framed, Resolved
+from dliosim.formats.protocols import EncodeTime, Format, Framed, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model import Chunk, Compression, Dataset, Shape
 from tests.formats.described import GZIP, VARYING, archived_rows, described, shaped
@@ -90,21 +90,21 @@ def test_numpy_reads_shape_and_bytes(tmp_path: Path, compress: Compression | Non
         array = archive["x"]
     assert array.shape == ((5, 3) if each else (7, 5, 3))
     assert array.dtype == np.dtype("<f4")
-    assert array.tobytes() == b"".join(contents(dataset, row, 60).tobytes() for row in range(count))
-    assert archived_rows(path, dataset) == [contents(dataset, row, 60).tobytes() for row in range(count)]
+    assert array.tobytes() == b"".join(random_contents(dataset, row, 60).tobytes() for row in range(count))
+    assert archived_rows(path, dataset) == [random_contents(dataset, row, 60).tobytes() for row in range(count)]
 
 
 def test_an_empty_file_of_either_kind_holds_no_samples(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 10, compress=GZIP)
-    NPZ_DEFLATED.build(dataset, path, 0, iter(()), Encoding())
+    NPZ_DEFLATED.build(dataset, path, 0, iter(()), EncodeTime())
     assert NPZ_DEFLATED.index(path, dataset).samples == 0
     with np.load(path) as archive:
         assert archive["x"].shape == (0, 10)
 
 
 def test_building_takes_batches_as_they_come_and_counts_time_in_the_encoder(tmp_path: Path) -> None:
-    path, encoding = tmp_path / "f.npz", Encoding()
+    path, encoding = tmp_path / "f.npz", EncodeTime()
     dataset = described("npz", 1000, compress=GZIP)
     rows = np.random.default_rng(0).integers(0, 9, (9, 1000)).astype(np.uint8)
     NPZ_DEFLATED.build(dataset, path, 9, iter([rows[:1], rows[1:8], rows[8:]]), encoding)

@@ -16,7 +16,7 @@ from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
     STORED,
     ZIP64,
-    Member,
+    ZipMember,
     data_offset,
     local_header,
     read_directory,
@@ -26,10 +26,10 @@ from dliosim.formats.numpy_files.zip_headers import (
 from tests.formats.described import described
 
 EDGE = [100_000, ZIP64 - 56, ZIP64 - 55, ZIP64 - 1, ZIP64, 1 << 32, (1 << 33) + 5, 1 << 40]
-HEADER = len(local_header(Member("x.npy", STORED, 0, 0, 0)))
+HEADER = len(local_header(ZipMember("x.npy", STORED, 0, 0, 0)))
 
 
-def holes(path: Path, member: Member) -> None:
+def holes(path: Path, member: ZipMember) -> None:
     """A file of a member of zeros that take no room."""
     end = HEADER + member.stored
     with path.open("wb") as stream:
@@ -42,7 +42,7 @@ def holes(path: Path, member: Member) -> None:
 @pytest.mark.parametrize("ratio", [1, 3])
 def test_members_of_any_size_are_found_by_zipfile_and_by_us(tmp_path: Path, stored: int, ratio: int) -> None:
     path = tmp_path / "f.zip"
-    member = Member("x.npy", STORED if ratio == 1 else DEFLATED, 0x12345678, stored, stored * ratio)
+    member = ZipMember("x.npy", STORED if ratio == 1 else DEFLATED, 0x12345678, stored, stored * ratio)
     holes(path, member)
     with zipfile.ZipFile(path) as archive:
         (info,) = archive.infolist()
@@ -63,7 +63,7 @@ def test_members_of_any_size_are_found_by_zipfile_and_by_us(tmp_path: Path, stor
 
 def test_trailers_are_as_long_as_was_said_before_they_were_written() -> None:
     sizes = np.array(EDGE)
-    written = [len(trailer(Member("x.npy", STORED, 0, size, size), size + HEADER)) for size in EDGE]
+    written = [len(trailer(ZipMember("x.npy", STORED, 0, size, size), size + HEADER)) for size in EDGE]
     assert trailer_sizes("x.npy", sizes, sizes + HEADER).tolist() == written
     assert len(set(written)) == 3, "neither, the end alone, and both"
     dataset = described("npz", 10)
@@ -74,7 +74,7 @@ def test_trailers_are_as_long_as_was_said_before_they_were_written() -> None:
 
 def test_an_absurd_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.zip"
-    end = bytearray(trailer(Member("x.npy", STORED, 0, 0, 0), 0)[-22:])
+    end = bytearray(trailer(ZipMember("x.npy", STORED, 0, 0, 0), 0)[-22:])
     end[12:16] = (1 << 30).to_bytes(4, "little")
     with path.open("wb") as stream:
         stream.seek(1 << 30)
@@ -86,7 +86,7 @@ def test_an_absurd_directory_is_refused_before_it_is_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("at", "data"), [(8, b"\xff" * 8), (8, b"\x01"), (0, b"XX")])
 def test_a_locator_that_leads_nowhere_is_refused(tmp_path: Path, at: int, data: bytes) -> None:
     path = tmp_path / "f.zip"
-    holes(path, Member("x.npy", STORED, 0, ZIP64, ZIP64))
+    holes(path, ZipMember("x.npy", STORED, 0, ZIP64, ZIP64))
     with path.open("r+b") as stream:
         stream.seek(-42 + at, os.SEEK_END)
         stream.write(data)
@@ -111,7 +111,7 @@ def test_only_what_does_not_fit_is_looked_for_in_the_extra_field(
     tmp_path: Path, extra: bytes, found: int | None
 ) -> None:
     path = tmp_path / "f.zip"
-    member = Member("x.npy", DEFLATED, 0, 100, 300)
+    member = ZipMember("x.npy", DEFLATED, 0, 100, 300)
     records = trailer(member, HEADER + 100)
     entry, end = bytearray(records[:-22]), bytearray(records[-22:])
     entry[20:24] = b"\xff" * 4

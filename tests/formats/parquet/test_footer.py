@@ -86,7 +86,7 @@ def test_leaves_have_the_paths_of_what_they_are_in(tmp_path: Path) -> None:
     assert (found.rows.tolist(), found.begin.tolist(), found.length.tolist()) == ([3], [[4, 14, 24]], [[10, 10, 7]])
     assert found.codec == ("zstd",) * 3
     assert found.touched + 104 == found.size
-    assert found.chosen(path, ("b",)) == [1, 2]
+    assert found.select_leaves(path, ("b",)) == [1, 2]
 
 
 def test_fields_that_are_not_known_are_passed_over(tmp_path: Path) -> None:

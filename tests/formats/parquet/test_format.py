@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import check_damage, check_resolved, contents, ranges, write_resolved
+from dliosim.formats.contract_tests import check_damage, check_resolved, random_contents, sample_ranges, write_resolved
 from dliosim.formats.parquet.format import PARQUET, ROW_GROUP
-from dliosim.formats.protocols import Bytes, Encoding
+from dliosim.formats.protocols import Bytes, EncodeTime
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
 
 pa = pytest.importorskip("pyarrow")
@@ -65,9 +65,9 @@ def test_pyarrow_reads_every_row_as_it_was_given(way: str, count: int, tmp_path:
     path = tmp_path / "a.parquet"
     assert PARQUET.refuse(described) is None
     check_resolved(PARQUET, described, count, path)
-    size = described.fixed_size
+    size = described.constant_size
     assert size is not None
-    assert rows_of(pq.read_table(path)) == [contents(described, row, size).tobytes() for row in range(count)]
+    assert rows_of(pq.read_table(path)) == [random_contents(described, row, size).tobytes() for row in range(count)]
     file = pq.ParquetFile(path)
     assert file.schema_arrow.names == [f"column_{part}" for part in range(described.parts)]
     groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
@@ -163,8 +163,8 @@ def test_batches_of_any_size_give_the_same_file(
             done += size
             yield used[:size]
 
-    PARQUET.build(described, directory / "a", count, batches(), Encoding())
-    PARQUET.build(described, directory / "b", count, iter([all_rows]), Encoding())
+    PARQUET.build(described, directory / "a", count, batches(), EncodeTime())
+    PARQUET.build(described, directory / "b", count, iter([all_rows]), EncodeTime())
     assert (directory / "a").read_bytes() == (directory / "b").read_bytes()
     assert rows_of(pq.read_table(directory / "a")) == [row.tobytes() for row in all_rows]
 
@@ -219,14 +219,14 @@ def test_encoding_is_timed_without_contents_and_without_writing(
             clock.now += 50
             yield np.zeros((4, 100), np.uint8)
 
-    encoding = Encoding()
+    encoding = EncodeTime()
     PARQUET.build(WAYS["chunks"], tmp_path / "a", 12, batches(), encoding)
     assert encoding.encode_ns == 3 * 7
 
 
 def test_a_full_file_system_is_said_as_the_call_says_it() -> None:
     with pytest.raises(OSError) as error:
-        PARQUET.build(dataset(1 << 20), Path("/dev/full"), 4, iter([np.zeros((4, 1 << 20), np.uint8)]), Encoding())
+        PARQUET.build(dataset(1 << 20), Path("/dev/full"), 4, iter([np.zeros((4, 1 << 20), np.uint8)]), EncodeTime())
     assert error.value.errno == errno.ENOSPC
 
 
@@ -309,7 +309,7 @@ def test_row_groups_of_different_sizes_are_found_by_their_first_rows(tmp_path: P
             assert column.offset[group] == chunk.dictionary_page_offset
             assert column.length[group] == chunk.total_compressed_size
         assert column.filters[0].name == "snappy"
-    assert ranges(index, 9) == [(int(column.offset[2]), int(column.length[2])) for column in index.columns]
+    assert sample_ranges(index, 9) == [(int(column.offset[2]), int(column.length[2])) for column in index.columns]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_empty_row_groups_hold_no_unit(tmp_path: Path) -> None:
 
 def test_a_file_of_no_rows_has_no_units(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    PARQUET.build(dataset(), path, 0, iter(()), Encoding())
+    PARQUET.build(dataset(), path, 0, iter(()), EncodeTime())
     index = PARQUET.index(path, dataset())
     assert (index.samples, len(index.columns[0].offset)) == (0, 0)
 

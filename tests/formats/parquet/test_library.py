@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.contract_tests import contents, write_resolved
+from dliosim.formats.contract_tests import random_contents, write_resolved
 from dliosim.formats.parquet.format import PARQUET
 from dliosim.formats.parquet.library import open_library
 from dliosim.model import Dataset
@@ -18,15 +18,15 @@ pa = pytest.importorskip("pyarrow")
 
 
 def bytes_of(described: Dataset, first: int, count: int) -> bytes:
-    size = described.fixed_size
+    size = described.constant_size
     assert size is not None
-    return b"".join(contents(described, row, size).tobytes() for row in range(first, first + count))
+    return b"".join(random_contents(described, row, size).tobytes() for row in range(first, first + count))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_samples_come_back_in_order_and_nothing_else_is_written(way: str, tmp_path: Path) -> None:
     described = WAYS[way]
-    size = described.fixed_size
+    size = described.constant_size
     assert size is not None
     write_resolved(PARQUET, described, tmp_path / "a", 11)
     with open_library(tmp_path / "a", described) as handle:
@@ -142,7 +142,7 @@ def test_a_chunk_that_is_cut_or_of_another_column_is_damage(tmp_path: Path) -> N
 @given(data=st.data())
 def test_damaged_pages_give_rows_or_an_error(data: st.DataObject, tmp_path: Path) -> None:
     described = WAYS[data.draw(st.sampled_from(["lists", "snappy", "zstd", "gzip", "one column"]))]
-    size = described.fixed_size
+    size = described.constant_size
     assert size is not None
     path = tmp_path / "a"
     write_resolved(PARQUET, described, path, 11)

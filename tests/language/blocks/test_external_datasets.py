@@ -9,8 +9,8 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern
-from dliosim.model import Dataset, Distribution, Found, Job, Layout, Shape, constant
-from dliosim.model.dataset import unless_even
+from dliosim.model import Dataset, Distribution, FileSurvey, Job, Layout, Shape, constant
+from dliosim.model.dataset import pack_counts
 from tests.language.conftest import Patterns
 from tests.language.stubs import finder, pretended, uneven
 
@@ -28,14 +28,14 @@ def read(patterns: Patterns, *lines: str) -> Dataset:
 @pytest.mark.parametrize(
     ("found", "layout"),
     [
-        (Found(1000, 10, "a"), Layout("files", 10)),
-        (Found(1000, 1000, "a"), Layout("file per sample", 1000)),
-        (Found(1000, 1, "a"), Layout("shared file", 1)),
-        (Found(5, 1, "a"), Layout("shared file", 1)),
+        (FileSurvey(1000, 10, "a"), Layout("files", 10)),
+        (FileSurvey(1000, 1000, "a"), Layout("file per sample", 1000)),
+        (FileSurvey(1000, 1, "a"), Layout("shared file", 1)),
+        (FileSurvey(5, 1, "a"), Layout("shared file", 1)),
     ],
 )
 def test_the_files_say_how_many_samples_there_are_and_how_they_lie(
-    found: Found, layout: Layout, patterns: Patterns
+    found: FileSurvey, layout: Layout, patterns: Patterns
 ) -> None:
     patterns.finder = lambda dataset: found
     dataset = read(patterns, 'from files "imagenet/**/*.h5"', 'datasets "image", "label"', "root local")
@@ -69,7 +69,7 @@ def test_a_size_or_shape_may_be_said_of_files_that_do_not_say_it(form: str, patt
     patterns.finder = finder
     shaped = read(patterns, 'from files "*"', f"format {form}", "shape 4 x 4 of int16")
     assert (shaped.shape, shaped.size) == (Shape((4, 4), "int16"), constant(32.0))
-    assert read(patterns, 'from files "*"', f"format {form}", "size 4 KiB").fixed_size == 4096
+    assert read(patterns, 'from files "*"', f"format {form}", "size 4 KiB").constant_size == 4096
 
 
 def test_a_shape_says_which_axis_of_an_archives_arrays_counts_samples(patterns: Patterns) -> None:
@@ -80,17 +80,17 @@ def test_a_shape_says_which_axis_of_an_archives_arrays_counts_samples(patterns: 
 
 
 def test_files_of_different_lengths_are_no_file_per_sample(patterns: Patterns) -> None:
-    patterns.finder = lambda dataset: Found(30, 30, "a", counts=unless_even(np.array([2, 0, *[1] * 28])))
+    patterns.finder = lambda dataset: FileSurvey(30, 30, "a", counts=pack_counts(np.array([2, 0, *[1] * 28])))
     dataset = read(patterns, 'from files "*.npy"')
     assert dataset.layout == Layout("files", 30)
     assert dataset.counts is not None and dataset.counts.array.tolist()[:3] == [2, 0, 1]
 
 
 def test_how_many_samples_each_file_holds_is_told_by_what_was_found(patterns: Patterns) -> None:
-    patterns.finder = lambda dataset: Found(30, 2, "a", counts=unless_even(np.array([10, 20])))
+    patterns.finder = lambda dataset: FileSurvey(30, 2, "a", counts=pack_counts(np.array([10, 20])))
     with pretended():
         counted = patterns.workload(text('from files "*.npy"'))
-        patterns.finder = lambda dataset: Found(30, 2, "a")
+        patterns.finder = lambda dataset: FileSurvey(30, 2, "a")
         assert patterns.workload(text('from files "*.npy"')).digest() == counted.digest()
 
 
@@ -106,7 +106,7 @@ def test_shuffled_files_of_different_lengths_are_not_dealt_out(patterns: Pattern
 
 
 def test_a_root_that_is_missing_is_no_mistake_of_the_pattern(patterns: Patterns) -> None:
-    def look(dataset: Dataset) -> Found:
+    def look(dataset: Dataset) -> FileSurvey:
         raise UsageError("no place is given for `root local`")
 
     patterns.finder = look
@@ -115,7 +115,7 @@ def test_a_root_that_is_missing_is_no_mistake_of_the_pattern(patterns: Patterns)
 
 
 def test_files_that_are_wrong_end_a_command_as_they_would_end_a_run(patterns: Patterns) -> None:
-    def look(dataset: Dataset) -> Found:
+    def look(dataset: Dataset) -> FileSurvey:
         raise ExecutionError("imagenet/0.h5 is cut short", "R401")
 
     patterns.finder = look
@@ -128,9 +128,9 @@ def test_files_that_are_wrong_end_a_command_as_they_would_end_a_run(patterns: Pa
 
 def test_where_nothing_says_the_size_it_is_what_was_found(patterns: Patterns) -> None:
     patterns.finder = finder
-    assert read(patterns, 'from files "*.h5"').fixed_size is None
-    patterns.finder = lambda dataset: Found(10, 2, "a", Distribution("constant", (512.0,)))
-    assert read(patterns, 'from files "*.h5"').fixed_size == 512
+    assert read(patterns, 'from files "*.h5"').constant_size is None
+    patterns.finder = lambda dataset: FileSurvey(10, 2, "a", Distribution("constant", (512.0,)))
+    assert read(patterns, 'from files "*.h5"').constant_size == 512
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_the_format_refuses_of_them_is_what_the_block_says_only(patterns: P
 def test_files_are_looked_at_once_and_only_where_a_loop_reads_them(patterns: Patterns) -> None:
     asked: list[str] = []
 
-    def look(dataset: Dataset) -> Found:
+    def look(dataset: Dataset) -> FileSurvey:
         asked.append(dataset.name)
         return finder(dataset)
 
@@ -186,12 +186,13 @@ def test_files_are_looked_at_once_and_only_where_a_loop_reads_them(patterns: Pat
 
 
 @pytest.mark.parametrize(
-    "found", [Found(0, 0, ""), ExecutionError("imagenet/0.h5 is cut short", "R401"), ExecutionError("no such file")]
+    "found",
+    [FileSurvey(0, 0, ""), ExecutionError("imagenet/0.h5 is cut short", "R401"), ExecutionError("no such file")],
 )
 def test_files_that_are_not_there_or_damaged_are_said_at_the_line(
-    found: Found | ExecutionError, patterns: Patterns
+    found: FileSurvey | ExecutionError, patterns: Patterns
 ) -> None:
-    def look(dataset: Dataset) -> Found:
+    def look(dataset: Dataset) -> FileSurvey:
         if isinstance(found, ExecutionError):
             raise found
         return found
@@ -218,11 +219,11 @@ def test_files_as_explained_are_the_same_files(patterns: Patterns) -> None:
 def test_nobody_misses_a_prepare_of_files_that_are_there(patterns: Patterns) -> None:
     patterns.finder = finder
     with pretended():
-        assert patterns.workload(text('from files "*.h5"')).unprepared() == {}
+        assert patterns.workload(text('from files "*.h5"')).missing_prepares() == {}
 
 
 def test_other_files_are_other_data(patterns: Patterns) -> None:
     patterns.finder = finder
     first = read(patterns, 'from files "*.h5"')
-    patterns.finder = lambda dataset: Found(1000, 10, "another")
+    patterns.finder = lambda dataset: FileSurvey(1000, 10, "another")
     assert read(patterns, 'from files "*.h5"').digest() != first.digest()

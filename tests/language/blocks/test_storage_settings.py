@@ -52,14 +52,14 @@ def test_a_shape_as_explained_is_the_same_shape(
         resolved.write_text(explain_pattern(written, [], Job(2)), encoding="utf-8")
         first, again = (compile_pattern(path, [], Job(2))[0].dataset("d") for path in (written, resolved))
     assert first == again
-    assert first.fixed_size == Shape(tuple(extents), element).size * parts
+    assert first.constant_size == Shape(tuple(extents), element).size * parts
 
 
 def test_of_several_data_sets_the_shape_is_that_of_each_and_the_size_that_of_all(patterns: Patterns) -> None:
     with pretended():
         shaped = patterns.dataset("samples 8\n format hdf5\n shape 4 x 4 of uint8\n datasets 3")
         sized = patterns.dataset("samples 8\n format hdf5\n size 48 B\n datasets 3")
-    assert (shaped.parts, shaped.fixed_size) == (sized.parts, sized.fixed_size) == (3, 48)
+    assert (shaped.parts, shaped.constant_size) == (sized.parts, sized.constant_size) == (3, 48)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_what_was_never_said_before_leaves_the_digest_as_it_was(patterns: Patter
 def test_a_shape_takes_the_place_of_a_size_that_stands_below_it(patterns: Patterns) -> None:
     below = 'dataset a {\n samples 8\n size 1 kB\n path "a"\n}\n'
     above = "dataset d from a {\n shape 2 x 2 of int8\n}\nprepare d\n"
-    assert patterns.workload(below + above).dataset("d").fixed_size == 4
-    assert patterns.workload(below + above, ("d.size", "7 B")).dataset("d").fixed_size == 7
-    assert patterns.workload(below + "prepare a\n", ("a.shape", "3 of int16")).dataset("a").fixed_size == 6
+    assert patterns.workload(below + above).dataset("d").constant_size == 4
+    assert patterns.workload(below + above, ("d.size", "7 B")).dataset("d").constant_size == 7
+    assert patterns.workload(below + "prepare a\n", ("a.shape", "3 of int16")).dataset("a").constant_size == 6
     assert patterns.codes(below + "prepare a\n", ("a.shape", "3 of int16"), ("a.size", "6 B")) == ["E213"]
 
 
@@ -153,7 +153,7 @@ def test_a_format_that_cannot_be_loaded_is_said_at_its_line(
 
 
 def test_a_format_of_another_package_is_known_by_its_name(patterns: Patterns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_settings, "known_formats", lambda: ("raw", "zarr_v3"))
+    monkeypatch.setattr(storage_settings, "format_names", lambda: ("raw", "zarr_v3"))
     monkeypatch.setattr(storage_settings, "format_for", lambda built: Stub(built.format))
     assert patterns.dataset("samples 8\n size 1 kB\n format zarr_v3").format == "zarr_v3"
     (found,) = patterns.mistakes('dataset d {\n samples 8\n size 1 kB\n format Zarr_v\n path "d"\n}\nprepare d\n')

@@ -169,7 +169,7 @@ def test_backends_of_other_packages_are_their_entry_points(monkeypatch: pytest.M
         name = "gds"
 
     monkeypatch.setattr(access, "entry_points", lambda group: [Point()] if group == "dliosim.backends" else [])
-    assert access.other_apis() == ("gds",)
+    assert access.plugin_apis() == ("gds",)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import Mistake
-from dliosim.language.source import Source
+from dliosim.language.source import SourceText
 from dliosim.language.syntax.parser import parse
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import Distribution, Job, Loop, Prepare
@@ -17,7 +17,7 @@ from tests.language.conftest import DATA, Patterns
 
 
 def evaluate(text: str) -> tuple[float, Dimension]:
-    value = Scope({}, Job(6, 4)).value(parse("sum", Source("x", text).span(0, len(text))))
+    value = Scope({}, Job(6, 4)).value(parse("sum", SourceText("x", text).span(0, len(text))))
     return float(value.amount), value.dimension
 
 

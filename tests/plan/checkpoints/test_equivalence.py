@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dliosim.model import Access, Checkpoint, Part, Restore, Split, Writers
-from dliosim.plan.checkpoints.equivalence import same_restores, same_saves
+from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 
 CHECKPOINT = Checkpoint(
     name="c",
@@ -32,16 +32,16 @@ RESTORE = Restore("c")
     ],
 )
 def test_saves_are_the_same_if_each_rank_makes_the_same_calls(writers: Writers, ranks: int, same: bool) -> None:
-    assert same_saves(CHECKPOINT, replace(CHECKPOINT, writers=writers), ranks) is same
+    assert are_saves_equal(CHECKPOINT, replace(CHECKPOINT, writers=writers), ranks) is same
 
 
 def test_a_larger_call_is_the_same_only_where_nothing_fills_it() -> None:
     whole, larger = (
         replace(CHECKPOINT, access=replace(CHECKPOINT.access, transfer=size)) for size in (1 << 20, 1 << 22)
     )
-    assert same_saves(whole, larger, 2) and not same_saves(CHECKPOINT, whole, 2)
+    assert are_saves_equal(whole, larger, 2) and not are_saves_equal(CHECKPOINT, whole, 2)
     by_mpi = replace(larger, access=replace(larger.access, api="mpi-independent"))
-    assert not same_saves(larger, by_mpi, 2)
+    assert not are_saves_equal(larger, by_mpi, 2)
 
 
 def test_how_it_becomes_complete_is_part_of_a_save_and_how_many_are_kept_is_not() -> None:
@@ -50,19 +50,19 @@ def test_how_it_becomes_complete_is_part_of_a_save_and_how_many_are_kept_is_not(
         replace(CHECKPOINT, commit="none"),
         replace(CHECKPOINT, metadata=True),
     ):
-        assert not same_saves(CHECKPOINT, changed, 2)
-    assert same_saves(CHECKPOINT, replace(CHECKPOINT, keep=3), 2)
+        assert not are_saves_equal(CHECKPOINT, changed, 2)
+    assert are_saves_equal(CHECKPOINT, replace(CHECKPOINT, keep=3), 2)
 
 
 def test_restores_are_the_same_however_it_was_saved_if_the_same_is_read() -> None:
     for changed in (replace(CHECKPOINT, fsync=False), replace(CHECKPOINT, commit="none")):
-        assert same_restores((CHECKPOINT, RESTORE), (changed, RESTORE), 3)
+        assert are_restores_equal((CHECKPOINT, RESTORE), (changed, RESTORE), 3)
     shared = replace(CHECKPOINT, writers=Writers("shared file"))
-    assert not same_restores((CHECKPOINT, RESTORE), (shared, RESTORE), 3)
+    assert not are_restores_equal((CHECKPOINT, RESTORE), (shared, RESTORE), 3)
 
 
 def test_restores_by_other_ranks_or_of_more_differ() -> None:
     for changed in (Restore("c", shift=1), Restore("c", everything=True), Restore("c", written_by=Split(1, 1, 6))):
-        assert not same_restores((CHECKPOINT, RESTORE), (CHECKPOINT, changed), 3)
+        assert not are_restores_equal((CHECKPOINT, RESTORE), (CHECKPOINT, changed), 3)
     # All of what one rank saved is its own part.
-    assert same_restores((CHECKPOINT, RESTORE), (CHECKPOINT, Restore("c", everything=True)), 1)
+    assert are_restores_equal((CHECKPOINT, RESTORE), (CHECKPOINT, Restore("c", everything=True)), 1)

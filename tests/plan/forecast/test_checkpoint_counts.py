@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
-from dliosim.plan.forecast.checkpoint_counts import certain_saves
+from dliosim.plan.forecast.checkpoint_counts import minimum_saves
 
 HEAD = """dlio 1
 workload w "w"
@@ -39,4 +39,4 @@ TRAIN = "train {{\n    read d\n    batch 2 per rank\n    epochs 4\n    compute 1
 def test_saves_are_counted_without_planning(tmp_path: Path, verbs: str, saves: int) -> None:
     (tmp_path / "w.dlio").write_text(HEAD + verbs)
     workload, _ = compile_pattern(tmp_path / "w.dlio", [], Job(2, 1))
-    assert certain_saves(workload)["c"] == saves
+    assert minimum_saves(workload)["c"] == saves

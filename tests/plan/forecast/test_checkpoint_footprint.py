@@ -14,7 +14,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Background, Cadence, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.checkpoints.reshard import lone_reads, shared_reads
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state, restored_bytes, storage_of
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state, restore_bytes, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
 from dliosim.plan.forecast.forecast import forecast
 from tests.plan.forecast.test_forecast import LOOP, workload
@@ -59,7 +59,7 @@ def test_contents_and_files_are_all_there_is(checkpoint: Checkpoint, job: Job) -
     state = forecast_state(checkpoint, job.ranks, 1)
     assert state.bytes == files.total()
     assert sum(count for _, count in state.files) == len(list(files.files()))
-    assert state.most == max(files.owned_bytes(rank) for rank in range(job.ranks))
+    assert state.most == max(files.owner_bytes(rank) for rank in range(job.ranks))
 
 
 def lies(checkpoint: Checkpoint, saves: int) -> list[tuple[str, float, int, int]]:
@@ -75,16 +75,16 @@ def test_what_a_restore_reads_in_all_is_the_sum_of_what_each_rank_is_planned_to(
     holder = files.split
     read = [fetch for rank in range(job.ranks) for fetch in lone_reads(files, holder, rank)]
     for rank in range(job.ranks):
-        if not once or holder.place(rank)[2] == 0:
+        if not once or holder.coordinates(rank)[2] == 0:
             read += shared_reads(files, holder, rank)
-    assert restored_bytes(files, holder, once) == sum(fetch.block.length for fetch in read)
+    assert restore_bytes(files, holder, once) == sum(fetch.block.length for fetch in read)
 
 
 def test_what_each_rank_kept_for_itself_is_restored_once_by_other_ranks() -> None:
     own = replace(CHECKPOINT, parts=(Part("o", 70, "per rank"), Part("w", 100, "whole")))
     files = state_files(own, Split(1, 1, 6))
-    assert restored_bytes(files, Split(1, 1, 4), once=False) == 6 * 70 + 4 * 100
-    assert restored_bytes(files, Split(1, 1, 4), once=True) == 6 * 70 + 100
+    assert restore_bytes(files, Split(1, 1, 4), once=False) == 6 * 70 + 4 * 100
+    assert restore_bytes(files, Split(1, 1, 4), once=True) == 6 * 70 + 100
 
 
 @pytest.mark.parametrize("ranks", [255, 256, 257, 512, 1000])
@@ -147,4 +147,4 @@ def test_bytes_beyond_64_bits_are_refused_and_never_negative() -> None:
     checkpoint = Checkpoint("c", 1, parts, Writers("file per rank"), Access(), "c", keep=1)
     files = state_files(checkpoint, checkpoint.split(8))
     with pytest.raises(PlanError, match=r"8 ranks that restore checkpoint `c` may read 9.22 EB"):
-        restored_bytes(files, files.split, once=False)
+        restore_bytes(files, files.split, once=False)

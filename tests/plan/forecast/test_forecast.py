@@ -40,10 +40,10 @@ from dliosim.model import (
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast import epoch_statistics
 from dliosim.plan.forecast.checkpoint_forecast import forecast_save
-from dliosim.plan.forecast.forecast import PROCESS_BYTES, csv_rows, forecast
-from dliosim.plan.forecast.forecast_types import Listing, Spread
-from dliosim.plan.samples.io_requests import calls, file_sizes
-from dliosim.plan.samples.prepare_partition import prepare_parts
+from dliosim.plan.forecast.forecast import PROCESS_BYTES, forecast, list_reads
+from dliosim.plan.forecast.forecast_types import Listing, RankSpread
+from dliosim.plan.samples.io_requests import file_sizes, plan_calls
+from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sizes import sample_sizes
 from tests.plan.helpers import plans, prefix_of
@@ -57,7 +57,7 @@ CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("shared fil
 
 def listed(whole: Workload, *chosen: Any) -> Listing:
     """All blocks of `csv_rows` as one."""
-    blocks = list(csv_rows(whole, *chosen))
+    blocks = list(list_reads(whole, *chosen))
     step, sample, offset, length = (
         np.concatenate([np.empty(0, np.int64), *(getattr(block, name) for block in blocks)])
         for name in ("step", "sample", "offset", "length")
@@ -73,7 +73,7 @@ def test_a_listing_in_blocks_is_that_of_the_whole_epoch(monkeypatch: pytest.Monk
     whole = Workload("w", "", 1, Job(3), (dataset,), (), (loop,))
     expected = listed(whole, 1, 0)
     monkeypatch.setattr("dliosim.plan.forecast.forecast._LISTED", 50)
-    assert len(list(csv_rows(whole, 1, 0))) == 7
+    assert len(list(list_reads(whole, 1, 0))) == 7
     found = listed(whole, 1, 0)
     for name in ("step", "sample", "file", "offset", "length"):
         assert list(getattr(found, name)) == list(getattr(expected, name))
@@ -89,7 +89,7 @@ def only(*verbs, **others):
     return phases[0]
 
 
-def is_of(spread: Spread, values) -> bool:
+def is_of(spread: RankSpread, values) -> bool:
     """Whether a spread is the one of these values, all ranks' own."""
     column = np.array(list(values))
     found = (spread.minimum, spread.mean, spread.maximum, spread.total)
@@ -100,7 +100,7 @@ def is_of(spread: Spread, values) -> bool:
 def test_a_loop_is_forecast_exactly_where_it_is_small(dataset, loop, job, transfer):
     loop = replace(loop, access=Access(transfer=transfer), epochs=1)
     made = plans(loop, dataset, job)
-    called = [calls(plan, transfer) for plan in made]
+    called = [plan_calls(plan, transfer) for plan in made]
     (phase,) = forecast(workload(loop, dataset=dataset, job=job)).phases
     assert phase.steps == made[0].steps
     assert is_of(phase.samples, [len(plan.sample) for plan in made])
@@ -118,7 +118,7 @@ FILE_TOO_MANY = replace(DATASET, samples=1, layout=Layout("files", 2))
 @given(datasets(), jobs, st.none() | st.integers(1, 500))
 @example(FILE_TOO_MANY, Job(3), 1)
 def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
-    parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    parts = [list(file_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
     made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
     (phase,) = made.phases
     before = prefix_of(dataset)
@@ -135,7 +135,7 @@ def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer)
 @given(datasets(), jobs)
 def test_preparing_counts_what_stands_behind_the_samples_of_files_that_ranks_share(dataset, job):
     dataset = replace(dataset, format="tar", header=0, align=1)
-    parts = [list(prepare_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    parts = [list(file_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
     phase = only(Prepare("d", Access()), dataset=dataset, job=job)
     assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
     assert is_of(phase.files, [len(own) for own in parts])
@@ -460,7 +460,7 @@ def test_requests_are_steps_that_repeat_passes():
     later = plans(loop, DATASET, JOB, 2)[2]
     assert rows.sample[500:].tolist() == later.sample[:100].tolist()
     with pytest.raises(PlanError, match="no epoch 1: `l` has 1"):
-        csv_rows(workload(loop), 0, 1)
+        list_reads(workload(loop), 0, 1)
     assert phases[0].demand.budget == pytest.approx(0.5)
 
 
@@ -486,7 +486,7 @@ def test_an_evaluation_goes_on_where_its_last_run_ended():
     whole = workload(replace(LOOP, epochs=4, evaluations=(Evaluation(2, evaluation),)))
     assert len(listed(whole, 0, 3, "e").step) == 250
     with pytest.raises(PlanError, match="no epoch 4: `e` has 4, counted from 0"):
-        csv_rows(whole, 0, 4, "e")
+        list_reads(whole, 0, 4, "e")
 
 
 def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
@@ -608,8 +608,8 @@ def test_a_listing_finds_loops_by_name_and_says_what_is_missing():
     assert len(np.unique(listed(whole, 0, 0).step)) == 50
     assert len(np.unique(listed(whole, 0, 0, "e").step)) == 25
     with pytest.raises(PlanError, match="no loop `f`"):
-        csv_rows(whole, 0, 0, "f")
+        list_reads(whole, 0, 0, "f")
     with pytest.raises(PlanError, match="no rank 4"):
-        csv_rows(whole, 4, 0)
+        list_reads(whole, 4, 0)
     with pytest.raises(PlanError, match="no loop"):
-        csv_rows(workload(Barrier()), 0, 0)
+        list_reads(workload(Barrier()), 0, 0)

@@ -29,10 +29,10 @@ from dliosim.model import (
     constant,
 )
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_footprint import restored_bytes
+from dliosim.plan.forecast.checkpoint_footprint import restore_bytes
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.plan.forecast.interval_forecast import BANDWIDTHS, Failures, StateRisks, risks
+from dliosim.plan.forecast.interval_forecast import BANDWIDTHS, FailureModel, StateRisks, forecast_risks
 
 GB = 10**9
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 40 * GB, "total"),), Writers("file per rank"), Access(transfer=GB), "c")
@@ -40,39 +40,39 @@ DATASET = Dataset("d", 1, 1000, constant(4096), Layout("shared file", 1), "data"
 LOOP = Loop("train", "l", "d", Access(), batch=5, epochs=3, compute=Compute(constant(0.25)))
 
 
-def found(failures: Failures, checkpoint: Checkpoint = CHECKPOINT, *verbs: Loop | Save | Restore) -> StateRisks:
+def found(failures: FailureModel, checkpoint: Checkpoint = CHECKPOINT, *verbs: Loop | Save | Restore) -> StateRisks:
     workload = Workload("w", "", 1, Job(4), (DATASET,), (checkpoint,), verbs or (Save("c"),))
-    (one,) = risks(workload, forecast(workload), failures)
+    (one,) = forecast_risks(workload, forecast(workload), failures)
     return one
 
 
 def test_a_save_takes_its_bytes_by_the_bandwidth_and_so_does_a_restart() -> None:
-    one = found(Failures(3600, bandwidth=2e9))
+    one = found(FailureModel(3600, bandwidth=2e9))
     assert [risk.costs for risk in one.risks] == [Costs(3600, 20, 20)]
     assert one.own == ()
 
 
 def test_where_nothing_is_given_bandwidths_stand_below_each_other() -> None:
-    assert [(risk.bandwidth, risk.costs.stall) for risk in found(Failures(3600)).risks] == [
+    assert [(risk.bandwidth, risk.costs.stall) for risk in found(FailureModel(3600)).risks] == [
         (rate, 40e9 / rate) for rate in BANDWIDTHS
     ]
 
 
 def test_a_save_time_is_the_stall_and_the_restart_unless_that_is_said() -> None:
-    assert found(Failures(3600, save_time=30)).risks[0].costs == Costs(3600, 30, 30)
-    assert found(Failures(3600, save_time=30, restart_time=300)).risks[0].costs == Costs(3600, 30, 300)
-    assert found(Failures(3600, save_time=30, bandwidth=4e9)).risks[0].costs == Costs(3600, 30, 10)
+    assert found(FailureModel(3600, save_time=30)).risks[0].costs == Costs(3600, 30, 30)
+    assert found(FailureModel(3600, save_time=30, restart_time=300)).risks[0].costs == Costs(3600, 30, 300)
+    assert found(FailureModel(3600, save_time=30, bandwidth=4e9)).risks[0].costs == Costs(3600, 30, 10)
 
 
 def test_a_restart_reads_what_all_ranks_restore_and_not_what_was_saved() -> None:
     """40 GB that 4 ranks share, and 10 GB that each of them has: 50 GB saved, 80 GB read; 50 GB once for all."""
     copied = replace(CHECKPOINT, parts=(*CHECKPOINT.parts, Part("v", 10 * GB, "whole")))
-    assert found(Failures(3600, bandwidth=1e9), copied).risks[0].costs == Costs(3600, 50, 80)
-    assert found(Failures(3600, save_time=25), copied).risks[0].costs == Costs(3600, 25, 40)
+    assert found(FailureModel(3600, bandwidth=1e9), copied).risks[0].costs == Costs(3600, 50, 80)
+    assert found(FailureModel(3600, save_time=25), copied).risks[0].costs == Costs(3600, 25, 40)
     everything = (Save("c"), Restore("c", everything=True), Restore("c"))
-    assert found(Failures(3600, bandwidth=1e9), copied, *everything).risks[0].costs == Costs(3600, 50, 200)
+    assert found(FailureModel(3600, bandwidth=1e9), copied, *everything).risks[0].costs == Costs(3600, 50, 200)
     once = (Save("c"), Restore("c", everything=True, written_by=Split(1, 1, 2)), Restore("c", once=True))
-    assert found(Failures(3600, bandwidth=1e9), copied, *once).risks[0].costs == Costs(3600, 50, 50)
+    assert found(FailureModel(3600, bandwidth=1e9), copied, *once).risks[0].costs == Costs(3600, 50, 50)
 
 
 def test_a_restart_of_65_536_ranks_reads_the_weights_of_each_data_parallel_rank() -> None:
@@ -87,37 +87,37 @@ def test_a_restart_of_65_536_ranks_reads_the_weights_of_each_data_parallel_rank(
     for part in files.parts:
         copies = 256 if part.scope in ("rows", "columns") else 8 * 256 if part.scope == "whole" else 1
         sizes["optimizer" if part.file == "optimizer" else "weights"] += part.size * copies
-    assert restored_bytes(files, split, once=False) == sum(sizes.values())
+    assert restore_bytes(files, split, once=False) == sum(sizes.values())
     assert sizes["weights"] == pytest.approx(256 * 811.8e9, rel=1e-3)
 
 
 def test_from_saves_of_a_part_no_interval_follows() -> None:
     model = Transformer("m", 2, 64, 64, 4, 4, 100, scale=10)
     scaled = replace(CHECKPOINT, parts=(), model=model)
-    one = found(Failures(3600), scaled)
+    one = found(FailureModel(3600), scaled)
     assert one.risks == ()
     assert (one.state.part_of, one.state.whole) == ("1/10 of the bytes of m", "-D m.scale=1")
-    assert found(Failures(3600), replace(scaled, model=replace(model, scale=1))).risks
+    assert found(FailureModel(3600), replace(scaled, model=replace(model, scale=1))).risks
     some = replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4))
-    assert found(Failures(3600), some).state.whole == "8 ranks"
+    assert found(FailureModel(3600), some).state.whole == "8 ranks"
 
 
 def test_what_the_processor_does_first_is_part_of_a_save() -> None:
     # 10 GB of each of 4 ranks.
     slow = replace(CHECKPOINT, serialize=Pace(bytes_per_second=1e9))
-    assert found(Failures(3600, bandwidth=4e9), slow).risks[0].costs == Costs(3600, 20, 10)
+    assert found(FailureModel(3600, bandwidth=4e9), slow).risks[0].costs == Costs(3600, 20, 10)
 
 
 def test_of_a_save_in_the_background_the_stall_is_the_copy_and_the_rest_its_flush() -> None:
     paced = replace(CHECKPOINT, background=Background(Pace(bytes_per_second=5e9)))
-    one = found(Failures(3600, bandwidth=2e9), paced)
+    one = found(FailureModel(3600, bandwidth=2e9), paced)
     assert one.risks[0].costs == Costs(3600, 2, 20, flush=20)
     assert one.knows_stall
     unknown = replace(CHECKPOINT, background=Background())
-    assert found(Failures(3600, bandwidth=2e9), unknown).risks[0].costs == Costs(3600, 0, 20, flush=20)
-    assert not found(Failures(3600, bandwidth=2e9), unknown).knows_stall
-    assert found(Failures(3600, bandwidth=2e9, save_time=3), unknown).risks[0].costs == Costs(3600, 3, 20, flush=20)
-    assert found(Failures(3600, bandwidth=2e9, save_time=3), unknown).knows_stall
+    assert found(FailureModel(3600, bandwidth=2e9), unknown).risks[0].costs == Costs(3600, 0, 20, flush=20)
+    assert not found(FailureModel(3600, bandwidth=2e9), unknown).knows_stall
+    assert found(FailureModel(3600, bandwidth=2e9, save_time=3), unknown).risks[0].costs == Costs(3600, 3, 20, flush=20)
+    assert found(FailureModel(3600, bandwidth=2e9, save_time=3), unknown).knows_stall
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_of_a_save_in_the_background_the_stall_is_the_copy_and_the_rest_its_flus
     ],
 )
 def test_a_loops_own_interval_is_its_compute(cadence: Cadence, own: tuple[tuple[str, float], ...]) -> None:
-    assert found(Failures(3600), CHECKPOINT, replace(LOOP, checkpoints=(cadence,))).own == own
+    assert found(FailureModel(3600), CHECKPOINT, replace(LOOP, checkpoints=(cadence,))).own == own
 
 
 def test_without_compute_steps_have_no_time() -> None:
     idle = replace(LOOP, compute=Compute(constant(0.0)), checkpoints=(Cadence("c", "steps", 10),))
-    assert found(Failures(3600), CHECKPOINT, idle).own == ()
+    assert found(FailureModel(3600), CHECKPOINT, idle).own == ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.model import constant
 from dliosim.plan.samples import distinct_ranges
-from dliosim.plan.samples.distinct_ranges import Ranges, each_byte_once, in_blocks, union
+from dliosim.plan.samples.distinct_ranges import ByteRanges, are_reads_distinct, cut_at_blocks, union_ranges
 from tests.plan.helpers import plans, prefix_of
 from tests.strategies import datasets, jobs, loops
 
@@ -19,13 +19,13 @@ FAR = 1 << 40
 ranges = st.lists(st.tuples(st.sampled_from([0, 3, FAR]), st.integers(0, 60), st.integers(0, 20)), max_size=40)
 
 
-def columns(found: list[tuple[int, int, int]]) -> Ranges:
+def columns(found: list[tuple[int, int, int]]) -> ByteRanges:
     """Files, begins and ends of (file, begin, length)."""
     table = np.array(found, np.int64).reshape(-1, 3)
-    return Ranges(table[:, 0], table[:, 1], table[:, 1] + table[:, 2])
+    return ByteRanges(table[:, 0], table[:, 1], table[:, 1] + table[:, 2])
 
 
-def bytes_in(some: Ranges) -> list[tuple[int, int]]:
+def bytes_in(some: ByteRanges) -> list[tuple[int, int]]:
     """The file and place of each byte."""
     return [
         (file, at) for file, begin, end in zip(*map(np.ndarray.tolist, some), strict=True) for at in range(begin, end)
@@ -34,7 +34,7 @@ def bytes_in(some: Ranges) -> list[tuple[int, int]]:
 
 @given(ranges)
 def test_a_union_has_every_byte_once_in_as_few_ranges_as_there_may_be(found):
-    made = union(*columns(found))
+    made = union_ranges(*columns(found))
     assert bytes_in(made) == sorted(set(bytes_in(columns(found))))
     assert made.bytes == len(bytes_in(made))
     assert all(
@@ -45,10 +45,10 @@ def test_a_union_has_every_byte_once_in_as_few_ranges_as_there_may_be(found):
 
 @given(ranges, st.sampled_from([1, 7, 64]))
 def test_blocks_have_the_same_bytes_and_a_number_each(found, block):
-    made = union(*columns(found))
+    made = union_ranges(*columns(found))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distinct_ranges, "BLOCK", block)
-        cut, number = in_blocks(made)
+        cut, number = cut_at_blocks(made)
     assert bytes_in(cut) == bytes_in(made)
     assert (cut.begin // block == (cut.end - 1) // block).all()
     assert (number == cut.file + cut.begin // block).all()
@@ -60,6 +60,6 @@ def test_loops_that_are_said_to_read_each_byte_once_do(dataset, loop, job, token
         dataset = replace(dataset, format="indexed", size=constant(8))
     made = plans(loop, dataset, job, 0)
     table = [np.concatenate([getattr(plan, name) for plan in made]) for name in ("file", "offset", "length")]
-    asked = union(table[0], table[1], table[1] + table[2])
-    if each_byte_once(loop, dataset, prefix_of(dataset), job.ranks):
+    asked = union_ranges(table[0], table[1], table[1] + table[2])
+    if are_reads_distinct(loop, dataset, prefix_of(dataset), job.ranks):
         assert asked.bytes == table[2].sum()

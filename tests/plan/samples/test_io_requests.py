@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, constant
-from dliosim.plan.samples.io_requests import Calls, Extents, calls, file_sizes, locate, rounds, sample_heads
+from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, file_sizes, locate, plan_calls, sample_heads
 from dliosim.plan.samples.sample_to_file import FileOrder, files_of, first_samples
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import (
@@ -20,7 +20,7 @@ from dliosim.plan.samples.sizes import (
     block_totals,
     bytes_before,
     needs_totals,
-    prefix,
+    prefix_sum,
     sample_sizes,
 )
 from tests.plan.helpers import prefix_of
@@ -58,7 +58,7 @@ def test_sizes_are_rounded_to_the_nearest_byte():
 def test_sums_before_samples_equal_brute_force(dataset, data):
     sizes = up(sample_sizes(dataset, np.arange(dataset.samples)), dataset.align)
     expected = np.append(0, np.cumsum(sizes))
-    before = prefix(block_totals(dataset, 0, block_count(dataset)))
+    before = prefix_sum(block_totals(dataset, 0, block_count(dataset)))
     assert (before[:-1] == expected[: dataset.samples : BLOCK]).all()
     assert before[-1] == expected[-1]
     samples = np.array(data.draw(st.lists(st.integers(0, dataset.samples))), np.int64)
@@ -151,7 +151,7 @@ transfers = st.none() | st.integers(64, 2000)
 @given(small, loops, transfers, st.sampled_from([1, 1, 64]), st.integers(1, 5))
 def test_calls_bring_every_byte_of_every_sample_to_its_place(dataset, loop, transfer, page, ranks):
     extents = plan_epoch(loop, dataset, prefix_of(dataset), Job(ranks), 0, 0)
-    made = calls(extents, transfer, page)
+    made = plan_calls(extents, transfer, page)
     assert made.steps == extents.steps
     assert (made.offset % page == 0).all()
     assert (made.length % page == 0).all()
@@ -185,7 +185,7 @@ def in_a_row(lengths: list[int], step_start: list[int]) -> Extents:
 
 
 def test_contiguous_samples_become_one_call_within_a_step():
-    made = calls(in_a_row([10] * 8, [0, 4, 8]), 1000)
+    made = plan_calls(in_a_row([10] * 8, [0, 4, 8]), 1000)
     assert made.offset.tolist() == [0, 40]
     assert made.length.tolist() == [40, 40]
     assert made.start.tolist() == [0, 0]
@@ -193,17 +193,17 @@ def test_contiguous_samples_become_one_call_within_a_step():
 
 
 def test_a_run_is_cut_where_a_call_is_full():
-    made = calls(in_a_row([10] * 4, [0, 4]), 15)
+    made = plan_calls(in_a_row([10] * 4, [0, 4]), 15)
     assert made.length.tolist() == [15, 15, 10]
     assert made.start.tolist() == made.offset.tolist() == [0, 15, 30]
 
 
 def test_whole_samples_are_not_merged():
-    assert calls(in_a_row([10] * 4, [0, 4]), None).length.tolist() == [10] * 4
+    assert plan_calls(in_a_row([10] * 4, [0, 4]), None).length.tolist() == [10] * 4
 
 
 def test_direct_reads_are_widened_to_pages():
-    made = calls(in_a_row([100, 4096, 5000], [0, 3]), None, 4096)
+    made = plan_calls(in_a_row([100, 4096, 5000], [0, 3]), None, 4096)
     assert made.offset.tolist() == [0, 0, 4096]
     assert made.length.tolist() == [4096, 8192, 8192]
     assert made.start.tolist() == [0, 4096, 12288]
@@ -212,15 +212,15 @@ def test_direct_reads_are_widened_to_pages():
 
 def test_direct_reads_smaller_than_a_page_are_refused():
     with pytest.raises(PlanError, match="multiples of 4096"):
-        calls(in_a_row([10], [0, 1]), 100, 4096)
+        plan_calls(in_a_row([10], [0, 1]), 100, 4096)
 
 
 @given(st.lists(st.integers(1, 100), max_size=40), st.integers(10, 150), st.data())
 def test_rounds_deal_every_call_once_and_stay_below_the_transfer(lengths, transfer, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lengths)), max_size=5)))
     extents = in_a_row(lengths, [0, *cuts, len(lengths)])
-    made = calls(extents, transfer)
-    dealt = rounds(made, transfer)
+    made = plan_calls(extents, transfer)
+    dealt = deal_rounds(made, transfer)
     assert len(dealt.count) == made.steps
     for step in range(made.steps):
         at = int(made.step_start[step])
@@ -238,8 +238,8 @@ def test_rounds_deal_every_call_once_and_stay_below_the_transfer(lengths, transf
 
 
 def test_whole_samples_take_one_round():
-    made = calls(in_a_row([10] * 5, [0, 3, 3, 5]), None)
-    dealt = rounds(made, None)
+    made = plan_calls(in_a_row([10] * 5, [0, 3, 3, 5]), None)
+    dealt = deal_rounds(made, None)
     assert dealt.count.tolist() == [1, 0, 1]
     assert dealt.calls(2, 0) == (3, 5)
 
@@ -247,7 +247,7 @@ def test_whole_samples_take_one_round():
 def test_a_step_of_no_samples_has_no_calls():
     loop = Loop("train", "l", "d", Access(), batch=3, shard="by block", last_batch="keep")
     extents = plan_epoch(loop, replace(VARYING, samples=2), prefix_of(replace(VARYING, samples=2)), Job(5), 0, 0)
-    part = calls(extents, 4096).step(0)
+    part = plan_calls(extents, 4096).step(0)
     assert len(part.length) == len(part.sample_start) == part.buffer_size == 0
 
 
@@ -256,7 +256,7 @@ def test_ranges_of_one_sample_are_read_of_a_file_that_is_opened_once(transfer):
     sample = np.array([7, 7, 7, 3, 3, 3, 7, 7, 3, 3])
     offset = np.array([0, 50, 90, 10, 60, 95, 0, 50, 10, 10])
     many = Extents(sample, np.zeros(10, np.int64), offset, np.full(10, 5), np.array([0, 5, 10]))
-    made = calls(many, transfer)
+    made = plan_calls(many, transfer)
     head = sample_heads(made, transfer is not None)
     # The second step begins in the midst of sample 3; one range that is read twice is that of two samples.
     assert made.offset[head].tolist() == [0, 10, 95, 0, 10, 10]

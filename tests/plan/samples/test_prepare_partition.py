@@ -10,7 +10,7 @@ from hypothesis import given
 from dliosim.model import Access, Checkpoint, Part, Writers
 from dliosim.plan.samples.io_requests import file_sizes, locate
 from dliosim.plan.samples.prepare_partition import (
-    prepare_parts,
+    file_parts,
 )
 from tests.plan.helpers import prefix_of
 from tests.strategies import datasets, jobs
@@ -23,7 +23,7 @@ CHECKPOINT = Checkpoint(
 @given(datasets(), jobs)
 def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
     before = prefix_of(dataset)
-    parts = [part for rank in range(job.ranks) for part in prepare_parts(dataset, before, job, rank)]
+    parts = [part for rank in range(job.ranks) for part in file_parts(dataset, before, job, rank)]
     sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))
     ends = [0] * dataset.layout.files
     made = [0] * dataset.layout.files
@@ -48,6 +48,6 @@ def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
 def test_a_rank_writes_a_contiguous_range_where_files_are_few(dataset, job):
     if dataset.layout.files < job.ranks:
         for rank in range(job.ranks):
-            parts = prepare_parts(dataset, prefix_of(dataset), job, rank)
+            parts = file_parts(dataset, prefix_of(dataset), job, rank)
             for one, other in pairwise([part for part in parts if part.last_sample > part.first_sample]):
                 assert one.last_sample == other.first_sample

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.formats.contract_tests import ranges
+from dliosim.formats.contract_tests import sample_ranges
 from dliosim.formats.protocols import Column, FileIndex, Filter
-from dliosim.plan.samples.sample_index import joined, ranges_of, repeated, sample_places
+from dliosim.plan.samples.sample_index import concat_indexes, locate_ranges, repeat_index, sample_places
 
 
 @st.composite
@@ -60,23 +60,23 @@ def files(draw: st.DrawFn) -> list[FileIndex]:
 
 @given(files())
 def test_ranges_are_those_of_each_files_own_index(made: list[FileIndex]) -> None:
-    index = joined(made)
+    index = concat_indexes(made)
     total = sum(one.samples for one in made)
     samples = np.random.default_rng(len(made)).permutation(np.repeat(np.arange(total), 2))
-    found = ranges_of(index, samples)
+    found = locate_ranges(index, samples)
     file = index.files_of(samples)
     for row, sample in enumerate(samples.tolist()):
         mine = found.row == row
         inside = sample - int(index.first_sample[file[row]])
-        expected = [one for one in ranges(made[int(file[row])], inside) if one[1]]
+        expected = [one for one in sample_ranges(made[int(file[row])], inside) if one[1]]
         assert list(zip(found.offset[mine].tolist(), found.length[mine].tolist(), strict=True)) == expected
 
 
 @given(files())
 def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileIndex]) -> None:
-    index = joined(made)
+    index = concat_indexes(made)
     total = int(index.first_sample[-1])
-    found = ranges_of(index, np.arange(total))
+    found = locate_ranges(index, np.arange(total))
     plain = all(column.row_bytes for one in made for column in one.columns)
     if plain:
         for row in range(total):
@@ -92,7 +92,7 @@ def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileInde
 
 @given(files())
 def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_units_are(made: list[FileIndex]) -> None:
-    index = joined(made)
+    index = concat_indexes(made)
     _, _, length = sample_places(index, np.arange(index.first_sample[-1]))
     for number, one in enumerate(made):
         encoded = all(column.row_bytes == 0 for column in one.columns)
@@ -118,11 +118,11 @@ def test_units_that_repeat_lie_where_they_would_if_all_were_listed(
         column = Column(each, pieces, row_bytes, 99, *units, step=0 if listed else step)
         return FileIndex(groups * each, 10_000, (column,))
 
-    short = repeated(joined([file(4, listed=False), file(5, listed=False)]), np.array(kinds))
-    full = joined([file(4 + kind, listed=True) for kind in kinds])
+    short = repeat_index(concat_indexes([file(4, listed=False), file(5, listed=False)]), np.array(kinds))
+    full = concat_indexes([file(4 + kind, listed=True) for kind in kinds])
     assert (short.first_sample == full.first_sample).all()
     samples = np.arange(full.first_sample[-1])[::-1]
     for found, expected in zip(sample_places(short, samples), sample_places(full, samples), strict=True):
         assert (found == expected).all()
-    found, expected = ranges_of(short, samples), ranges_of(full, samples)
+    found, expected = locate_ranges(short, samples), locate_ranges(full, samples)
     assert all((getattr(found, name) == getattr(expected, name)).all() for name in found.__slots__)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model.counter_rng import key, random_words
-from dliosim.plan.samples.shuffling import TABLE_LIMIT, Permutation, buffered_order
+from dliosim.plan.samples.shuffling import TABLE_LIMIT, Permutation, shuffle_buffer_order
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 100, TABLE_LIMIT, TABLE_LIMIT + 1, 5041, 10_007, 65_536, 300_001])
@@ -57,19 +57,19 @@ def test_all_orders_of_a_few_are_equally_likely():
 
 @given(st.integers(1, 300), st.integers(1, 400), st.integers(0, 10**6), st.data())
 def test_a_buffer_lets_every_input_out_once(n, buffer, seed, data):
-    whole = buffered_order(n, buffer, seed, n)
+    whole = shuffle_buffer_order(n, buffer, seed, n)
     assert sorted(whole) == list(range(n))
     outputs = data.draw(st.integers(0, n))
-    assert (buffered_order(n, buffer, seed, outputs) == whole[:outputs]).all()
+    assert (shuffle_buffer_order(n, buffer, seed, outputs) == whole[:outputs]).all()
 
 
 @given(st.integers(1, 300), st.integers(1, 400), st.integers(0, 10**6))
 def test_an_input_leaves_no_earlier_than_the_buffer_allows(n, buffer, seed):
-    assert (buffered_order(n, buffer, seed, n) < np.arange(n) + buffer).all()
+    assert (shuffle_buffer_order(n, buffer, seed, n) < np.arange(n) + buffer).all()
 
 
 def test_a_buffer_of_one_keeps_the_order():
-    assert (buffered_order(50, 1, 3, 50) == np.arange(50)).all()
+    assert (shuffle_buffer_order(50, 1, 3, 50) == np.arange(50)).all()
 
 
 def test_the_buffer_is_the_one_slot_at_a_time_of_tf_data():
@@ -81,7 +81,7 @@ def test_the_buffer_is_the_one_slot_at_a_time_of_tf_data():
     for i, pick in enumerate(picks.tolist()):
         expected.append(slots[pick])
         slots[pick] = buffer + i
-    found = buffered_order(n, buffer, seed, n)
+    found = shuffle_buffer_order(n, buffer, seed, n)
     assert found[: n - buffer].tolist() == expected
     assert sorted(found[n - buffer :]) == sorted(slots)
 
@@ -89,7 +89,7 @@ def test_the_buffer_is_the_one_slot_at_a_time_of_tf_data():
 def test_an_input_waits_as_long_as_a_slot_is_missed():
     """An input stays for a geometric number of outputs with the buffer's size as its mean."""
     n, buffer = 200_000, 100
-    found = buffered_order(n, buffer, 5, n - buffer)
+    found = shuffle_buffer_order(n, buffer, 5, n - buffer)
     waited = np.arange(len(found)) - (found - buffer)
     middle = waited[(found >= buffer) & (found < n - 5000)]
     assert middle.mean() == pytest.approx(buffer, rel=0.02)

@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
-from dliosim.plan.forecast.forecast import csv_rows, forecast
+from dliosim.plan.forecast.forecast import forecast, list_reads
 from dliosim.report.plan.tables import plan_report, write_csv
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
@@ -93,7 +93,7 @@ def test_where_no_storage_is_fast_enough_it_says_why_and_what_would_help(
 def test_csv_has_a_row_for_each_sample_that_the_rank_reads() -> None:
     workload = compiled("cosmoflow", 3)
     stream = io.StringIO()
-    write_csv(stream, csv_rows(workload, 2, 1))
+    write_csv(stream, list_reads(workload, 2, 1))
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert len(rows) == 16
     assert [int(row["step"]) for row in rows] == list(range(16))

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dliosim.formats.contract_tests import contents, write_framed, write_resolved
+from dliosim.formats.contract_tests import random_contents, write_framed, write_resolved
 from dliosim.formats.protocols import Framed, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Dataset, Found, Job, Layout, Loop, constant
+from dliosim.model import Dataset, FileSurvey, Job, Layout, Loop, constant
 from tests.scripts.fidelity import script
 from tests.scripts.stubs import ROOT, SCRIPTS
 
@@ -80,7 +80,7 @@ def test_loaders_read_what_the_tool_writes(kind: str, loader: str, form: str, ne
         for first in range(0, 4, each):
             write_framed(written, dataset, tmp_path / f"{first}", np.full(each, 300), first)
     found = np.concatenate([np.asarray(batch) for batch in loaders.LOADERS[loader](tmp_path, 2, 0)()])
-    assert np.array_equal(found, np.stack([contents(dataset, sample, 300) for sample in range(4)]))
+    assert np.array_equal(found, np.stack([random_contents(dataset, sample, 300) for sample in range(4)]))
 
 
 def test_samples_in_memory_cost_a_loader_its_own_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_pattern_beside_a_case_takes_all_that_the_script_sets(case: Any) -> No
     if not path.exists():
         pytest.skip("dliosim has no pattern for it yet")
     wanted = [("samples", "8"), ("size", "1000 B"), ("batch", "2"), ("compute", "5 us"), ("epochs", "2")]
-    found = Found(8, 2, "0" * 16, constant(1000.0))
+    found = FileSurvey(8, 2, "0" * 16, constant(1000.0))
     workload, _ = compile_pattern(path, wanted, Job(1), lambda dataset: found)
     (loop,) = (verb for verb in workload.verbs if isinstance(verb, Loop))
     assert (workload.dataset(loop.dataset).samples, loop.epochs) == (8, 2)

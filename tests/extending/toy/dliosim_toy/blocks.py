@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import without_use
+from dliosim.formats.defaults import refuse_unused
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
 from dliosim.model import Dataset
 
@@ -29,7 +29,7 @@ class Blocks:
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Of all settings of a data set only the shape means something here."""
-        return without_use(dataset, self.name, taken=("shape",))
+        return refuse_unused(dataset, self.name, taken=("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
         """No library."""

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.execute.backends.registry import Backend, Files
-from dliosim.execute.io_errors import failed, truncated
+from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -47,7 +47,7 @@ class MirrorReader:
         if self._lifetime == "each epoch":
             self.close()
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """There are no hints."""
         return {}
 
@@ -65,9 +65,9 @@ class MirrorReader:
         try:
             data = os.pread(descriptor, len(into), offset)
         except OSError as error:
-            raise failed("pread", path, error, f" of {len(into)} bytes at offset {offset}", reading=True) from error
+            raise call_error("pread", path, error, f" of {len(into)} bytes at offset {offset}", reading=True) from error
         if len(data) < len(into):
-            raise truncated("pread", path, offset, len(into), len(data))
+            raise truncation_error("pread", path, offset, len(into), len(data))
         into[:] = data
         meter.add_run(began, (perf_counter_ns(),))
         meter.calls += 1
@@ -80,7 +80,7 @@ class MirrorReader:
             try:
                 self._open[file] = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError as error:
-                raise failed("open", path, error, reading=True) from error
+                raise call_error("open", path, error, reading=True) from error
             self.meter.open_ns += perf_counter_ns() - began
             self.meter.opens += 1
         return self._open[file]
@@ -95,7 +95,7 @@ class MirrorWriter:
         try:
             self._open = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            raise failed("open", str(path), error) from error
+            raise call_error("open", str(path), error) from error
         self.meter.open_ns += perf_counter_ns() - began
         self.meter.opens += 1
 
@@ -108,7 +108,7 @@ class MirrorWriter:
                 wrote = os.pwrite(self._open, data[done:], offset + done)
             except OSError as error:
                 where = f" of {len(data) - done} bytes at offset {offset + done}"
-                raise failed("pwrite", str(self.path), error, where) from error
+                raise call_error("pwrite", str(self.path), error, where) from error
             meter.call_ns.append(perf_counter_ns() - began)
             meter.calls += 1
             meter.moved += wrote
@@ -120,10 +120,10 @@ class MirrorWriter:
         try:
             os.fsync(self._open)
         except OSError as error:
-            raise failed("fsync", str(self.path), error) from error
+            raise call_error("fsync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - began
 
-    def granted(self) -> dict[str, str]:
+    def active_hints(self) -> dict[str, str]:
         """There are no hints."""
         return {}
 
@@ -134,7 +134,7 @@ class MirrorWriter:
             if last >= 0:
                 os.close(last)
         except OSError as error:
-            raise failed("close", str(self.path), error) from error
+            raise call_error("close", str(self.path), error) from error
         self.meter.close_ns += perf_counter_ns() - began
 
 
