@@ -20,8 +20,8 @@ def test_decoders_are_imported_when_asked_for_and_not_before(name: str, module: 
     pytest.importorskip(module)
     program = f"""
 import sys
-from dliosim.formats.registry import format_of, import_libraries
-form = format_of("{name}")
+from dliosim.formats.registry import import_libraries, load_format
+form = load_format("{name}")
 before = "{module}" in sys.modules
 import_libraries(form)
 print(before, "{module}" in sys.modules)

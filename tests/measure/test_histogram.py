@@ -13,7 +13,7 @@ any_latencies = st.lists(st.integers(0, 2 * LIMIT_NS), max_size=50)
 
 
 def facts(histogram):
-    return histogram.packed_sums().tolist(), histogram.packed_maxima().tolist()
+    return histogram.pack_sums().tolist(), histogram.pack_maxima().tolist()
 
 
 @given(latencies, st.floats(0, 1))

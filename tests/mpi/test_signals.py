@@ -151,8 +151,8 @@ def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
     """Rank 0 has the results, and what tells all ranks has told it as well: it comes first, if it comes."""
     program = (
         "import os, signal, time\n"
-        "from dliosim.commands.signals import act_on\n"
-        "act_on(3, print, print, lambda text, status: os._exit(print(text, status, flush=True) or 9))\n"
+        "from dliosim.commands.signals import handle_signals\n"
+        "handle_signals(3, print, print, lambda text, status: os._exit(print(text, status, flush=True) or 9))\n"
         "for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):\n"
         "    os.kill(os.getpid(), number)\n"
         "time.sleep(20)\n"
@@ -167,18 +167,18 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
     program = (
         "import ctypes, os, signal, sys, time\n"
         "from mpi4py import MPI\n"
-        "from dliosim.commands.mpi_entry import as_job\n"
-        "from dliosim.commands.partial import Unfinished\n"
-        "unfinished = Unfinished()\n"
+        "from dliosim.commands.mpi_entry import run_job\n"
+        "from dliosim.commands.partial import PartialResults\n"
+        "unfinished = PartialResults()\n"
         "def action(world):\n"
-        "    with unfinished.over():\n"
+        "    with unfinished.final_write():\n"
         "        pass\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
         "    time.sleep(2)\n"
         "    return int(signal.SIGUSR1)\n"
         "library = ctypes.CDLL(None)\n"
         "library.on_exit(getattr(library, 'raise'), None)\n"  # it is given the exit status
-        "sys.exit(as_job(MPI.COMM_WORLD, action, unfinished.save))\n"
+        "sys.exit(run_job(MPI.COMM_WORLD, action, unfinished.save))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (signal.SIGUSR1, "\nSIGUSR1: the run was over\n")

@@ -23,13 +23,13 @@ import sys
 from pathlib import Path
 import h5py, numpy
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets.library_writer import by_library
+from dliosim.execute.datasets.library_writer import call_library
 path = Path(sys.argv[1])
 def write():
     with h5py.File(path, "w") as file:
         file["records"] = numpy.arange(10000)
 try:
-    by_library(path, write)
+    call_library(path, write)
 except ExecutionError as error:
     print(error)
 """

@@ -94,7 +94,7 @@ def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
 
         return delayed
 
-    target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "parts")
+    target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "step_rounds")
     monkeypatch.setattr(target, name, late(getattr(target, name)))
     session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), ProgressLine(None))
     epochs = [one for phase in run_workload(session) for one in phase.summary.epochs]

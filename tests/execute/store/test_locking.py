@@ -20,9 +20,9 @@ from dliosim.execute.store.locking import NAME, LockTable
 HOLDER = """
 import sys
 from pathlib import Path
-from dliosim.execute.store.locking import Locks
-locks = Locks()
-locks.to_save(Path(sys.argv[1]))
+from dliosim.execute.store.locking import LockTable
+locks = LockTable()
+locks.lock_to_save(Path(sys.argv[1]))
 print("taken", flush=True)
 sys.stdin.read()
 """
