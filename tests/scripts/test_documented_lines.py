@@ -1,7 +1,7 @@
-"""What docs/cluster.md and docs/start.md say to type on a cluster, typed: with stand-ins for what only a cluster has.
+"""The lines of docs/cluster.md and docs/start.md for a cluster, typed: with stand-ins for what only a cluster has.
 
-The interpreter that they make finds nothing but what their pip line installs. (.ci/run types the other lines of the README
-and of docs/start.md.)
+The interpreter that they make finds nothing but what their pip line installs. (.ci/run types the other lines of the
+README and of docs/start.md.)
 """
 
 from __future__ import annotations
