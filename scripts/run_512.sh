@@ -97,7 +97,7 @@ from pathlib import Path
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
-from dliosim.plan.checkpoints.reshard import needs
+from dliosim.plan.checkpoints.reshard import blocks_to_restore
 from dliosim.plan.checkpoints.layout import state_files
 
 results, ranks, files = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
@@ -108,7 +108,7 @@ files_of = {name: sum(1 for _ in state.files()) for name, state in states.items(
 # What several ranks hold alike each of them reads.
 bytes_of = {("save", name): state.total() for name, state in states.items()}
 bytes_of |= {
-    ("restore", name): sum(block.length for rank in range(ranks) for _, block in needs(state, state.split, rank))
+    ("restore", name): sum(block.length for rank in range(ranks) for _, block in blocks_to_restore(state, state.split, rank))
     for name, state in states.items()
 }
 print(f"results.json: {results['ranks']} ranks, digest {results['digest']}, order hash {results['order_hash']}")

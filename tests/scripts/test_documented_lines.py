@@ -1,6 +1,7 @@
-"""What docs/cluster.md and the README say to type on a cluster, typed: with stand-ins for what only a cluster has.
+"""The lines of docs/cluster.md and docs/start.md for a cluster, typed: with stand-ins for what only a cluster has.
 
-The interpreter that they make finds nothing but what their pip line installs. (.ci/run types the README's other lines.)
+The interpreter that they make finds nothing but what their pip line installs. (.ci/run types the other lines of the
+README and of docs/start.md.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tests.scripts.stubs import RECORDS, ROOT, calls, environment, stub
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLUSTER = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-[ON_CLUSTER] = [line for line in PAGES[0].read_text(encoding="utf-8").splitlines() if " && srun " in line]
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+[ON_CLUSTER] = [line for line in START.splitlines() if " && srun " in line]
 
 #: A finder of modules that sees none of those that are named in a file beside it.
 SITE = """
@@ -175,7 +177,7 @@ def test_the_lines_for_a_cluster_need_nothing_but_what_they_install(checkout: Pa
     assert done.returncode == 2 and "--place scratch: there is no such directory" in done.stderr
 
 
-def test_the_readmes_line_for_a_cluster_needs_nothing_but_what_it_installs(checkout: Path) -> None:
+def test_the_first_line_for_a_cluster_needs_nothing_but_what_it_installs(checkout: Path) -> None:
     done = type_lines(checkout, ON_CLUSTER, extras_of(ON_CLUSTER.partition(" && srun ")[0]))
     assert (done.returncode, done.stderr) == (0, "")
     assert calls(checkout / "bin" / "srun")[:5] == ["-n", "512", "env/bin/dliosim", "run", "patterns/cosmoflow.dlio"]
