@@ -13,14 +13,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Protocol
 
-import numpy as np
-
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import follow_links, follow_to_file
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
 
