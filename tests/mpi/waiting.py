@@ -1,4 +1,7 @@
-"""A job of ranks that wait for command lines of dliosim: a second of each rank's start is paid once for many runs."""
+"""A job of ranks that wait for command lines of dliosim, and for programs of these tests.
+
+A second of each rank's start is paid once for many runs.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import ROOT, running, start_ranks
+from tests.mpi.launch import ROOT, run_program, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
 #: What each rank says on standard error behind all else that it says of a task.
 END = "\x1e\n"
+
+#: Tasks after which the ranks of `run_command` and `run_main` are started again.
+_USES = 200
 
 #: Variables that tests set for what they run.
 _OF_A_TASK = ("PATH",)
@@ -63,8 +69,19 @@ class WaitingRanks:
     _job: _Waiting | None = None
     _used: int = 0
 
-    def run(self, ranks: int, arguments: Sequence[str], below: Path, seconds: float, directory: Path = ROOT) -> Done:
-        """One command on the first of them, in a directory; below `below` nothing may stay open. Raises Ended."""
+    def run(
+        self,
+        ranks: int,
+        arguments: Sequence[str],
+        below: Path,
+        seconds: float,
+        directory: Path = ROOT,
+        module: str = "",
+    ) -> Done:
+        """One command on the first of them, in a directory; below `below` nothing may stay open. Raises Ended.
+
+        With a module its `main` is called with the ranks' communicator and the arguments instead.
+        """
         if self._used >= self.uses:
             self.close()
         if self._job is None:
@@ -73,6 +90,7 @@ class WaitingRanks:
         self._used += 1
         task = {
             "ranks": ranks,
+            "module": module,
             "arguments": [*arguments],
             "below": f"{below}",
             "directory": f"{directory}",
@@ -173,6 +191,9 @@ class _Waiting:
 
 _WAITING: dict[int, WaitingRanks] = {}
 
+#: A program on more ranks than these is a job of its own: few need so many, and all that wait hold memory.
+_MOST = 5
+
 
 def run_command(
     ranks: int, arguments: Sequence[str], directory: Path, seconds: float = 60
@@ -182,7 +203,7 @@ def run_command(
     What ends the ranks themselves, as an error on one of them does, ends with the status of their launcher. Those that
     take longer are ended, and fail the test.
     """
-    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=200))
+    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
     try:
         done = waiting.run(ranks, arguments, directory, seconds, directory)
     except Ended as ended:
@@ -193,6 +214,24 @@ def run_command(
         assert done.status, done.left
         waiting.close()  # an error ends a process as a rule, and need not close what that closes
     return subprocess.CompletedProcess([*arguments], done.status, done.printed, done.said)
+
+
+def run_main(ranks: int, module: str, *arguments: str | Path, seconds: float = 60) -> str:
+    """Call a module's `main` on ranks that wait, with their communicator and these arguments; what rank 0 prints.
+
+    It must succeed, and leave nothing open below the first of the arguments that is a path.
+    """
+    words = [f"{argument}" for argument in arguments]
+    if ranks > _MOST:
+        return run_program(ranks, module, *words, seconds=seconds)
+    below = next((argument for argument in arguments if isinstance(argument, Path)), Path(os.devnull))
+    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
+    try:
+        done = waiting.run(ranks, words, below, seconds, module=module)
+    except Ended as ended:
+        pytest.fail(f"{module} on {ranks} ranks: {ended}")
+    assert not done.left, f"{module} on {ranks} ranks: {done.left}"
+    return done.printed
 
 
 def close_all() -> None:

@@ -1,15 +1,17 @@
-"""Run by every rank of a job: command lines of dliosim, one after the other, each on the first so many ranks.
+"""Run by every rank of a job: tasks, one after the other, each on some of its ranks, counted from rank 0.
 
 A rank reads lines of JSON from a pipe of its own, in which it waits without MPI, so that it costs nothing: `ranks`,
-`arguments`, the `directory` to be in, `below` which nothing may stay open, variables of the `environment`, and what it
-says on standard error at its `end`, since the two streams come by two ways. When those ranks are through with it,
-rank 0 prints one: `statuses`, what was `printed` on rank 0, and what ranks have `left` behind in their processes.
+`arguments` of dliosim, or of the function `main` of a `module`, the `directory` to be in, `below` which nothing may
+stay open, variables of the `environment`, and what it says on standard error at its `end`, since the two streams come
+by two ways. When those ranks are through with it, rank 0 prints one: `statuses`, what was `printed` on rank 0, and what
+ranks have `left` behind in their processes.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import io
 import json
 import os
@@ -33,12 +35,15 @@ _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 _MAY_STAY = ("MainThread", "signals")
 
 
-def perform(group: MPI.Intracomm, arguments: list[str]) -> tuple[int, str]:
-    """One command line on the ranks of a communicator: its status, and what this rank printed."""
+def perform(group: MPI.Intracomm, module: str, arguments: list[str]) -> tuple[int, str]:
+    """One command line, or one module's `main`, on these ranks: its status, and what this rank printed."""
     cli._world = lambda: group  # type: ignore[assignment]
-    printed = io.StringIO()
+    printed, status = io.StringIO(), 0
     with redirect_stdout(printed):
-        status = cli.main(arguments)
+        if module:
+            importlib.import_module(module).main(group, *arguments)
+        else:
+            status = cli.main(arguments)
     return status, printed.getvalue()
 
 
@@ -75,7 +80,7 @@ def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
     """Do a task, and print what became of it."""
     os.chdir(task["directory"])
     os.environ.update(task["environment"])
-    status, printed = perform(group, task["arguments"])
+    status, printed = perform(group, task["module"], task["arguments"])
     os.chdir("/")
     sys.stderr.write(task["end"])
     sys.stderr.flush()
