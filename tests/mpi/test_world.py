@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.mpi.jobs import only_error
-from tests.mpi.launch import run_ranks
-from tests.mpi.waiting import run_main
+from tests.mpi.launch import run_program, run_ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_every_method_keeps_its_promise_however_ranks_wait(ranks: int, tmp_path: Path) -> None:
-    assert run_main(ranks, "tests.mpi.world_program", tmp_path) == "the world is whole\n"
+    assert run_program(ranks, "tests.mpi.world_program", str(tmp_path)) == "the world is whole\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -11,8 +11,8 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -104,11 +104,33 @@ class WaitingRanks:
         (status,) = answer["statuses"]
         return Done(status, answer["printed"], self._job.said(ranks), tuple(answer["left"]))
 
+    def processes(self) -> list[int]:
+        """All processes of the job, if it runs."""
+        return self._job.processes() if self._job is not None else []
+
     def close(self) -> None:
         """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
         job, self._job, self._used = self._job, None, 0
         if job is not None:
             job.close()
+
+
+@contextmanager
+def _on_own_cores() -> Iterator[None]:
+    """Let what starts in the block run on the cores of this worker of pytest-xdist alone, where there are several.
+
+    Ranks that share a core sleep while they wait for each other; otherwise they would take the other workers' time.
+    """
+    everywhere = os.sched_getaffinity(0)
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    cores = sorted(everywhere)
+    if worker.startswith("gw") and workers.isdecimal():
+        cores = cores[int(worker[2:]) % len(cores) :: int(workers)]
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
 
 
 class _Waiting:
@@ -122,8 +144,13 @@ class _Waiting:
             os.mkfifo(pipe)
         # For reading, too: to open it waits for nobody then, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
-        self._job = start_ranks(ranks, *PROGRAM, self._directory.name, terminal=self._said.fileno())
+        with _on_own_cores():
+            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, terminal=self._said.fileno())
         self._read = 0
+
+    def processes(self) -> list[int]:
+        """Its launcher, the launcher's helpers and its ranks."""
+        return self._job.processes()
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """What it answers; None where it does not, in so much time."""
@@ -133,7 +160,8 @@ class _Waiting:
             os.write(tell, (json.dumps(task) + "\n").encode())
         answered, _, _ = select.select([out], [], [], seconds)
         line = out.readline() if answered else ""
-        return json.loads(line) if line.endswith("\n") else None
+        # Of ranks that were killed, mpiexec says so on the same stream.
+        return json.loads(line) if line.startswith("{") and line.endswith("\n") else None
 
     def said(self, ranks: int = 0) -> str:
         """What was said on standard error since this was last asked, when so many ranks have said that it is all."""
@@ -207,7 +235,7 @@ def run_command(
     try:
         done = waiting.run(ranks, arguments, directory, seconds, directory)
     except Ended as ended:
-        if ended.status is None:
+        if not ended.status:  # mpiexec gives 0 now and then for ranks that were killed
             pytest.fail(f"dliosim {' '.join(arguments)} on {ranks} ranks: {ended}")
         return subprocess.CompletedProcess([*arguments], ended.status, "", ended.said)
     if done.left:
@@ -232,6 +260,11 @@ def run_main(ranks: int, module: str, *arguments: str | Path, seconds: float = 6
         pytest.fail(f"{module} on {ranks} ranks: {ended}")
     assert not done.left, f"{module} on {ranks} ranks: {done.left}"
     return done.printed
+
+
+def all_that_wait() -> list[int]:
+    """The processes of all jobs for `run_command` and `run_main`."""
+    return [process for waiting in _WAITING.values() for process in waiting.processes()]
 
 
 def close_all() -> None:
