@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import ROOT, run_program, running, start_ranks
+from tests.mpi.launch import ROOT, library_environment, run_program, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
@@ -145,7 +145,8 @@ class _Waiting:
         # For reading, too: to open it waits for nobody then, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
         with _on_own_cores():
-            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, terminal=self._said.fileno())
+            told = library_environment(ranks)
+            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=told, terminal=self._said.fileno())
         self._read = 0
 
     def processes(self) -> list[int]:

@@ -28,8 +28,9 @@ from dliosim import cli
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 
-#: What a launcher says of this job, which has more ranks than most of those that it is used for.
-_OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
+#: What a launcher says of this job, which has more ranks than most of those that it is used for, and what MPI and numpy
+#: were given as they started.
+_OF_THE_START = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_", "MPIR_CVAR_", "FI_PROVIDER", "OPENBLAS_")
 
 #: Threads that a run may leave: the one that acts on signals as long as the process lives.
 _MAY_STAY = ("MainThread", "signals")
@@ -63,7 +64,7 @@ def left_behind(below: str) -> list[str]:
 def main(comm: MPI.Intracomm, pipes: str) -> None:
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     faulthandler.register(signal.SIGUSR2, all_threads=True)
-    for name in [name for name in os.environ if name.startswith(_OF_A_LAUNCHER)]:
+    for name in [name for name in os.environ if name.startswith(_OF_THE_START)]:
         del os.environ[name]
     groups: dict[int, tuple[MPI.Intracomm, World]] = {}
     with Path(pipes, f"{comm.rank}").open() as tasks:
