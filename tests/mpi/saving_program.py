@@ -75,6 +75,7 @@ def check_every_way(world: World, directory: Path) -> None:
         if world.rank == 0:
             check_places(own, checkpoint)
         own.world.barrier()
+    own.locks.release()
 
 
 def check_places(own: Session, checkpoint: Checkpoint) -> None:
@@ -140,17 +141,19 @@ def check_failures(world: World, directory: Path) -> None:
             copies = own.drain_directory(checkpoint)
             assert copies is None or len(whole(copies)) == 1
         world.barrier()
+        own.locks.release()
 
 
-def main() -> None:
-    world = make_world(MPI.COMM_WORLD, lambda node: node.size if node.size < 3 else 1, "job")
-    directory = Path(sys.argv[1])
+def main(comm: MPI.Intracomm, where: str) -> None:
+    world = make_world(comm, lambda node: node.size if node.size < 3 else 1, "job")
+    directory = Path(where)
     check_every_way(world, directory / "ways")
     check_failures(world, directory / "failures")
     world.barrier()
-    if world.rank == 0:
+    world.close()
+    if comm.rank == 0:
         print("saved")
 
 
 if __name__ == "__main__":
-    main()
+    main(MPI.COMM_WORLD, sys.argv[1])

@@ -25,6 +25,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress import ProgressLine
+from tests.examples import examples
 from tests.execute.alone import world_of_one
 from tests.execute.failing import NO_PROOF, failing
 
@@ -102,7 +103,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
     assert record.calls == 23
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     failure=st.sampled_from(
         [

@@ -22,6 +22,7 @@ from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import require_framed, sample_sizes
+from tests.examples import examples
 from tests.plan.helpers import prefix_of
 
 VARYING = Distribution("uniform", (70.0, 900.0))
@@ -69,7 +70,7 @@ def expected(dataset: Dataset, file: int) -> bytes:
         ("png", Distribution("uniform", (1100.0, 3000.0))),
     ],
 )
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.integers(1, 30),
     st.integers(1, 9),
