@@ -1,4 +1,4 @@
-"""Whether a run was as its pattern expects: the `expect` lines over the epochs after the first."""
+"""Results of the `expect` lines of a pattern, over the epochs after the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dliosim.model import Expectation
 
 
 def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[ExpectationResult, ...]:
-    """The result of each line. A figure that could not be measured does not hold."""
+    """Return the result of each line; a figure that could not be measured does not hold."""
     return tuple(_check_expectation(expectation, run) for expectation in expectations)
 
 
