@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
-
     unfinished = PartialResults()
 
     def run(world: World) -> int:

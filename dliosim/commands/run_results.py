@@ -23,8 +23,8 @@ from dliosim.errors import ExecutionError, ExpectationMissed
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.discovery import ExistingFiles, FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.expectations import evaluate
+from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count

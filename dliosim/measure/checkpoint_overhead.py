@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 
 
 @dataclass(frozen=True, slots=True)

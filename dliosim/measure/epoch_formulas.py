@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
-from dliosim.measure.records import CAUSES, UNCERTAIN, EpochRecord, StepBlock, unpack_arrivals, unpack_waits
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, ReduceResult
+from dliosim.measure.records import CAUSES, UNCERTAIN, EpochRecord, ReduceResult, unpack_arrivals, unpack_waits
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT
 
 
 def epoch_summary(record: EpochRecord, reduced: ReduceResult) -> EpochSummary:
@@ -152,30 +150,3 @@ def _find_slowest_rank(words: NDArray[np.int64]) -> tuple[BoundShares | None, in
     shares = np.bincount(causes, minlength=len(CAUSES)) / len(words)
     bound_by = BoundShares(**dict(zip(CAUSES, shares.tolist(), strict=True)))
     return bound_by, slowest, float(times[slowest] / len(words))
-
-
-def utilization(blocks: Sequence[StepBlock]) -> float | None:
-    """Return DLIO's AU of one rank and epoch, a ratio: mean of compute / time of each block, weighted by steps.
-
-    Both leave out the first step of a block. None where there are no steps, or where a block has no time besides its
-    first step.
-    """
-    return _step_weighted(blocks, [block.compute_ns for block in blocks])
-
-
-def samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
-    """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `utilization`.
-
-    DLIO subtracts two steps for any number of excluded ones, so a block of one step counts as negative. This is kept,
-    so that the figure is the same as DLIO's.
-    """
-    return _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
-
-
-def _step_weighted(blocks: Sequence[StepBlock], amounts: Sequence[float]) -> float | None:
-    """Return the mean of amount / ns over blocks, weighted by steps; the ns leave out the first step."""
-    totals = [block.elapsed_ns - block.first_ns for block in blocks]
-    steps = sum(block.steps for block in blocks)
-    if steps == 0 or min(totals) <= 0:
-        return None
-    return sum(b.steps * amount / total for b, amount, total in zip(blocks, amounts, totals, strict=True)) / steps

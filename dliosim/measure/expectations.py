@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary, ExpectationResult, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.model import Expectation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -272,3 +273,16 @@ class VerbRecord:
     call_latency: Histogram = field(default_factory=Histogram)
     #: hints granted for the first file; None where this rank opened no file
     hints: dict[str, str] | None = None
+
+
+class ReduceResult(NamedTuple):
+    """Results of the reductions of one phase over all ranks."""
+
+    #: sums by name
+    total: dict[str, int]
+    #: maxima by name
+    most: dict[str, int]
+    #: merged over all ranks
+    histograms: list[Histogram]
+    #: element-wise maxima, int64
+    vector: NDArray[np.int64]

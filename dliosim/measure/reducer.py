@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from dliosim.measure.histogram import Histogram
 
 #: Ratios and rates become whole multiples of these, so that one reduction of int64 adds them up with the counts.
 RATIO_UNIT, RATE_UNIT = 2.0**-40, 2.0**-20
@@ -34,16 +31,3 @@ class Reducer(Protocol):
         `lengths` are those of all ranks, and the same on every rank; ranks with 0 take no part.
         """
         ...
-
-
-class ReduceResult(NamedTuple):
-    """Results of the reductions of one phase over all ranks."""
-
-    #: sums by name
-    total: dict[str, int]
-    #: maxima by name
-    most: dict[str, int]
-    #: merged over all ranks
-    histograms: list[Histogram]
-    #: element-wise maxima, int64
-    vector: NDArray[np.int64]

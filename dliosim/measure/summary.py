@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure import epoch_formulas
+from dliosim.measure import dlio_metrics
 from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer, ReduceResult
+from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, ReduceResult, VerbRecord
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
@@ -121,8 +121,8 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
     blocks = record.blocks
     ratio = record.utilization
-    au = None if record.is_open_loop else epoch_formulas.utilization(blocks)
-    rate = epoch_formulas.samples_per_second(blocks, record.batch)
+    au = None if record.is_open_loop else dlio_metrics.utilization(blocks)
+    rate = dlio_metrics.samples_per_second(blocks, record.batch)
     sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
     sums |= {
         "ranks": 1,

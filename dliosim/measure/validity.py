@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, percent
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.

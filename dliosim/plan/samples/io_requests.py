@@ -253,7 +253,8 @@ def _pack_steps(
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """How the calls of each step are dealt over collective rounds; round k of step s, if k < count[s], is
-    calls[first:last] of `plan_calls(s, k)`."""
+    calls[first:last] of `plan_calls(s, k)`.
+    """
 
     round_start: NDArray[np.int64]
     step_start: NDArray[np.int64]
