@@ -1,4 +1,4 @@
-"""A checkpoint's manifest is believed as far as it can be, and what lies beside it is held against it."""
+"""A checkpoint's manifest is read with care, and the files next to it are compared with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints are numbered upwards, complete once they have a manifest, and found by what lies there."""
+"""Checkpoints are numbered upwards, are complete once they have a manifest, and are found by their directories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def saved(base: Path, sizes: tuple[int, ...] = (3, 5), ranks: int = 2, commit: C
 
 
 def names(base: Path) -> list[str]:
-    """What lies there."""
+    """Return the names of all entries."""
     return sorted(entry.name for entry in base.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""What is restored on one rank, and what is said of what is not."""
+"""Restore on one rank: which checkpoint is read, and the notes about those that are not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
 
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
-    """One save, and whatever of it goes on in the background."""
+    """Save once, and wait for what of it runs in the background."""
     with CheckpointManager(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
@@ -197,7 +197,7 @@ def test_what_nothing_proves_complete_is_said(tmp_path: Path) -> None:
 
 
 def keep_copy(file: Path) -> None:
-    """As a partner would keep what the only rank has saved."""
+    """Copy the file as a partner would keep what the only rank has saved."""
     directory, copied = file.parent, "partner_of_000000.ckpt"
     shutil.copy(file, directory / copied)
     saved = load_manifest(directory)
