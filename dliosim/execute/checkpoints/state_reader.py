@@ -81,7 +81,7 @@ def read_state(
     try:
         with session.progress.track_bytes(f"restore {files.checkpoint.name}", lambda: total):
             _time_collective(session, record, lambda: reading.read_passes(passes, rounds.tolist()))
-            # After all ranks have read: ending may be collective, and a wait there for slower ranks would count as time.
+            # After all ranks have read: ending may be collective, and a wait in it for slower ranks would count.
             _time_collective(session, record, reader.end_epoch)
         read = process_io_since(before)
         record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
