@@ -118,7 +118,7 @@ def _read_index(read: Callable[[], FileIndex], path: Path) -> FileIndex:
 
 
 def _share_fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
-    """Return a table with one row a file: samples, bytes, bytes of a sample by the library, and fields of each column."""
+    """Return a table with one row a file: samples, bytes, bytes of a sample by the library, fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
     table = shared_memory(world, files * width).reshape(files, width)
     for file, one in zip(own, found, strict=True):

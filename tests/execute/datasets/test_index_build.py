@@ -132,7 +132,7 @@ def test_memory_is_shared_whatever_python_was_built_for(how: str, monkeypatch: p
 
 
 def shared_mappings() -> int:
-    """Return the bytes in mappings that this process shares with others of its node."""
+    """Return the number of mappings of memory that this process shares with others of its node."""
     gc.collect()
     return Path("/proc/self/maps").read_text().count("memfd:dliosim")
 
