@@ -312,7 +312,7 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     unlocked = session.locks.lock_note(session.save_directory(checkpoint))
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
     part, _ = checkpoint.describe_part(checkpoint.split(session.world.size))
-    smaller = part and f"only {part} was saved: the time of a whole save does not follow from this one's"
+    smaller = part and f"only {part} was saved: its time says nothing about the time of a whole save"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
@@ -345,7 +345,7 @@ def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[s
         try:
             require_memory(each, world.node.size, f"staging buffers of {names}")
         except ExecutionError as error:
-            hint = "`staging simulated` takes the time of the copy without them, fewer saves `in flight` need fewer"
+            hint = "`staging simulated` takes the time of the copy without buffers, fewer saves `in flight` need fewer"
             raise ExecutionError(f"{error.message}; {hint}", error.code) from error
 
     world.run_on_all(check_memory)

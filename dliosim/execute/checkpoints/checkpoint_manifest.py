@@ -121,7 +121,7 @@ def load_manifest(directory: Path) -> CheckpointManifest:
     if not isinstance(name, str) or not isinstance(ranks, int) or commit is None or split is None:
         raise ValueError("has a manifest that does not say what was saved")
     if not isinstance(files, dict) or not all(_is_file_entry(key, value) for key, value in files.items()):
-        raise ValueError("has a manifest with files that cannot be")
+        raise ValueError("has a manifest with invalid file entries")
     if not files:
         raise ValueError("has a manifest without files")
     found = {key: (value[0], value[1]) for key, value in files.items()}

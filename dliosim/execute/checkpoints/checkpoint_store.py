@@ -97,7 +97,7 @@ def begin_checkpoint(hold: DirectoryLock, commit: Commit, above: int = 0) -> tup
         make_durable_directory(hold.base)
         number = max(_remove_unfinished(hold), hold.last, above) + 1
         if number > _MOST:
-            raise ExecutionError(f"{hold.base / str(_MOST)} has the last number that there is: move it away")
+            raise ExecutionError(f"{hold.base / str(_MOST)} has the highest number possible: move it away")
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         make_directory(directory)
         hold.busy.add(number)
@@ -232,9 +232,7 @@ def checkpoint_directory(base: Path, number: int) -> Path:
     """Return the directory of a checkpoint; UsageError [E208] if it is a link, which may lead anywhere."""
     directory = base / f"{number:06d}"
     if directory.is_symlink():
-        text = (
-            "checkpoints are read from directories of their own only: move it away, or what it leads to into its place"
-        )
+        text = "checkpoints are read only from real directories: remove the link, or move its target into its place"
         raise UsageError(f"{directory} is a symbolic link: {text}", "E208")
     return directory
 

@@ -45,7 +45,7 @@ def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArr
     told = own.ravel().copy()
     world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(told))
     if not np.array_equal(told, own.ravel()):
-        raise ExecutionError("the plan that rank 0 made of all differs from what this rank holds")
+        raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
     plan = None if gathered is None else _number_files(files, gathered)
     record.plan_ns += perf_counter_ns() - begun
     return plan
@@ -98,7 +98,7 @@ def _join_file_runs(name: str, size: int, runs: list[list[int]]) -> SavedFile:
     end = value = 0
     for offset, length, checksum in sorted(runs):
         if offset != end:
-            raise ExecutionError(f"{name} was not written at byte {min(offset, end)}, or twice")
+            raise ExecutionError(f"{name}: byte {min(offset, end)} was not written, or written twice")
         value = crc32_combine(value, checksum, length)
         end += length
     if end != size:

@@ -84,7 +84,7 @@ def _read_checkpoint(
             if not error.shared or error.code not in _OF_DATA:
                 raise
             took = seconds((perf_counter_ns() - begun) * 1e-9)
-            # Rank 0's text for all: the reason of each lost file must be the same on every rank.
+            # Rank 0's text, with its time, for all: the reason of each lost file must be the same on every rank.
             why = session.world.broadcast_object(f"{_cut_location(error, found)} (found after {took})")
             lost = _find_lost_file(error, files, found)
             if lost is None and error.code is None:

@@ -151,7 +151,7 @@ class CheckpointSearch:
         ]
         if ways:
             return f"; others have saved it there: say {' or '.join(ways)}"
-        return f"; one of another description is there, in {others[0]}"
+        return f"; a checkpoint of another description is there, in {others[0]}"
 
     def _has_saved_split(self, split: Split, others: Sequence[Path]) -> bool:
         return self._checkpoint.digest(split) in {base.name for base in others}

@@ -157,7 +157,7 @@ def _write_shared_file(
             world.abort(failure)
         error = failure
     try:
-        # Syncing and closing are collective: no rank may begin them while others still write, so all agree first.
+        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
         if world.size > 1:
             world.agree_on_error(error)
         elif error is not None:

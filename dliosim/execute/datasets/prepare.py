@@ -117,7 +117,7 @@ def _require_complete(dataset: Dataset, directory: Path) -> None:
         return
     others = find_preparing_ranks(dataset, directory)
     if others:
-        text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
+        text = f"data set `{dataset.name}` was prepared by {others} ranks, but this job expects"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
     raise ExecutionError(
         f"data set `{dataset.name}` {wrong} in {directory}: put `prepare {dataset.name}` in front", "R401"
@@ -158,7 +158,7 @@ def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> E
             try:
                 os.lstat(one)
             except OSError as error:
-                return _missing_file_error(dataset, one, error, " (somebody removed it meanwhile?)")
+                return _missing_file_error(dataset, one, error, " (was it removed meanwhile?)")
     return None
 
 
@@ -221,7 +221,7 @@ def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, direct
         made = directory / dataset.folder_name(folder)
         made.mkdir(exist_ok=True)
         if made.is_symlink():
-            raise UsageError(f"{made} is a symbolic link: data are written to directories of their own only", "E208")
+            raise UsageError(f"{made} is a symbolic link: data are written only to real directories", "E208")
     needed, what = total_bytes(session, dataset), f"data set `{dataset.name}`"
     try:
         require_space(directory, needed, what)
@@ -316,7 +316,7 @@ def _write_shared_file(
             world.abort(failure)
         error = failure
     try:
-        # Syncing and closing are collective: no rank may begin them while others still write, so all agree first.
+        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
         world.agree_on_error(error)
         if verb.fsync:
             writer.sync()

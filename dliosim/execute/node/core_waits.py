@@ -26,7 +26,7 @@ def core_wait(threads: Sequence[int]) -> int | None:
 
 
 def parse_schedstat(schedstat: str) -> int | None:
-    """Return the second of a thread's three schedstat numbers; None where the first (run time) is 0 or the text differs."""
+    """Return the second of a thread's three schedstat numbers; None if the first (run time) is 0 or the text odd."""
     numbers = schedstat.split()
     return int(numbers[1]) if len(numbers) == 3 and all(map(str.isdecimal, numbers)) and int(numbers[0]) else None
 

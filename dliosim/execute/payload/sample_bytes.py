@@ -208,7 +208,7 @@ def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray
 
 
 def _word_runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np.uint64]]:
-    """Yield the whole words in [start, start + length) by chunk: (position, first in the pool, count, word mixed in)."""
+    """Yield the whole words in [start, start + length) by chunk: position, first in the pool, count, word mixed in."""
     first, last = -(-start // 8), (start + length) // 8
     if first >= last:
         return

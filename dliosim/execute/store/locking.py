@@ -161,7 +161,7 @@ def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
             if hold.descriptor is None:
                 if saves:
                     continue  # another job that saved nothing removed the directory with its lock
-                # There is no directory, or it is read-only and has no lock file: no job can be saving to it from here.
+                # There is no directory, or it is read-only and has no lock file: then there is nothing to protect.
                 return
         if not _try_lock(hold, saves):
             found = _read_holder(hold.descriptor)
@@ -172,7 +172,7 @@ def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
             _write_holder(hold.descriptor, saves)
             return
         _close_lock_file(hold)
-    raise ExecutionError(f"{path} is made and removed all the time", "R405")
+    raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
 
 
 def _open_lock_file(path: Path, saves: bool) -> int | None:

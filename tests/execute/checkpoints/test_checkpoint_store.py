@@ -76,7 +76,7 @@ def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_co
 def test_after_the_last_number_there_is_none(tmp_path: Path) -> None:
     for name in ("999999", "9" * 12):
         (tmp_path / name).write_text("no directory of ours: it stays")
-    with pytest.raises(ExecutionError, match="999999999999 has the last number"):
+    with pytest.raises(ExecutionError, match="999999999999 has the highest number"):
         checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     (tmp_path / ("9" * 12)).unlink()
     assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[1].name == "1000000.partial"

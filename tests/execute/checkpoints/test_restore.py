@@ -185,7 +185,7 @@ def test_what_others_have_saved_is_said(tmp_path: Path, split: Split, said: str)
         restore(job, CHECKPOINT, Restore("c"))
     assert caught.value.code == "R404"
     assert caught.value.message.endswith(f"; others have saved it there: say `{said}`")
-    with pytest.raises(ExecutionError, match="one of another description is there, in "):
+    with pytest.raises(ExecutionError, match="a checkpoint of another description is there, in "):
         restore(job, replace(CHECKPOINT, seed=2), Restore("c"))
 
 
