@@ -36,7 +36,7 @@ def dataset_of(name: str, samples: int, files: int, size: Distribution, seed: in
 
 
 def contents(dataset: Dataset, sample: int, size: int) -> np.ndarray:
-    """What a run writes, before a text format dresses it."""
+    """Return what a run writes, before a text format dresses it."""
     out = bytearray(size)
     fill_part(None, int(sample_keys(dataset, np.array([sample]))[0]), 0, memoryview(out))
     return np.frombuffer(out, np.uint8)

@@ -35,7 +35,7 @@ def expected(dataset: Dataset) -> list[bytearray]:
 
 
 def small(dataset: Dataset) -> bool:
-    """Whether a data set is quick to write byte by byte."""
+    """Return whether a data set is quick to write byte by byte."""
     return dataset.samples <= 60
 
 

@@ -35,7 +35,7 @@ def stream(key: int, start: int, length: int) -> bytearray:
 def edges_are_right(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
 ) -> NDArray[np.bool_]:
-    """For each sample in `data`, whether its first and last eight bytes are, as a run checks them."""
+    """Return for each sample in `data` whether its first and last eight bytes are right, as a run checks them."""
     return edges_match(*edge_words(keys, np.zeros_like(lengths), lengths), lengths, starts, data)
 
 

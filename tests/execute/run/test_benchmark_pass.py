@@ -1,4 +1,4 @@
-"""What a comparison prepares before its passes: the data of every variant, each once."""
+"""Preparing data before the passes of a comparison: the data of every variant, each once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ train {
 }
 """
 
-#: What of a data set can vary, two of which are drawn, two values of each.
+#: The settings of a data set that can vary: two of them are drawn, with two values each.
 VARIED = {
     "path": ('"one"', '"two"', '"one/below"'),
     "root": ("data", "local"),
