@@ -24,7 +24,7 @@ LEFT_OUT = {"errors", "boundedjson", "lazy_numpy", "readable", "units", "io_erro
 
 def list_imports(package: str) -> dict[str, set[str]]:
     """Return what each package or module right below `package` imports of the others."""
-    graph = grimp.build_graph("dliosim", exclude_type_checking_imports=True)
+    graph = grimp.build_graph("dliosim")
     below = {name for name in graph.find_children(package) if name.rsplit(".", 1)[-1] not in LEFT_OUT}
     for name in below:
         graph.squash_module(name)

@@ -22,7 +22,7 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.samples.sample_index import Places
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import ExistingFiles
+    from dliosim.plan.samples.sample_index import ExistingFiles
 
 
 class Progress(Protocol):

@@ -22,21 +22,10 @@ from dliosim.formats.registry import format_for
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
+from dliosim.plan.samples.sample_index import ExistingFiles
 
 _AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ExistingFiles:
-    """Existing files: their paths, in order, and what their own indexes say."""
-
-    #: path of each file below the root
-    names: list[str]
-    #: whether that path leads to its file by symbolic links; one a file
-    linked: list[bool]
-    #: the index of each file
-    indexes: list[FileIndex]
 
 
 class ScanProgress(Protocol):
