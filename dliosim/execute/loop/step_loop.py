@@ -214,7 +214,7 @@ def run_steps(
             else:
                 nominal_ns += nominal
             before = after
-            # One list for all marks: one append a step, and one conversion to an array in `_record_steps`.
+            # One flat list for all marks: one extension a step, and one conversion to an array in `_record_steps`.
             marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
                 _record_steps(times, source, record, series, course.beside)

@@ -260,7 +260,7 @@ def _run_epoch(
         core_wait(this),
         core_wait(batches.threads),
     )
-    io_before, drained = read_process_io(), saves.count_drained_bytes()  # last: it counts the reads of the lines above
+    io_before, drained = read_process_io(), saves.count_drained_bytes()  # last: core_wait reads /proc, which it counts
     stop = run_steps(course, source, lengths, record, series, session.progress)
     # An error after the last sync is raised here by all ranks, before anything collective follows. In an epoch that is
     # shorter than the steps between two syncs, only this meeting lets ranks agree that the time is up.

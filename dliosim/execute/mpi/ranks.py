@@ -34,8 +34,11 @@ class Ranks(Protocol):
     arrays of the same shape.
     """
 
+    #: the communicator
     comm: MPI.Intracomm
+    #: number of this rank in it, from 0
     rank: int
+    #: number of ranks
     size: int
 
     def barrier(self) -> None:
