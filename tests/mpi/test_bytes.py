@@ -136,7 +136,7 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     assert given <= found["device_bytes"] < given + BESIDE
     assert same_as(witness, found["device_bytes"])
     assert found["bytes_per_second"] * found["seconds"] == pytest.approx(given, rel=0.1)
-    assert ("of which 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
+    assert ("and only 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
 
 
 def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_device_fed(on_disk: Place) -> None:
@@ -147,7 +147,7 @@ def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_devi
     assert same_as(witness, found["device_bytes"])
     assert SIZE <= found["device_bytes"] < SIZE + BESIDE
     said = " ".join(printed.split())
-    assert "ranks asked for 33.55 MB, of which 16.78 MB are different bytes" in said
+    assert "ranks asked for 33.55 MB, and only 16.78 MB are different bytes" in said
     assert "/s (50 % of it from the device)" in said
     assert "less than half" not in said
 
