@@ -62,10 +62,10 @@ BESIDE = 3 * MIB
 
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Place:
-    """A place on a file system of which the kernel counts what is read from its device."""
+    """A place on a file system where the kernel counts the bytes from its device."""
     kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
     if kind.strip() not in DISK_KINDS | {"ext2/ext3"}:
-        pytest.skip(f"{tmp_path} lies on {kind.strip()}, of which the kernel does not count what is read")
+        pytest.skip(f"{tmp_path} is on {kind.strip()}, where the kernel does not count bytes from a device")
     return Place(tmp_path)
 
 
@@ -103,7 +103,7 @@ def figures(place: Place, kind: str) -> dict[str, Any]:
 
 
 def same_as(witness: int, found: int) -> bool:
-    """Whether the kernel, which has all that a process did from its start, has what was found and little more."""
+    """Check that the kernel, which counts a process from its start, has the bytes found and little more."""
     return found <= witness <= found + BESIDE
 
 

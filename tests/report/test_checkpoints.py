@@ -1,4 +1,4 @@
-"""What a run says of its checkpoints beside the table of files."""
+"""Tables of a run about its checkpoints, other than the table of files."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_readers_that_wait_for_cores_are_told_apart():
 def test_more_ranks_than_cores_are_named_beside_saves_whose_waits_nobody_counts():
     crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
     text = run_report(run(environment=crowded, phases=run().phases[:3]))
-    assert "warning: 16 ranks on 2 cores: saves and restores hold waits for a core, which are counted of loops" in text
+    assert "warning: 16 ranks on 2 cores: saves and restores include waits for a core, which are only" in text
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.0099, False), (0.0101, True)])
@@ -433,7 +433,7 @@ def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
         "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
         in beside
     )
-    # Beside readers what it got is that while calls were in flight: 181 MB in 91.8 ms.
+    # With readers the rate is that while calls were in flight: 181 MB in 91.8 ms.
     needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
     assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(beside.split())
     idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))

@@ -66,8 +66,8 @@ def test_older_results_have_no_latencies_of_epochs_together(tmp_path: Path) -> N
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
     beside = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
-    write_run(tmp_path / "beside", ranks=1, steps=8, epochs=3)
-    (one,) = load_results([str(tmp_path / "beside")], with_arrays=False)
+    write_run(tmp_path / "background", ranks=1, steps=8, epochs=3)
+    (one,) = load_results([str(tmp_path / "background")], with_arrays=False)
     assert isinstance(one, SavedRun)
     text = format_side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, beside)))])
     assert row_of(text, "stall of state") == ["20.0 ms"]
