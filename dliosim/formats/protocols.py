@@ -206,7 +206,7 @@ class EncodeTime:
 
 @runtime_checkable
 class Resolved(Format, Protocol):
-    """A format whose files alone know where samples are. All samples have one size, `dataset.fixed_size`."""
+    """A format whose files alone know where samples are. All samples have one size, `dataset.constant_size`."""
 
     def is_preallocated(self, dataset: Dataset) -> bool:
         """Return True if `lay_out` gives every sample its place, so all ranks write; else `build` writes a file."""

@@ -204,8 +204,8 @@ def _loop_table(title: str, loops: Sequence[LoopResult | None], runs: Sequence[S
         some = [row for row in some if set(row[1:]) != {ABSENT}]
         rows += [LINE, *some] if rows and some else some
     about = (
-        "over the epochs after the first (the only one, if there is one); rates are all bytes (samples) by all time, "
-        "and latencies all of theirs together, as in the headline of a run, utilization is the mean of theirs"
+        "over the epochs after the first (or the only one), as in the headline of a run: rates are all bytes (samples) "
+        "by all time, latencies are those of all these epochs together, utilization is their mean"
     )
     return Table(f"{title}: {about}", ("", *(one.label for one in runs)), tuple(rows))
 

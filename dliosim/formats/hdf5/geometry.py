@@ -107,9 +107,9 @@ def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: in
 def _longest_run(part: RecordPart, size: int, whole: bool) -> tuple[int, ...]:
     """Return the extents of the longest contiguous part of a sample: at most `size` bytes, at least 1 element.
 
-    With `whole`, chunks inside a sample have no padding: an encoded chunk is decoded with its padding, which would be
-    amid the contents. So only the first dimension may be cut in lengths that do not divide it: its last chunk is the
-    end of a sample.
+    With `whole`, chunks inside a sample have no padding: an encoded chunk is decoded with its padding, which would then
+    be inside the contents. So only the first dimension may be cut in lengths that do not divide it: its last chunk is
+    the end of a sample.
     """
     inner = part.row_bytes
     for axis, extent in enumerate(part.extents):
