@@ -53,7 +53,7 @@ class Access:
 
     @property
     def batches(self) -> int:
-        """Batches that each rank has memory for: one in use, those ahead, and its share of a node's reads (`scatter`)."""
+        """Batches that each rank has memory for: one in use, those ahead, and with `scatter` one that a node reads."""
         return 1 + (self.prefetch if self.readers else 0) + self.scatter
 
     @property

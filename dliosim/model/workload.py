@@ -60,7 +60,7 @@ class Workload:
         return found
 
     def digest(self) -> str:
-        """Return 16 hexadecimal digits of all that is done; the same for the same workload and job, however it is spelled."""
+        """Return 16 hexadecimal digits of all that is done; the same workload and job have the same digest."""
         described = _json_value(self)
         for expectation in described["expectations"]:
             del expectation["text"]
