@@ -72,7 +72,7 @@ def test_caches_that_were_not_alike_are_told() -> None:
     variants = stalled((2.0, 1.0), resident_share=0.5)
     cold = tuple(replace(each, resident_share=0.0) for each in variants[0].passes)
     found = saves((replace(variants[0], passes=cold), variants[1]), what="restore state", caches="cold")
-    assert any("CACHES WERE NOT ALIKE" in sentence for sentence in stall_verdict(found))
+    assert any("CACHES WERE NOT THE SAME" in sentence for sentence in stall_verdict(found))
 
 
 def test_no_stall_is_still_a_time() -> None:

@@ -65,8 +65,8 @@ def test_bytes_beside_those_asked_and_two_phase_are_told() -> None:
 
 def test_unequal_depth_and_unlike_caches_are_told() -> None:
     assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
-    assert said("CACHES WERE NOT ALIKE", 1.0, 2.0, resident_share=0.5)
-    assert not said("CACHES WERE NOT ALIKE", 1.0, 2.0)
+    assert said("CACHES WERE NOT THE SAME", 1.0, 2.0, resident_share=0.5)
+    assert not said("CACHES WERE NOT THE SAME", 1.0, 2.0)
     cold = outcome(measured((1.0, 2.0)), caches="cold")
     assert any("dropping them had no effect" in sentence for sentence in loop_verdict(cold))
 

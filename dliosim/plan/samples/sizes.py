@@ -103,7 +103,7 @@ def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
 
 
 def local_prefix_sums(dataset: Dataset) -> NDArray[np.int64]:
-    """Return the sums that `bytes_before` needs, in one process: for each sample if they are few, else for each block."""
+    """Return the sums that `bytes_before` needs, in one process: for each sample of a few, else for each block."""
     if dataset.samples > SUMS_OF_SAMPLES:
         return prefix_sum(block_totals(dataset, 0, block_count(dataset)))
     step, result = _BLOCKS_AT_ONCE * BLOCK, np.zeros(dataset.samples + 1, np.int64)
