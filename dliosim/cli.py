@@ -335,7 +335,9 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default="dliosim-data", metavar="DIR", help="where data are stored (default: ./dliosim-data)")
+    parser.add_argument(
+        "--dir", default="dliosim-data", metavar="DIR", help="where data are stored (default: ./dliosim-data)"
+    )
     parser.add_argument(
         "--root", action="append", default=[], metavar="NAME=DIR", help="another tier, for `root NAME` in a pattern"
     )

@@ -1,7 +1,7 @@
-"""What holds for all tests.
+"""Settings of all tests.
 
-Property tests are never timed: machines that run them are busy. All that tests start hears Ctrl-C, and takes short
-turns on the cores: ranks that wait inside MPI spin until their turn is over, and there are more ranks than cores.
+Property tests are never timed: machines that run them are busy. All processes of tests get Ctrl-C, and use short time
+slices: ranks that wait inside MPI spin until their slice ends, and there are more ranks than cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What libraries are told before they are imported, by what the launcher says."""
+"""Settings of libraries before they are imported, from the launcher's variables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_only_what_starts_in_the_block_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_numpy_is_not_there_before_libraries_are_told() -> None:
-    program = "import sys, dliosim.cli; dliosim.cli._make_parser().parse_args(sys.argv[1:]); print('numpy' in sys.modules)"
+    program = (
+        "import sys, dliosim.cli; dliosim.cli._make_parser().parse_args(sys.argv[1:]); print('numpy' in sys.modules)"
+    )
     arguments = ["run", "x.dlio", "--mtbf", "3 h", "--stall-report", "1s"]
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr

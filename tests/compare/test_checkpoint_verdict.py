@@ -1,4 +1,4 @@
-"""What is said of saves and restores that were compared."""
+"""The verdict on saves and restores that were compared."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_where_the_stall_went_is_said() -> None:
 
 
 def test_a_save_in_the_background_says_when_it_is_complete() -> None:
-    assert "complete after 6.1" in said("goes on in the background", 2.0, 1.0, flush=5.0)
-    assert not said("goes on in the background", 2.0, 1.0)
+    assert "complete after 6.1" in said("continues in the background", 2.0, 1.0, flush=5.0)
+    assert not said("continues in the background", 2.0, 1.0)
 
 
 def test_other_bytes_and_unsynced_saves_are_told() -> None:
