@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: bounded before it is parsed, as a few bytes of it can take a hundred."""
+"""JSON that another program may have written: checked before it is parsed, as few bytes can take a lot of memory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import NoReturn
 #: Bytes: a run of ten thousand epochs writes 25 MB, a checkpoint of half a million files 30 MB.
 LARGEST = 64 << 20
 
-#: Lists and objects: as many files has a checkpoint at most, and ten thousand epochs have a tenth of that.
+#: Lists and objects: a checkpoint has this many files at most; ten thousand epochs have a tenth of that.
 _MOST_ROOMS = 1 << 20
 
-#: Values in these.
+#: Values in these lists and objects.
 _MOST_VALUES = 3 << 20
 
 
 def check_json_size(data: bytes) -> None:
-    """Raise ValueError where a text is larger than any of ours, or would take much over half a GB (574 MB measured)."""
-    # Those in texts count, too: there are few, and to look is cheap.
+    """Raise ValueError where a text is larger than any that dliosim writes.
+
+    A text within these limits takes little more than half a GB of memory (574 MB measured).
+    """
+    # Brackets inside strings count too: there are few of them, and counting bytes is cheap.
     rooms, values = data.count(b"[") + data.count(b"{"), data.count(b",")
     for found, most, what in (
         (len(data), LARGEST, "bytes"),
@@ -29,7 +32,7 @@ def check_json_size(data: bytes) -> None:
 
 
 def parse_json(data: bytes) -> object:
-    """What a text holds; ValueError where it is no JSON, nested too deeply, or too much (`check_json_size`)."""
+    """Return the value of a text; ValueError where it is no JSON, is nested too deeply, or is too large."""
     check_json_size(data)
     try:
         return json.loads(data, parse_constant=_refuse_constant)

@@ -1,4 +1,4 @@
-"""The command line: `dliosim run`, `compare`, `check`, `plan`, `report` and `explain`, which names COMM_WORLD."""
+"""The command line: `dliosim run`, `compare`, `check`, `plan`, `report` and `explain`; it alone names COMM_WORLD."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` lin
 
 _COMPARE_DESCRIPTION = """\
 Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
-one uncounted pass of every variant; then blocks, in each of which every variant runs once, in random order and from the
-same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
+one uncounted pass of every variant; then runs blocks. In each block every variant runs once, in random order and from
+the same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
 
   dliosim compare F --vary api=posix,mpi-independent,mpi-collective
   dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
@@ -61,11 +61,11 @@ offsets, where each rank's time went, utilization by epoch, and for comparisons 
 matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
-#: Seconds after which a stall is told of. A server that fails over, or a client that is evicted, is back within five
-#: minutes on Lustre and NFS alike: what takes longer is worth a look.
+#: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
+#: within five minutes: anything longer is worth a look.
 _STALL = 300.0
 
-#: Seconds, and bytes a second, that no job has.
+#: Seconds, and bytes a second: larger values of options are mistakes.
 _GREATEST = 1e18
 
 _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0,
@@ -73,10 +73,10 @@ _OVERRIDE_HELP = """a parameter (-D batch=4) or a setting of a named block or ve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and given[:1] in (["run"], ["compare"]):
-        capture_signals()  # before the imports, which take a second or, of many ranks from a slow file system, a minute
+        capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():
         parser = _make_parser()
         parsed = parser.parse_args(given)
@@ -94,14 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The program that reads the output has closed it: it needs no more.
         _discard_output()
         return 0
 
 
 def _run_mpi_command(parsed: argparse.Namespace, given: Sequence[str]) -> int:
-    """Do what needs MPI, as a rank of a job."""
-    # mpi4py's own word on a launcher of another MPI; ours is an error, and comes from one process.
+    """Run a command that needs MPI, as a rank of a job."""
+    # mpi4py warns about a launcher of another MPI in each process; dliosim reports an error, from one process.
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
     with freeze_objects(), library_environment():
         world = _load_comm_world()
@@ -114,7 +114,7 @@ def _run_mpi_command(parsed: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def _run_local_command(parsed: argparse.Namespace) -> int:
-    """Do what needs no MPI, and see that all it prints is taken; ExecutionError where it is not."""
+    """Run a command that needs no MPI; ExecutionError where its output cannot be written."""
     try:
         status = _dispatch_local(parsed)
         sys.stdout.flush()
@@ -138,12 +138,12 @@ def _dispatch_local(parsed: argparse.Namespace) -> int:
 
 
 def _discard_output() -> None:
-    """What Python still holds back is not to fail a second time when it ends."""
+    """Discard what Python still buffers, so that it does not fail a second time at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load_comm_world() -> MPI.Intracomm:
-    """COMM_WORLD; UsageError where mpi4py finds no MPI library that it can load."""
+    """Return COMM_WORLD; UsageError where mpi4py finds no MPI library that it can load."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -157,15 +157,15 @@ def _load_comm_world() -> MPI.Intracomm:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors repeat what was given so that nothing of it steers the terminal."""
+    """A parser whose errors repeat the user's text without characters that control a terminal."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end with 2."""
+        """Print what is wrong, and end with status 2."""
         super().error(printable(message))
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    # No abbreviations: an option of a later version could make one ambiguous that a script relies on.
+    # No abbreviations: a new option could make one ambiguous, and break scripts that use it.
     parser = _Parser(
         prog="dliosim",
         description=_DESCRIPTION,
@@ -208,7 +208,7 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_job(check, default=4)
 
     plan = commands.add_parser(
-        "plan", help="say what a pattern would do on so many ranks, without doing it", allow_abbrev=False
+        "plan", help="say what a pattern would do on N ranks, without doing it", allow_abbrev=False
     )
     plan.add_argument("pattern", metavar="FILE")
     _add_overrides(plan)
@@ -305,10 +305,10 @@ for patterns without a loop)""",
 
 
 def _find_contradiction(parsed: argparse.Namespace) -> str:
-    """Why options do not go together, or an empty text."""
+    """Return why options contradict each other, or an empty text."""
     if parsed.command == "run" and parsed.null and (parsed.verify or parsed.with_null):
         other = "--verify" if parsed.verify else "--with-null"
-        return f"--null beside {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
+        return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
     if parsed.command == "plan" and not parsed.csv:
         given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
         if given:
@@ -323,7 +323,7 @@ def _find_contradiction(parsed: argparse.Namespace) -> str:
 
 
 def describe_run_command() -> str:
-    """The description of `dliosim run`."""
+    """Return the description of `dliosim run`."""
     return (
         "Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it "
         "measured. Start it with mpiexec -n RANKS; without, it is a job of one rank."
@@ -335,7 +335,9 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default="dliosim-data", metavar="DIR", help="where data lie (default: ./dliosim-data)")
+    parser.add_argument(
+        "--dir", default="dliosim-data", metavar="DIR", help="where data are stored (default: ./dliosim-data)"
+    )
     parser.add_argument(
         "--root", action="append", default=[], metavar="NAME=DIR", help="another tier, for `root NAME` in a pattern"
     )
@@ -366,7 +368,7 @@ it is best to save (Young, Daly), and what failures and saves cost then""",
         "--restart-time",
         type=_parse_time,
         metavar="D",
-        help=f"with --mtbf: from a failure until the job goes on (default: {restart})",
+        help=f"with --mtbf: from a failure until the job continues (default: {restart})",
     )
 
 
@@ -376,7 +378,7 @@ def _add_stalls(parser: argparse.ArgumentParser) -> None:
         type=_parse_time_or_off,
         default=_STALL,
         metavar="D",
-        help=f"""when no step, chunk or call has ended for so long, say who keeps the others waiting (default
+        help=f"""when no step, chunk or call has ended for this time, say which rank the others wait for (default
 {_STALL / 60:.0f} min; "off": never)""",
     )
     parser.add_argument(
@@ -384,7 +386,7 @@ def _add_stalls(parser: argparse.ArgumentParser) -> None:
         type=_parse_time_or_off,
         default=None,
         metavar="D",
-        help="when nothing has ended for so long, say so and end the job with 1 (default: off)",
+        help="when nothing has ended for this time, say so and end the job with 1 (default: off)",
     )
 
 
@@ -438,7 +440,7 @@ def _parse_ranks(text: str) -> int:
 
 @contextmanager
 def _mute_other_ranks() -> Iterator[None]:
-    """Say a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
+    """Print a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
     if launcher_rank(os.environ) == 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""The errors that dliosim raises, one small tree; each is also the built-in that it refines."""
+"""The errors that dliosim raises, in one small tree; each is also the built-in error that it refines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dliosim.readable import printable
 
 
 class DliosimError(Exception):
-    """Anything that dliosim itself finds wrong; `code` is what `dliosim explain` expands, if it has one.
+    """Any fault that dliosim itself finds; `code` is what `dliosim explain` explains, None without an entry.
 
-    `shared` is whether every rank of the job raises this same error, so that nobody waits for anybody.
+    `shared` is true where every rank of the job raises the same error, so that no rank waits for another.
     """
 
     exit_code = 1
@@ -29,7 +29,7 @@ class DliosimError(Exception):
 
 
 class UsageError(DliosimError, ValueError):
-    """The command line or the environment asks for what cannot be."""
+    """A command line or an environment that asks for something impossible."""
 
     exit_code = 2
 
@@ -45,6 +45,6 @@ class ExecutionError(DliosimError, OSError):
 
 
 class ExpectationMissed(DliosimError, AssertionError):
-    """An `expect` line of the pattern does not hold."""
+    """An `expect` line of the pattern that does not hold."""
 
     exit_code = 3

@@ -1,4 +1,4 @@
-"""Numbers for people, wherever they are shown: four significant digits and a unit that fits; and texts of others."""
+"""Numbers as text for users, with four significant digits and a unit that fits; and foreign texts made printable."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Sequence
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
-#: What stands where there is no figure.
+#: Text for a figure that is missing.
 ABSENT = "-"
 
 
 def printable(text: str, lines: bool = False) -> str:
-    """The text with U+FFFD for all that is no printable character: terminals and SVG take such for commands, or not.
+    """Return the text with U+FFFD for each character that is not printable.
 
-    Whatever is shown of what somebody else has named or written goes through this. With `lines` their ends are kept.
+    A terminal or an SVG may take such a character for a command. Every name or text that dliosim did not write itself
+    goes through this before it is shown. With `lines` newlines and tabs are kept.
     """
     kept = "\n\t" if lines else ""
     return text if text.isprintable() else "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number without exponent, to so many significant digits (whole ones in full)."""
+    """Return a number without exponent, with `digits` significant digits (whole numbers in full)."""
     if value is None or math.isnan(value):
         return ABSENT
     if math.isinf(value):
@@ -34,24 +35,24 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def seconds(value: float | None, digits: int = 4) -> str:
-    """A time in s, ms, us or ns."""
+    """Return a time in s, ms, us or ns."""
     return _format_unit(value, _TIMES, "s", digits)
 
 
 def size(value: float | None, digits: int = 4) -> str:
-    """Bytes in powers of 1000."""
+    """Return a number of bytes in powers of 1000."""
     if value is not None and 0 < value < 1000 and value == int(value):
         return f"{int(value)} B"
     return _format_unit(value, _SIZES, "B", digits)
 
 
 def percent(ratio: float | None, digits: int = 4) -> str:
-    """A ratio in per cent."""
+    """Return a ratio in per cent."""
     return ABSENT if ratio is None else f"{number(100 * ratio, digits)} %"
 
 
 def count(value: int, noun: str, plural: str | None = None) -> str:
-    """`1 rank`, `4 ranks`."""
+    """Return a number with its noun: `1 rank`, `4 ranks`."""
     return f"{value} {noun if value == 1 else plural or noun + 's'}"
 
 

@@ -11,11 +11,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """What a value measures: powers of bytes and of seconds; `ratio` tells a share (70 %) from a count."""
+    """The quantity that a value measures: powers of bytes and of seconds."""
 
-    bytes: int = 0
-    seconds: int = 0
-    ratio: bool = False
+    bytes: int = 0  #: power of bytes
+    seconds: int = 0  #: power of seconds
+    ratio: bool = False  #: true of a share (70 %), false of a count
 
     def __str__(self) -> str:
         known = _NAMES.get(self)
@@ -66,7 +66,7 @@ _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(\S+)\s*", re.
 
 
 def parse_number(text: str) -> Fraction:
-    """The value of digits with an optional fraction, `_` grouping them; ValueError over 60 digits."""
+    """Return the value of digits with an optional fraction, grouped by `_`; ValueError for more than 60 digits."""
     digits = text.replace("_", "")
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits; at most {MAX_DIGITS} are read")
@@ -81,7 +81,7 @@ def _parse_quantity(text: str, dimension: Dimension) -> Fraction:
 
 
 def parse_bytes(text: str) -> int:
-    """Whole bytes of `4 KiB`, `1.5 MB`; ValueError where the unit is missing or unknown, or a byte is split."""
+    """Return the bytes of `4 KiB`, `1.5 MB`; ValueError for a missing or unknown unit, or a fraction of a byte."""
     value = _parse_quantity(text, SIZE)
     if value.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
@@ -89,23 +89,23 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds of `10 ms`, `5 min`; ValueError where the unit is missing or unknown."""
+    """Return the seconds of `10 ms`, `5 min`; ValueError for a missing or unknown unit."""
     return float(_parse_quantity(text, TIME))
 
 
 def parse_rate(text: str) -> float:
-    """Bytes per second of `10 GB/s`; ValueError where the unit is missing or unknown."""
+    """Return the bytes per second of `10 GB/s`; ValueError for a missing or unknown unit."""
     return float(_parse_quantity(text, RATE))
 
 
 def format_bytes(size: int) -> str:
-    """The shortest exact text, which `parse_bytes` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
+    """Return the shortest exact text, which `parse_bytes` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
     exact = (f"{size // factor:_} {name}" for name, factor in SIZES.items() if size % factor == 0)
     return min(exact, key=len) if size else "0 B"
 
 
 def format_seconds(seconds: float) -> str:
-    """The exact text of a time, which `parse_seconds` reads back: 0.01 is `10 ms`."""
+    """Return the exact text of a time, which `parse_seconds` reads back: 0.01 is `10 ms`."""
     exact = Decimal(repr(float(seconds)))
     name = next((name for name in ("s", "ms", "us") if abs(exact) >= Decimal(float(TIMES[name])) or not exact), "ns")
     text = f"{exact * int(1 / TIMES[name]):f}"

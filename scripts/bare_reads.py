@@ -1,4 +1,4 @@
-"""Random reads by a bare loop, into as much memory as a batch takes: what cross_check.py has beside dliosim.
+"""Random reads by a bare loop, into as much memory as a batch takes: cross_check.py compares dliosim with it.
 
     mpiexec -n RANKS python scripts/bare_reads.py FILE SIZE TRANSFER BATCH PASSES DIRECT
 

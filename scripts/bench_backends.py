@@ -1,4 +1,4 @@
-"""What the backends cost beside bare loops of the same calls: medians of paired ratios with their spread, as a table.
+"""The cost of backends against bare loops of the same calls: medians of paired ratios with their spread, as a table.
 
     python scripts/bench_backends.py                            # one rank: all rows
     mpiexec -n 2 python -m mpi4py scripts/bench_backends.py     # the rows that say something about several ranks
@@ -37,7 +37,7 @@ INDEPENDENT = (("romio_cb_read", "disable"), ("romio_ds_read", "disable"))
 
 
 def seconds(loop: Loop, comm: MPI.Intracomm) -> float:
-    """The time of the slowest rank."""
+    """Return the time of the slowest rank."""
     comm.Barrier()
     begun = perf_counter_ns()
     loop()
@@ -205,7 +205,7 @@ def writing_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
 
 
 def busy_row(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs: int) -> None:
-    """How long a reader thread takes for its batches while this one is busy, against while this one sleeps."""
+    """Compare the time of a reader thread for its batches while this thread is busy with that while it sleeps."""
     made = random_calls(4096, 256, 200, file_bytes, 5)
     into = allocate(made.buffer_size)
     reader = reader_of(Access(), directory, comm)
@@ -222,7 +222,7 @@ def busy_row(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs: int) 
         while thread.is_alive():
             keep_core_busy(1_000_000)
 
-    compare("a reader thread of 4 KiB beside `compute busy`", alone, beside, len(made.offset), comm, pairs)
+    compare("a reader thread of 4 KiB during `compute busy`", alone, beside, len(made.offset), comm, pairs)
     reader.close()
 
 

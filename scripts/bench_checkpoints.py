@@ -1,12 +1,12 @@
-"""Saves beside plain writes of the same bytes, in pairs, as markdown rows.
+"""Saves against plain writes of the same bytes, in pairs, as markdown rows.
 
     python scripts/bench_checkpoints.py --place DIRECTORY [--pairs 9] [--size 256] [--ranks 2] [--only TEXT]
 
-Each case saves a checkpoint of SIZE MiB a rank, in calls of 4 MiB, synced, with a manifest and renamed, and beside each
-save every rank writes as many bytes in the same calls out of one ready buffer with os.pwrite, and syncs (what `dd
-bs=4M conv=fsync` does); the two take turns at going first. Compared is the time of the slowest rank. Of a save its
-contents, which are made anew for each call, are no part. Of an asynchronous save the stall is compared with a blocking
-save of the same bytes. The first pair is dropped.
+Each case saves a checkpoint of SIZE MiB a rank, in calls of 4 MiB, synced, with a manifest and renamed. For each save
+every rank also writes the same number of bytes in the same calls out of one ready buffer with os.pwrite, and syncs (as
+`dd bs=4M conv=fsync` does). The two take turns at going first. The time of the slowest rank is compared. The time of
+making contents, for each call of a save, is not included. For an asynchronous save the stall is compared with a
+blocking save of the same bytes. The first pair is dropped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def plain_writes(path: Path, first: int, size: int, buffer: memoryview) -> None:
 
 
 def plainly(world: World, writers: Writers, place: Path, size: int, buffer: memoryview) -> float:
-    """Seconds of the slowest rank for writing what a save writes, to files of the same sizes, made anew."""
+    """Return the seconds of the slowest rank for writing what a save writes, to new files of the same sizes."""
     shared = writers.kind == "shared file"
     path = place / ("plain" if shared else f"plain-{world.rank}")
     if shared and world.rank == 0:
@@ -98,7 +98,7 @@ def session_of(world: World, checkpoint: Checkpoint, place: Path) -> Session:
 
 
 def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
-    """What the two give in turns, one more time than `pairs`; the first time is dropped."""
+    """Return the results of both functions, called in turn once more than `pairs`; the first pair is dropped."""
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs + 1):
         for which in (0, 1) if number % 2 else (1, 0):
@@ -130,7 +130,7 @@ def measure(case: Case, pairs: int, size: int, place: Path) -> None:
 
 
 def stalls(pairs: int, size: int, place: Path) -> None:
-    """The stall of a save in the background beside a blocking save of the same bytes; rank 0 prints both as JSON."""
+    """Print the stall of a background save and the time of a blocking save of the same bytes, as JSON, on rank 0."""
     world = make_world(MPI.COMM_WORLD, node_cores, "bench")
     parts, writers = (Part("w", size, "per rank"),), Writers("file per rank")
     blocking = Checkpoint("c", 1, parts, writers, Access("posix", TRANSFER), "bench", keep=1)

@@ -4,8 +4,8 @@
 
 1. 3 apis x 2 layouts x 8 repetitions of a 64 MiB data set on 2 ranks: the time of the whole command.
 2. The same variant under two names, --same times, each time in another order: how often they are called different. The
-   names are two sizes of call, both above what lies together, so that the very same calls are made.
-3. A variant made slower on purpose (5 %, 10 % and 20 % more compute, of which most of a step is): whether it is found.
+   names are two sizes of call, both larger than any contiguous extent, so that exactly the same calls are made.
+3. A variant made slower on purpose (5 %, 10 % and 20 % more compute, which is most of a step): whether it is found.
 4. resnet50 on 2 ranks: posix, mpi-independent and mpi-collective, the latter with each set of hints. Its table and
    verdict are printed, and its results are kept where --output says.
 """
@@ -52,7 +52,7 @@ def compare(place: Path, output: Path, pattern: Path, *options: str, seconds: fl
 
 
 def matrix(place: Path, pattern: Path) -> None:
-    """How long 3 apis x 2 layouts x 8 repetitions take."""
+    """Print the time of 3 apis x 2 layouts x 8 repetitions."""
     options = ("--vary", "api=posix,mpi-independent,mpi-collective", "--vary", "layout=shared file,file per sample")
     _, text, took = compare(place, place / "matrix", pattern, *options)
     print(text)
@@ -60,7 +60,7 @@ def matrix(place: Path, pattern: Path) -> None:
 
 
 def same(place: Path, pattern: Path, times: int) -> None:
-    """How often the same variant under two names is called different."""
+    """Print how often the same variant under two names is called different."""
     different = 0
     for number in range(times):
         vary = "transfer=1 MiB,2 MiB"
@@ -70,7 +70,7 @@ def same(place: Path, pattern: Path, times: int) -> None:
 
 
 def slower(place: Path, pattern: Path) -> None:
-    """Whether a variant made slower on purpose is found."""
+    """Print whether a variant made slower on purpose is found."""
     header("more compute", "times as fast", "interval", "would have shown", "verdict")
     for number, percent in enumerate((5, 10, 20)):
         compute = f"compute=2000 us,{2000 + 20 * percent} us"
@@ -82,7 +82,7 @@ def slower(place: Path, pattern: Path) -> None:
 
 
 def resnet50(place: Path, output: Path) -> None:
-    """The access methods on the workload that is there to compare them."""
+    """Compare the access methods on the workload that is there for this."""
     pattern = ROOT / "patterns" / "resnet50.dlio"
     options = ("--vary", "api=posix,mpi-independent,mpi-collective", "--vary", "hints=library,two-phase,no-aggregation")
     smaller = ("-D", "main.epochs=1", "-D", "files=2", "-D", "main.compute=0 s", "-D", "main.sync=barrier")

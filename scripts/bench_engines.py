@@ -1,12 +1,12 @@
-"""The engines of api posix beside fio, in pairs taken in turn, as markdown rows.
+"""The engines of api posix against fio, in pairs taken in turn, as markdown rows.
 
     python scripts/bench_engines.py [--pairs 5] [--place /dev/shm] [--disk /var/tmp] [--only TEXT]
 
 A pair is a run of `dliosim run` on one rank, whose epochs after the first count, with all that the tool does in a step,
 and a second of fio over the very file that it prepared: both read all of it in a random order, no place twice before
 all others. They take turns at going first. fio measures latencies, as is its default. In --place, on tmpfs, `engine
-preadv` stands beside fio's psync. In --disk, which must offer O_DIRECT, `engine queued` stands beside its libaio at
-the same depth. The row of `engine mmap` is beside `engine preadv`, both through the backend alone.
+preadv` is compared with fio's psync. In --disk, which must offer O_DIRECT, `engine queued` is compared with its libaio
+at the same depth. `engine mmap` is compared with `engine preadv`, both through the backend alone.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Case:
 
     @property
     def direct(self) -> bool:
-        """Whether it reads past the page cache, in --disk."""
+        """Return whether it reads past the page cache, in --disk."""
         return "cache off" in self.more
 
 
 def queued(depth: int, batch: int, limit: float, more: str = "", title: str = "") -> Case:
-    """A row of reads of 4 KiB past the page cache."""
+    """Return a row of reads of 4 KiB past the page cache."""
     return Case(
         f"queued depth {depth}, 4 KiB, O_DIRECT, batch {batch}{title}, by libaio",
         4 * KIB,
@@ -89,7 +89,7 @@ def queued(depth: int, batch: int, limit: float, more: str = "", title: str = ""
 PSYNC = ("--ioengine=psync", "--direct=0")
 AHEAD = "readers 1\n    prefetch 2 batches"
 CASES = (
-    # fio waits for nobody after so many reads, so neither does the tool.
+    # fio does not wait for other processes after a number of reads, so the tool does not either.
     Case("preadv, 4 KiB, tmpfs, batch 256, by psync", 4 * KIB, 256, 12, "preadv", 1.0, PSYNC, "sync off"),
     Case("preadv, 64 KiB, tmpfs, batch 64, by psync", 64 * KIB, 64, 25, "preadv", 1.0, PSYNC, "sync off"),
     Case("preadv, 1 MiB, tmpfs, batch 8, by psync", MIB, 8, 25, "preadv", 1.0, PSYNC, "sync off"),
@@ -144,7 +144,7 @@ def measure(case: Case, place: Path, pairs: int) -> None:
 
 
 def mapped(place: Path, pairs: int) -> None:
-    """Print the row of `engine mmap` beside `engine preadv`."""
+    """Print the row of `engine mmap` against `engine preadv`."""
     data = allocate(256 * MIB)
     fill_range(1, 0, data)
     (place / NAME).write_bytes(data)
@@ -159,7 +159,7 @@ def mapped(place: Path, pairs: int) -> None:
 
 
 def offers_direct(place: Path) -> bool:
-    """Whether files there can be opened with O_DIRECT."""
+    """Return whether files there can be opened with O_DIRECT."""
     path = place / "direct"
     path.write_bytes(bytes(4096))
     try:

@@ -1,4 +1,4 @@
-"""Formats beside raw files, and beside their libraries, as markdown tables.
+"""Formats against raw files, and against their libraries, as markdown tables.
 
     python scripts/bench_formats.py [--quick] [--only TEXT] [--rounds 5] [--place /dev/shm]
 
@@ -11,7 +11,7 @@ directly, by the posix backend alone (ranges planned before) and by the whole ru
 reads: the samples of a format and raw samples that are as long as what reading one of them takes, in the same order.
 decode: one-sample chunks deflated by gzip, read directly and decoded, and by h5py.
 prepare: data made and written by the posix api in calls of 4 MiB, against a raw data set of the same samples, written
-anew each time, by 1 and 2 ranks, of which the slowest counts. On tmpfs that is work of a processor alone, so that the
+again each time, by 1 and 2 ranks; the slowest counts. On tmpfs that is work of a processor alone, so that the
 ratio by processor time says the same, and is right on a machine that does other things, too. The encoder's share is
 its time by the ranks' wall time.
 """
@@ -64,7 +64,7 @@ Seconds = dict[str, list[float]]
 
 
 def described(form: str, size: int, total: int, layout: Layout = SHARED) -> Dataset:
-    """A data set of `total` bytes in samples of `size`."""
+    """Return a data set of `total` bytes in samples of `size`."""
     samples = total // size
     if layout.kind == "file per sample":
         layout = Layout("file per sample", samples)
@@ -72,7 +72,7 @@ def described(form: str, size: int, total: int, layout: Layout = SHARED) -> Data
 
 
 def in_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
-    """Seconds of each, a figure a round; whoever went first goes last in the next."""
+    """Return the seconds of each, a figure a round; the first of one round is the last of the next."""
     taken: Seconds = {name: [] for name in contestants}
     order = list(contestants)
     for number in range(rounds + 1):
@@ -110,7 +110,7 @@ class Ground:
         return self._place / dataset.path / dataset.digest()
 
     def path(self, dataset: Dataset) -> Path:
-        """Of its first file."""
+        """Return the path of its first file."""
         return self.directory(dataset) / dataset.file_name(0)
 
     def write(self, dataset: Dataset, fsync: bool = False) -> tuple[float, float, float]:
@@ -133,12 +133,12 @@ class Ground:
 
 
 def loop_of(batch: int, steps: int, decode: bool = False) -> Loop:
-    """Two epochs, of which the first makes the memory of the second's batches."""
+    """Two epochs; the first makes the memory of the second's batches."""
     return Loop("train", "l", "d", Access(), batch, shuffle=Shuffle("globally"), epochs=2, steps=steps, decode=decode)
 
 
 def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
-    """The wall time of the steps of an epoch of the run loop."""
+    """Return the wall time of the steps of an epoch of the run loop."""
 
     def run() -> float:
         session = ground.session(dataset, loop)
@@ -150,7 +150,7 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
 
 
 def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
-    """What the second epoch of that loop reads."""
+    """Return the plan of the second epoch of that loop."""
     session = ground.session(dataset, loop)
     if not is_framed(dataset):
         session.places["d"] = index_prepared(session, dataset, ground.directory(dataset))
@@ -158,7 +158,7 @@ def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
 
 
 def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
-    """The posix backend alone over the calls of an epoch, each batch into one buffer."""
+    """Run the posix backend alone over the calls of an epoch, each batch into one buffer."""
     made = planned(ground, dataset, loop).calls
     into = allocate(made.buffer_size)
     files = Files(ground.directory(dataset), dataset.file_name, lambda file: 0, True, ground.comm)
@@ -176,7 +176,7 @@ def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
 
 
 def by_h5py(ground: Ground, dataset: Dataset, loop: Loop, into_rows: bool) -> Timed:
-    """The samples of an epoch in its order by h5py, into new arrays or into the rows of one batch."""
+    """Read the samples of an epoch in its order by h5py, into new arrays or into the rows of one batch."""
     work = planned(ground, dataset, loop)
     batches = [work.extents.sample[first : first + loop.batch].tolist() for first in work.extents.step_start[:-1]]
     records = h5py.File(ground.path(dataset), "r")["records"]
@@ -284,7 +284,7 @@ def named(size: int) -> str:
 
 @dataclass(frozen=True)
 class Writing:
-    """Samples of `size` bytes in `layout`, `total` bytes of them, prepared as each of `forms` by so many ranks."""
+    """Samples of `size` bytes in `layout`, `total` bytes of them, prepared as each of `forms` by some ranks."""
 
     title: str
     forms: tuple[str, ...]
@@ -296,7 +296,7 @@ class Writing:
 
 
 def writings(total: int) -> Iterator[Writing]:
-    """What is prepared; what has an encoder is a 32nd of the rest, as it takes as long."""
+    """Yield the data sets to prepare; those with an encoder are a 32nd of the others, as they take as long."""
     few, each = Layout("files", 8), Layout("file per sample", 1)
     for ranks in (1, 2):
         for layout, title, size in (
@@ -383,7 +383,7 @@ def main() -> None:
 
 
 def _wanted(table: str, only: str) -> bool:
-    """Whether rows of a table may be meant: `--only reads` names it, `--only npz` may be in any."""
+    """Return whether rows of a table may be meant: `--only reads` names it, `--only npz` may be in any."""
     tables = ("hdf5", "reads", "decode", "prepare")
     first = only.split(" ")[0]
     return first not in tables or table.startswith(first)

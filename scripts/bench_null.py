@@ -1,4 +1,4 @@
-"""What the tool itself costs: `--null` time a step and a sample, and samples/s by another clock, as markdown rows.
+"""The cost of the tool itself: `--null` time a step and a sample, and samples/s by another clock, as markdown rows.
 
     python scripts/bench_null.py [--repetitions 7] [--place /dev/shm]
 
@@ -82,7 +82,7 @@ train {{
 
 
 def epochs(place: Path, ranks: int, pattern: str, *options: str) -> dict[str, list[dict[str, object]]]:
-    """The epochs of each loop, as results.json has them."""
+    """Return the epochs of each loop, as results.json has them."""
     shutil.rmtree(place / "out", ignore_errors=True)
     (place / "bench.dlio").write_text(pattern)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(place / "bench.dlio")]

@@ -1,8 +1,9 @@
-"""What one rank's plan of one epoch costs: seconds and peak memory, each in a fresh process, as markdown rows.
+"""The cost of one rank's plan of one epoch: seconds and peak memory, each in a fresh process, as markdown rows.
 
     python scripts/bench_plan.py [--repetitions 5]
 
-The time is that of `plan_epoch` and `calls`, first use, imports apart; the peak is that of the whole process (VmHWM).
+The time is that of `plan_epoch` and `plan_calls` at first use, without imports; the peak is that of the whole process
+(VmHWM).
 Block totals of varying sizes are computed once and mapped from a file, as the ranks of a node share them.
 """
 

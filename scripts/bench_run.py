@@ -4,11 +4,11 @@
 
 Each case prepares one shared file on tmpfs and runs `execute.loop.training_loop.run_loop` over it: a random order, new
 each epoch, batch and call latencies recorded, every sample's first and last word checked, a barrier after each step.
-Beside every epoch, in the same processes and over the offsets that the plan gives for that same epoch, in its order, a
-bare loop reads into the rows of one batch buffer; the two take turns at going first. Compared is the wall time of an
-epoch's steps (the slowest rank's where there are two), the tool's share included. Not included, and given apart: what
-the tool does between two epochs, planning the next one above all. The bare loops record nothing, check nothing, and
-do not wait for each other unless the title says so. The first pair is dropped.
+For every epoch, in the same processes and over the offsets that the plan gives for this epoch, in its order, a bare
+loop reads into the rows of one batch buffer; the two take turns at going first. The wall time of an epoch's steps is
+compared (the slowest rank's where there are two), the tool's share included. Not included, and printed separately: the
+tool's work between two epochs, mostly planning the next one. The bare loops record nothing, check nothing, and do not
+wait for each other unless the title says so. The first pair is dropped.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def bare_independent(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[S
 
 
 def bare_collective(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[Steps], None]:
-    """A view of the batch, its offsets sorted beforehand as MPI wants them, and one Read_at_all, in file order."""
+    """Return a bare loop with a view of each batch, its offsets sorted as MPI needs them, and one Read_at_all."""
     handle = opened(case, path, comm)
     buffer = allocate(case.size * case.batch)
     into = (buffer, len(buffer), MPI.BYTE)
@@ -178,7 +178,7 @@ BARE = {"posix": bare_posix, "mpi-independent": bare_independent, "mpi-collectiv
 
 
 class Duel:
-    """Runs the bare loop beside every epoch of the run loop, which calls this to report its progress."""
+    """Runs the bare loop for every epoch of the run loop, which calls this to report its progress."""
 
     def __init__(self, case: Case, plan: Callable[[int], Steps], bare: Callable[[Steps], None], comm: MPI.Intracomm):
         self.bare_ns: list[int] = []

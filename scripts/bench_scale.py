@@ -1,4 +1,4 @@
-"""What `check`, `plan` and `explain` of every shipped pattern cost at many ranks, as markdown rows.
+"""The cost of `check`, `plan` and `explain` of every shipped pattern at many ranks, as markdown rows.
 
     python scripts/bench_scale.py [--ranks 65536] [--before CHECKOUT]
 

@@ -1,10 +1,10 @@
-"""What looking for stalls costs the loop: this checkout against another one, in pairs, as markdown rows.
+"""The cost for a loop of looking for stalls: this checkout against another one, in pairs, as markdown rows.
 
     git archive COMMIT dliosim | tar -x -C /tmp/old
     python scripts/bench_stalls.py --old /tmp/old [--pairs 10] [--place /dev/shm]
 
-Runs of the two take turns, and at going first. A run's figure is the least time a step of its epochs, of which there
-are many of a millisecond or two each, so that what else the machine does is not in it; each pair gives a ratio.
+Runs of the two take turns, and at going first. A run's figure is the least time a step of its epochs. There are many
+epochs of a millisecond or two each, so that other work of the machine is not in it; each pair gives a ratio.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CASES = (
 
 
 def step_time(tree: Path, place: Path, ranks: int, batch: int, options: list[str]) -> float:
-    """The least time a step of the epochs of one run of a tree's dliosim, in us."""
+    """Return the least time a step of the epochs of one run of a tree's dliosim, in us."""
     shutil.rmtree(place / "out", ignore_errors=True)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(place / "bench.dlio")]
     settings = ["-D", "train.batch=256 per rank", "-D", "train.steps=10"] if batch > 1 else []
@@ -69,7 +69,7 @@ def main() -> None:
     trees = {"old": arguments.old.resolve(), "new": ROOT}
     header("what", "to reach", "new / old: median (min to max)", "us a step, old and new")
     with scratch(arguments.place) as place:
-        os.chdir(place)  # `python -m` finds what lies where it is started before anything else
+        os.chdir(place)  # `python -m` looks first in the directory where it is started
         (place / "bench.dlio").write_text(PATTERN)
         for what, ranks, batch, options in (case for case in CASES if arguments.only in case[0]):
             found: dict[str, list[float]] = {"old": [], "new": []}

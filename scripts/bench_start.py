@@ -1,4 +1,4 @@
-"""From launch to the first read of a data file, and the processor time and memory of a rank, as markdown rows.
+"""The time from launch to the first read of a data file, and processor time and memory of a rank, as markdown rows.
 
     python scripts/bench_start.py [--repetitions 7] [--ranks 32] [--place /dev/shm]
 
@@ -6,12 +6,12 @@ The pattern prepares 64 files of 64 KiB, which are there already, and reads them
 command starts, the first read that of the first os.preadv: the interpreter is started on a few lines that wrap
 os.preadv and then run the command line as the installed script does; both times are CLOCK_MONOTONIC. The same once
 more by strace, which stops the process at execve and preadv alone (--seccomp-bpf) and needs nothing in the process.
-Beside it stands what an interpreter takes that only imports mpi4py and numpy, starts MPI and reads: below that no tool
-of this kind can come. By turns, so that a busy machine slows all of them.
+It is compared with an interpreter that only imports mpi4py and numpy, starts MPI and reads: no tool of this kind can be
+faster. They take turns, so that a busy machine slows all of them.
 
 Processor time is user and system of a whole process as the kernel counts it when it ends, of 2 ranks and of `--ranks`;
-beside it stands that of as many interpreters which only import mpi4py and numpy and start MPI. MPICH spins while ranks
-wait for each other, which is in it.
+it is compared with the same number of interpreters which only import mpi4py and numpy and start MPI. MPICH spins while
+ranks wait for each other; this time is included.
 
 Memory is VmHWM and VmRSS of /proc/self/status at the end of the command, and VmHWM at the first read: of rank 0, which
 compiles the pattern and writes the results, and of rank 1, which is like all the others. PSS of that rank at the first
@@ -103,7 +103,7 @@ with open(sys.argv[1] + "0", "w") as file:
 
 
 def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool = True) -> list[dict[str, float]]:
-    """What each rank saw; `first` becomes seconds since the launch."""
+    """Return what each rank saw; `first` becomes seconds since the launch."""
     target = place / "seen-"
     command = [mpiexec(), "-n", str(ranks)] if launcher else []
     shutil.rmtree(place / "out", ignore_errors=True)

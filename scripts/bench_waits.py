@@ -1,9 +1,9 @@
-"""What it costs ranks to wait for each other, as markdown rows; to be run by mpiexec, on as many ranks as asked for.
+"""The cost of ranks waiting for each other, as markdown rows; to be run by mpiexec, on any number of ranks.
 
     mpiexec -n 8 python scripts/bench_waits.py [--step 0.0035] [--megabytes 0.1 1 10] [--part 195000]
 
 For each: the sync after a step (a barrier that carries failures and the end of the time), its share of the time of
-steps that sleep for `step` seconds, an allreduce of so many megabytes after a step, and gathering `part` bytes of each
+steps that sleep for `step` seconds, an allreduce of `megabytes` MB after a step, and gathering `part` bytes of each
 rank on rank 0. Medians over the repetitions, of the rank that waited least and of all ranks. PYTHONPATH names another
 tree to be measured in turn.
 """
@@ -27,7 +27,7 @@ from dliosim.model import Sync
 
 
 def measure(world: World, step: float, repetitions: int, action: Callable[[], object]) -> tuple[float, float, float]:
-    """Steps of a sleep and an action: medians over repetitions of its least and mean duration, and its share of all."""
+    """Run steps of a sleep and an action; return medians of its least and mean duration, and its share of all."""
     action()
     took = np.zeros(repetitions)
     world.barrier()

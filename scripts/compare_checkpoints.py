@@ -4,7 +4,7 @@
     python scripts/compare_checkpoints.py trace --python TORCH_PYTHON [--cases dcp torch-save] [--calls 40]
 
 TORCH_PYTHON has torch. Each case saves the state of a small transformer and its AdamW (scripts/fidelity/tensors.py) and
-loads it: `dcp` by torch.distributed.checkpoint on two ranks that split the tensors (`dcp-framed`: beside a pattern that
+loads it: `dcp` by torch.distributed.checkpoint on two ranks that split the tensors (`dcp-framed`: for a pattern that
 has parts for what PyTorch's zip container puts around them), `dcp-reshard` loads on one rank what two have saved,
 `torch-save` is torch.save by the first of two ranks that both hold all, and torch.load by both. dliosim does the same
 by a pattern with a part for each tensor. Every rank runs under a strace of its own. `alike` prints the files and a row
@@ -77,7 +77,7 @@ Ranks = list[list[Record]]
 
 
 def traced(command: str, ranks: int, place: Path, folder: Path, extra: dict[str, str]) -> Ranks:
-    """What a command does to the files below a folder, on so many ranks."""
+    """Return the calls of a command on the files below a folder, on some ranks."""
     own = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
     shell = " ".join(strace([command], place / f"calls.{own}", SAVING))
     run([mpiexec(), "-n", str(ranks), "sh", "-c", f"RANK={own} WORLD_SIZE={ranks} exec {shell}"], 300, extra)
@@ -91,12 +91,12 @@ def traced(command: str, ranks: int, place: Path, folder: Path, extra: dict[str,
 
 
 def is_aside(record: Record) -> bool:
-    """Whether a call is on the lock of a job, or failed."""
+    """Return whether a call is on the lock of a job, or failed."""
     return Path(record.file).name == "lock" or record.returned < 0
 
 
 def real(case: Case, python: str, place: Path) -> tuple[Ranks, Ranks]:
-    """What PyTorch does when it saves and when it loads; its files are in `place`/torch."""
+    """Return the calls of PyTorch when it saves and when it loads; its files are in `place`/torch."""
     folder = place / "torch"
     found = []
     for action, ranks in zip(case.actions, (case.saving, case.loading), strict=True):
@@ -106,7 +106,7 @@ def real(case: Case, python: str, place: Path) -> tuple[Ranks, Ranks]:
 
 
 def tool(case: Case, place: Path) -> tuple[Ranks, Ranks]:
-    """The same of dliosim; its files are in `place`/data."""
+    """Return the same for dliosim; its files are in `place`/data."""
     found = []
     for verb, ranks in (("save state", case.saving), (f"restore state{case.restore}", case.loading)):
         pattern, data, out = place / "case.dlio", place / "data", place / f"out-{verb[:4]}"
@@ -117,18 +117,18 @@ def tool(case: Case, place: Path) -> tuple[Ranks, Ranks]:
 
 
 def files(folder: Path) -> Iterator[str]:
-    """What there is of a checkpoint, with sizes, the largest first."""
+    """Return the files of a checkpoint with sizes, the largest first."""
     found = [(path.stat().st_size, path.name) for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
     return (f"`{name}` {size}" for size, name in sorted(found, key=lambda each: (-each[0], each[1])))
 
 
 def is_data(record: Record) -> bool:
-    """Whether a call is on a file of tensors rather than one that says what there is, or a directory."""
+    """Return whether a call is on a file of tensors, and not on a list of files or on a directory."""
     return re.search(r"\.(distcp|ckpt|pt)$", record.file) is not None
 
 
 def moved(records: Iterable[Record], calls: Sequence[str]) -> list[Extent]:
-    """Calls that moved bytes of tensors, as (0, offset, bytes)."""
+    """Return the calls that moved bytes of tensors, as (0, offset, bytes)."""
     return [
         (0, each.offset, each.returned) for each in records if each.call in calls and is_data(each) and each.returned
     ]
@@ -140,7 +140,7 @@ def threads(ranks: Ranks, calls: Sequence[str]) -> str:
 
 
 def beside(ranks: Ranks, calls: Sequence[str]) -> str:
-    """How many calls are on data, on the files that say what there is, and on directories."""
+    """Return the number of calls on data, on lists of files, and on directories."""
     found = [record for own in ranks for record in own if record.call in calls]
     lists = sum(not is_data(record) and re.search(r"metadata|manifest", record.file) is not None for record in found)
     data = sum(is_data(record) for record in found)
@@ -164,7 +164,7 @@ HEAD: Final = (
 
 
 def likeness(name: str, ranks: int, one: Ranks, other: Ranks, calls: Sequence[str]) -> Iterator[object]:
-    """A row of HEAD."""
+    """Yield the cells of a row of HEAD."""
     extents = [[moved(own, calls) for own in each] for each in (one, other)]
     everything = [[extent for own in each for extent in own] for each in extents]
     yield name
@@ -199,7 +199,7 @@ def show(case: Case, python: str, place: Path, calls: int) -> None:
 
 
 def compare(cases: Sequence[Case], python: str, place: str) -> None:
-    """Print what files there are, and how alike calls are."""
+    """Print the files, and how similar the calls are."""
     rows = []
     for case in cases:
         with scratch(place) as directory:

@@ -5,11 +5,11 @@
     python scripts/compare_loaders.py time --python LOADERS_PYTHON [--cases torch-raw] [--compute 0.005] [--calibrate]
     python scripts/compare_loaders.py costs --python LOADERS_PYTHON
 
-LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader, and where scripts/fidelity/patterns/ has a
-pattern of the case's name, dliosim beside it, with the same files, batch and compute. `trace` prints markdown of what
-was called, `alike` a row of that for each case, `time` a row for each latency, and `costs` what a DataLoader costs
-beside reading, which the patterns have as parameters.
-docs/fidelity.md has what they showed.
+LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader. Where scripts/fidelity/patterns/ has a pattern
+with the case's name, dliosim runs it with the same files, batch and compute. `trace` prints markdown of the calls,
+`alike` a row of that for each case, `time` a row for each latency. `costs` prints the costs of a DataLoader without
+reading, which the patterns have as parameters.
+docs/fidelity.md has the results.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Case:
 
     @property
     def per_file(self) -> bool:
-        """Whether each sample is a file."""
+        """Return whether each sample is a file."""
         return self.kind in ("raw", "npz")
 
     @property
     def pattern(self) -> Path:
-        """What dliosim runs beside it, if that is there."""
+        """Pattern that dliosim runs for it, if there is one."""
         return _HERE / "patterns" / f"{self.name}.dlio"
 
 
@@ -87,13 +87,13 @@ CASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What both are asked for: samples of a step, seconds of computing in each, passes."""
+    """The work that both are asked for: samples of a step, seconds of computing in each, passes."""
 
     batch: int
     compute: float
     epochs: int
     given: tuple[tuple[str, str], ...] = ()
-    """Parameters of dliosim's patterns beside these."""
+    """Other parameters of dliosim's patterns."""
 
 
 class Real:
@@ -104,12 +104,12 @@ class Real:
         self._case, self._python = case, python
 
     def command(self, steps: Steps) -> list[str]:
-        """What runs it."""
+        """Return the command line."""
         asked = ["--batch", str(steps.batch), "--compute", str(steps.compute), "--epochs", str(steps.epochs)]
         return [self._python, str(_HERE / "loaders.py"), self._case.loader, str(self.data), *asked]
 
     def epochs(self, steps: Steps, extra: dict[str, str]) -> list[tuple[float, float]]:
-        """Of each epoch its seconds, and those of them until its first batch."""
+        """Return for each epoch its seconds, and the seconds until its first batch."""
         printed = json.loads(run(self.command(steps), 300, extra).splitlines()[-1])
         return [(float(epoch["seconds"]), float(epoch["first"])) for epoch in printed]
 
@@ -122,7 +122,7 @@ class Tool:
         self._case = case
 
     def command(self, steps: Steps) -> list[str]:
-        """What runs it, as one rank without a launcher."""
+        """Return the command line, for one rank without a launcher."""
         shutil.rmtree(self._out, ignore_errors=True)
         wanted = {
             "samples": self._case.samples,
@@ -137,7 +137,7 @@ class Tool:
         return [*program, *overrides, "--dir", str(self._place), "--output", str(self._out)]
 
     def seconds(self, steps: Steps, extra: dict[str, str]) -> list[float]:
-        """Of each epoch."""
+        """Return the seconds of each epoch."""
         run(self.command(steps), 300, extra)
         results: dict[str, Any] = json.loads((self._out / "results.json").read_text())
         (loop,) = [phase for phase in results["phases"] if phase["kind"] == "train"]
@@ -145,7 +145,7 @@ class Tool:
 
 
 def both(case: Case, python: str, place: Path) -> tuple[Real, Tool | None]:
-    """The two over the same files, which are made first."""
+    """Return the two over the same files, which are made first."""
     tool = Tool(case, place) if case.pattern.exists() else None
     if tool is not None and not case.found:
         run(tool.command(Steps(1, 0.0, 1)), 300)
@@ -157,7 +157,7 @@ def both(case: Case, python: str, place: Path) -> tuple[Real, Tool | None]:
 
 
 def seen(command: Sequence[str], data: Path, log: Path, extra: dict[str, str]) -> tuple[list[Record], int]:
-    """What a command does to `data` by the threads that read samples, and how many reads its first thread makes beside.
+    """Return a command's calls on `data` by the threads that read samples, and the other reads of its first thread.
 
     The first thread reads samples where no other does. Else it has looked at what the files are: a data set in the
     main process that asks for its length, or the tool at the index of files. Manifests and sidecars do not count.
@@ -188,7 +188,7 @@ def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, call
 
 
 def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float, calls: int) -> None:
-    """Print what a case's loader does, and dliosim beside it where there is a pattern."""
+    """Print the calls of a case's loader, and those of dliosim where there is a pattern."""
     print(f"\n## {case.name}: {case.samples} samples of {case.size} bytes, {added * 1e3:g} ms added to each read")
     library = built(place)
     real, tool = both(case, python, place)
@@ -206,7 +206,7 @@ def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float,
 
 
 def alike_case(case: Case, python: str, place: Path, steps: Steps, added: float) -> None:
-    """Print a row of how alike a case's two are."""
+    """Print a row with the similarity of a case's two programs."""
     library = built(place)
     real, tool = both(case, python, place)
     if tool is None:
@@ -249,7 +249,7 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
 
 
 def measured_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, Costs]:
-    """Measure and print what a DataLoader costs beside reading, for each size of the samples that such cases have."""
+    """Measure and print the cost of a DataLoader without reading, for each size of samples of such cases."""
     header("bytes of a sample", "start ms", "end ms", "a batch in a worker ms", "a step in the main process ms")
     measured: dict[int, Costs] = {}
     for size in sorted({case.size for case in cases if case.loader.startswith("torch")}):
@@ -259,7 +259,7 @@ def measured_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, 
 
 
 def parameters(case: Case, batch: int, costs: Costs) -> tuple[tuple[str, str], ...]:
-    """The parameters of the profile of a DataLoader that `costs` gives."""
+    """Return the parameters of the profile of a DataLoader that `costs` gives."""
     lasting = "persistent" in case.loader
     seconds = {
         "collate": costs.batch / batch,
@@ -296,7 +296,7 @@ def main() -> None:
     if options.what == "costs":
         return
     if options.what == "alike":
-        header("case", *BESIDE, "reads of the main thread beside")
+        header("case", *BESIDE, "other reads of the main thread")
     if options.what == "time":
         header(
             "case",

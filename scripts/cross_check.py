@@ -1,4 +1,4 @@
-"""dliosim beside fio and IOR on the same files, in pairs, as markdown tables.
+"""dliosim against fio and IOR on the same files, in pairs, as markdown tables.
 
     python scripts/cross_check.py --place /scratch/me [--ranks 1 2] [--batches 1 16] [--pairs 7]
         [--cache warm|cold|direct] [--json FILE]
@@ -10,12 +10,13 @@ true permutation, a check of each sample, a barrier after each step; with severa
 what waiting for each other costs. Its compute is 0. fio reads by psync, its latencies on, at random offsets that may
 come again. IOR reads each transfer of the file once. Both read into one buffer of the size of a call, which stays in
 the processor's cache; a step of dliosim reads into as many as its batch has, as training does. So there is a third
-thing beside it: a bare loop in Python (bare_reads.py) over as many calls into as much memory, which records, checks
-and waits for nothing. Beside fio and IOR is what the tool and its memory cost, beside the bare loop the tool alone.
+program: a bare loop in Python (bare_reads.py) with the same number of calls into the same amount of memory, which
+records, checks and waits for nothing. Against fio and IOR the tool and its memory count, against the bare loop the tool
+alone.
 
-Writes: `prepare` into one shared file, and into files of 1 MiB, beside fio's sequential writes of as many bytes into
-as many new files in calls of the same size, each file synced at its end. What dliosim writes can be verified, and once
-is; fio's buffers are either filled once, which costs it nothing, or filled or signed for each call.
+Writes: `prepare` into one shared file, and into files of 1 MiB, against fio's sequential writes of as many bytes into
+as many new files in calls of the same size, each file synced at its end. Files of dliosim can be verified, and are
+verified once; fio's buffers are either filled once, which costs it nothing, or filled or signed for each call.
 
 Caches: `warm` has all of the file in the page cache, read before; `cold` asks the kernel of this node to forget it
 before each run (posix_fadvise; not the caches of servers), and reads it once; `direct` goes past the cache by O_DIRECT.
@@ -94,16 +95,16 @@ class Found:
         return [ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)]
 
     def undecided(self) -> bool:
-        """Whether some pairs have one tool clearly faster, and some the other."""
+        """Return whether some pairs have one tool clearly faster, and some the other."""
         return min(self.ratios()) < 1 / EQUAL and max(self.ratios()) > EQUAL
 
     def verdict(self) -> str:
-        """Behind the ratio in a table."""
+        """Return the text after the ratio in a table."""
         return ", undecided" if self.undecided() else ""
 
 
 def dliosim(setting: Setting, ranks: int, text: str, *options: str) -> dict[str, Any]:
-    """What results.json of a run of this pattern has; data below `place`/data."""
+    """Return results.json of a run of this pattern; data are below `place`/data."""
     pattern, output = setting.place / "cross_check.dlio", setting.place / "results"
     pattern.write_text(text)
     command = [*setting.launcher, "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(pattern)]
@@ -118,7 +119,7 @@ def phase(results: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def data_file(setting: Setting) -> Path:
-    """The one shared file that dliosim has prepared."""
+    """Return the one shared file that dliosim has prepared."""
     (file,) = (path for path in (setting.place / "data" / "d").rglob("*") if path.stat().st_size == setting.size)
     return file
 
@@ -149,13 +150,13 @@ def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) 
 
 
 def compare(setting: Setting, rows: Sequence[ReadRow | WriteRow]) -> Iterator[dict[str, Any]]:
-    """What each row has found, under the heads of the two tables."""
+    """Yield the result of each row, under the heads of the two tables."""
     before: ReadRow | WriteRow | None = None
     for compared in one_by_one([(str(one), one.seconds(setting), one) for one in rows]):
         if isinstance(compared, ReadRow):
             if before is None:
                 ratio = "dliosim's time a call by the other's"
-                header("reads", "ranks", "beside", ratio, "dliosim, us", "the other, us", "cached")
+                header("reads", "ranks", "against", ratio, "dliosim, us", "the other, us", "cached")
             elif before.size != compared.size:
                 shutil.rmtree(setting.place / "data")
             yield compare_read(setting, compared)
@@ -248,7 +249,7 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
 
 
 def compare_write(setting: Setting, compared: WriteRow) -> dict[str, Any]:
-    """One row: `prepare` of samples of 1 MiB beside fio; both make new files."""
+    """Return the result of one row: `prepare` of samples of 1 MiB against fio; both make new files."""
     layout, size, ranks, buffers = compared
     shared = layout == "shared file"
     order = ORDERS["random"]
@@ -290,7 +291,7 @@ def compare_write(setting: Setting, compared: WriteRow) -> dict[str, Any]:
 
 @contextmanager
 def emptied(directory: Path) -> Iterator[Path]:
-    """The directory, new, and gone afterwards."""
+    """Yield the directory, new, and removed after the block."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     try:
@@ -310,7 +311,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--cache", choices=["warm", "cold", "direct"], default="warm", help="of reads")
     parser.add_argument("--only", choices=["reads", "writes"], help="the other table is left out")
-    parser.add_argument("--launcher", default="", help="starts dliosim and IOR (default: mpiexec beside this Python)")
+    parser.add_argument("--launcher", default="", help="starts dliosim and IOR (default: mpiexec next to this Python)")
     parser.add_argument("--json", type=Path, help="a file for all that was measured")
     parsed = parser.parse_args()
     if not parsed.place.is_dir():

@@ -16,7 +16,7 @@ KIB, MIB = 1 << 10, 1 << 20
 _START, _CALL = 0.4, 1.5e-6
 _MEMORY, _STORAGE = 8e9, 1e9
 
-#: How each api reads, in which order, beside which tool, and what that is called.
+#: For each row: the api, the order of reads, the tool that it is compared with, and its title.
 READS = (
     ("posix", "random", "fio", "fio psync"),
     ("posix", "random, sync off", "fio", "fio psync"),
@@ -30,7 +30,7 @@ READS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how to measure. `launcher` starts ranks: its words, `-n RANKS` and the command."""
+    """The setting of a measurement. `launcher` starts ranks: its words, `-n RANKS` and the command."""
 
     place: Path
     size: int
@@ -41,7 +41,7 @@ class Setting:
 
 
 class ReadRow(NamedTuple):
-    """Calls of `size` bytes on so many ranks, by an api and in an order, `batch` a step, beside a tool."""
+    """Calls of `size` bytes on `ranks` ranks, by an api and in an order, `batch` a step, against a tool."""
 
     size: int
     ranks: int
@@ -67,7 +67,7 @@ class ReadRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """`size` bytes written in a layout by so many ranks, beside fio with its buffers filled in one of its ways."""
+    """`size` bytes written in a layout by `ranks` ranks, against fio with its buffers filled in one of its ways."""
 
     layout: str
     size: int
@@ -86,7 +86,7 @@ class WriteRow(NamedTuple):
 
 
 def _seconds(setting: Setting, moving: float, calls: int) -> float:
-    """Of runs that move data for so many seconds, a rank in so many calls: two a pair, and one besides."""
+    """Return the seconds of a row's runs: two a pair and one more; a rank makes `calls` calls in `moving` seconds."""
     return (2 * (setting.pairs + 1) + 1) * (_START + moving + calls * _CALL)
 
 
@@ -97,7 +97,7 @@ def read_rows(
     for size in sizes:
         for number in ranks:
             for api, order, tool, name in READS:
-                # MPI-IO goes through the cache on most file systems, whatever is asked; one rank waits for nobody.
+                # MPI-IO uses the cache on most file systems, for any setting; one rank waits for no other.
                 some = (cache != "direct" or api == "posix") and (number > 1 or order != "random, sync off")
                 if (tool in tools or tool == "bare") and some:
                     # IOR's collective calls have one transfer of each rank.
@@ -111,7 +111,7 @@ def write_rows(size: int, ranks: Sequence[int]) -> list[WriteRow]:
 
 
 def plan(setting: Setting, rows: Sequence[ReadRow | WriteRow]) -> str:
-    """What is before whoever waits for it."""
+    """Return the amount of work, for the user who waits for it."""
     seconds = sum(one.seconds(setting) for one in rows)
     pairs = f"{len(rows)} rows, pairs in each: {setting.pairs}, and one that is dropped"
     return f"{pairs}; roughly {roughly(seconds)}, if storage moves {_STORAGE / 1e9:.0f} GB/s"

@@ -1,10 +1,10 @@
-"""How often `dliosim compare` calls different what is alike, and finds what differs, on rows whose truth is known.
+"""False alarms of `dliosim compare`, and differences that it finds, on rows whose truth is known.
 
     python scripts/false_alarms.py [--draws 4000] [--seed 1]
 
-Rows are drawn (tests/compare/synthetic.py) and judged as a comparison judges its own, with as many repetitions as one
-makes if not told. `the table` is the share of comparisons in which any variant is called different from the first;
-`any pair` that in which the table or the sentences below it call any two different. Some four minutes on one core. The
+Rows are drawn (tests/compare/synthetic.py) and judged as a comparison judges its own, with the default number of
+repetitions. `the table` is the share of comparisons in which any variant is called different from the first; `any pair`
+that in which the table or the sentences below it call any two different. About four minutes on one core. The
 status is 1 if a share of false alarms in the table is above 6 %, or a difference of 10 % at 5 % noise of ratios is
 found in less than 80 %.
 """
@@ -22,10 +22,10 @@ sys.path.insert(0, str(ROOT))
 from dliosim.compare.statistics import compare_variants, find_differences
 from tests.compare.synthetic import KINDS, equal, passes
 
-#: At most so many false alarms, and at least so many differences found.
+#: Largest share of false alarms, and smallest share of differences found.
 _ALARMS, _FOUND = 0.06, 0.8
 
-#: Sentences, and differences found, are judged in one of so many draws: shares of 5 % are then known to 0.7 %.
+#: Draws for each one in which sentences, and differences found, are judged: shares of 5 % are then known to 0.7 %.
 _FEWER = 4
 
 #: The noise of a pass where the ratio of two has 5 %.
@@ -33,7 +33,7 @@ _PAIRED = 0.05 / 2**0.5
 
 
 def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, float]:
-    """The shares of comparisons of equal variants in which the table, and the sentences, call any different."""
+    """Return the shares of comparisons of equal variants in which the table, and the sentences, call any different."""
     random = np.random.default_rng([seed, KINDS.index(kind), variants])
     table = sentences = 0
     for number, seconds in enumerate(equal(kind, random, draws, variants)):
@@ -44,7 +44,7 @@ def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, floa
 
 
 def power(draws: int, variants: int, noise: float, outliers: float) -> float:
-    """The share of comparisons in which a variant that takes 10 % longer, one of so many, is called slower."""
+    """Return the share of comparisons in which the one variant that takes 10 % longer is called slower."""
     slower = (1.0, 1.1, *(1.0,) * (variants - 2))
     found = (compare_variants(passes(seed, slower, noise=noise, outliers=outliers))[0] for seed in range(draws))
     return sum(one.verdict == "slower" for one in found) / draws

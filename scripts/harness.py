@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: starting ranks, an end that leaves nothing behind, medians, and markdown rows."""
+"""The common part of the benchmark scripts: start of ranks, an end that leaves nothing, medians, markdown rows."""
 
 from __future__ import annotations
 
@@ -75,23 +75,23 @@ def _held() -> Iterator[None]:
 
 
 def mpiexec() -> str:
-    """The launcher beside this interpreter, or the one on the path; ends the script where there is none."""
+    """Return the launcher next to this interpreter, or on the path; ends the script where there is none."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
-        sys.exit("no mpiexec beside this Python nor on the path: install the extra `mpich`, or load the site's MPI")
+        sys.exit("no mpiexec next to this Python nor on the path: install the extra `mpich`, or load the site's MPI")
     return found
 
 
 def environment() -> dict[str, str]:
-    """This environment, free of any launcher's marks, in which this checkout is what `import dliosim` finds."""
+    """Return the environment without a launcher's variables, in which `import dliosim` finds this checkout."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
     inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
     return inherited
 
 
 def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = None) -> str:
-    """What a command prints; its whole process group is ended after `seconds`. Ends the script where it fails."""
+    """Return the output of a command; ends its process group after `seconds`, and the script where it fails."""
     process: subprocess.Popen[str] | None = None
     try:
         with _held():
@@ -129,14 +129,14 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def run_ranks(ranks: int, script: str, *arguments: str, seconds: float = 300) -> Any:
-    """The JSON that a script prints last when it runs on that many ranks; all of them end if one raises."""
+    """Return the JSON that a script prints last when it runs on these ranks; all of them end if one raises."""
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "mpi4py", script, *arguments]
     return json.loads(run(command, seconds).splitlines()[-1])
 
 
 @contextmanager
 def scratch(place: str) -> Iterator[Path]:
-    """A directory below `place` that is gone afterwards."""
+    """Yield a directory below `place` that is removed after the block."""
     directory = tempfile.TemporaryDirectory(prefix="dliosim-bench-", dir=place)
     try:
         yield Path(directory.name)
@@ -163,7 +163,7 @@ def header(*cells: str) -> None:
 
 
 def one_by_one(rows: Sequence[tuple[str, float, Work]]) -> Iterator[Work]:
-    """The work of each row (name, seconds expected, work), and on standard error which one begins, and what is left.
+    """Yield the work of each row (name, seconds expected, work); print on standard error which row begins.
 
     What is left is by the pace so far, once a row is done.
     """
@@ -180,7 +180,7 @@ def one_by_one(rows: Sequence[tuple[str, float, Work]]) -> Iterator[Work]:
 
 
 def roughly(seconds: float) -> str:
-    """A time to wait for: `40 s`, `12 min`, `3.5 h`."""
+    """Return a time as text: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

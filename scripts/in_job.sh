@@ -9,7 +9,7 @@
 # RANKS, NODES  of the job
 # PYTHON        the interpreter that dliosim is installed for
 # DATA          where data go, on the file system in question (`--dir`)
-# LOCAL         where `root local` of a pattern lies (`--root local=`), given to dliosim only if the pattern has it
+# LOCAL         where `root local` of a pattern is (`--root local=`), given to dliosim only if the pattern has it
 # OUTPUT        the directory of the results; it must not have any
 # LAUNCHER, RANKS_PER_NODE: see launch.sh
 #

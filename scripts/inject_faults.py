@@ -116,7 +116,7 @@ def main() -> int:
             for case in cases(seed, directory, library):
                 met["call", case.done.hit[0].title, case.fault.title.removesuffix(" from then on")] += 1
                 met["phase", case.phase, case.api] += 1
-                met["end", "went on" if case.done.status == 0 else "ended with a message"] += 1
+                met["end", "continued" if case.done.status == 0 else "ended with a message"] += 1
                 if case.complaints:
                     failed += 1
                     _tell(case, directory, given.kept)
@@ -134,7 +134,7 @@ def main() -> int:
 
 
 def _tell(case: Case, directory: Path, kept: Path) -> None:
-    """A line for a case that does not hold, and all that it said into a file."""
+    """Print a line for a case that does not hold, and write all its output to a file."""
     words = ", ".join(each.word for each in case.complaints)
     print(f"FAILED ({words}): {case}", flush=True)
     kept.mkdir(parents=True, exist_ok=True)

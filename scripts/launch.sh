@@ -6,9 +6,9 @@
 #
 # LAUNCHER       the launcher and its options, where the guess is wrong; `-n N` is added: LAUNCHER="srun --mpi=pmix",
 #                "mpirun --map-by core", "aprun"
-# RANKS_PER_NODE inside a Slurm allocation: so many ranks on each node (default: as the allocation has it), one node filled
+# RANKS_PER_NODE inside a Slurm allocation: this number of ranks on each node (default: as the allocation has it), one node filled
 #                after another. With mpiexec the host file of the allocation or options in LAUNCHER say so.
-# PYTHON         the interpreter that dliosim is installed for: an mpiexec beside it is taken before one on the PATH
+# PYTHON         the interpreter that dliosim is installed for: an mpiexec next to it is taken before one on the PATH
 set -euo pipefail
 
 if [ $# -lt 2 ] || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then

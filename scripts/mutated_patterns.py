@@ -43,7 +43,7 @@ _OFTEN = 30.0
 
 @dataclass(frozen=True)
 class Tried:
-    """A mutant, what the commands said of it, and what is wrong with that."""
+    """A mutant, what the commands said about it, and what is wrong with that."""
 
     mutant: Mutant
     done: tuple[Done, ...]
@@ -83,7 +83,7 @@ class Tries:
         return Tried(mutant, tuple(done), tuple(wrong))
 
     def _again(self, checked: str, explained: str, job: list[str]) -> Iterator[str]:
-        """What `explain` prints is a pattern of the same digest."""
+        """Yield complaints unless `explain` prints a pattern with the same digest."""
         path = self._place / "explained.dlio"
         path.write_text(explained, encoding="utf-8")
         again = attempt(["check", str(path), *job], self._place / "errors")
@@ -103,7 +103,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3600, help="for how long (default: an hour)")
     parser.add_argument("--seed", type=int, default=1, help="of the first case; each next one has the next number")
-    parser.add_argument("--only", type=int, metavar="SEED", help="one case, with all that is said of it")
+    parser.add_argument("--only", type=int, metavar="SEED", help="one case, with all that is said about it")
     parser.add_argument("--keep", type=Path, default=Path("mutated-patterns"), help="where what goes wrong is kept")
     parser.add_argument("--place", type=Path, help="where patterns are (default: the directory for temporary files)")
     given = parser.parse_args()
@@ -162,7 +162,7 @@ def _keep(tried: Tried, keep: Path) -> None:
 
 
 def _report(number: int, ends: Counter[tuple[str, int]], causes: dict[str, list[int]]) -> None:
-    """How the commands ended, and what went wrong, the most frequent first."""
+    """Print how the commands ended, and what went wrong, the most frequent first."""
     statuses = sorted({status for _, status in ends})
     header("command", *(f"status {status}" for status in statuses))
     for command in dict.fromkeys(command for command, _ in ends):

@@ -25,7 +25,7 @@ if ! "$python" -c 'import h5py; assert h5py.get_config().mpi' 2>/dev/null; then
     "$python" -m pip install -q --no-binary=mpi4py mpi4py
     "$python" -m pip install -q --no-build-isolation --no-binary=h5py h5py
 fi
-# The tests' launcher is the one beside their Python; by a link it would look for its own helpers there.
+# The tests' launcher is the one next to their Python; through a link it would look for its own helpers there.
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$launcher" > "$environment/bin/mpiexec"
 chmod +x "$environment/bin/mpiexec"
 

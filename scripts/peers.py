@@ -1,4 +1,4 @@
-"""fio and IOR beside dliosim: their command lines for the same work, and their times out of what they print.
+"""fio and IOR as peers of dliosim: their command lines for the same work, and their times from what they print.
 
 Times are seconds of the loop of calls by the slowest process, from its first call to its last, without start and
 without opening.
@@ -23,7 +23,7 @@ _FIO = ("fio", "--ioengine=psync", "--invalidate=0", "--fallocate=none", "--grou
 
 
 def fio_reads(file: Path, size: int, transfer: int, ranks: int, passes: int, direct: bool) -> list[str]:
-    """Random reads of a file of `size` bytes: as many on each of `ranks` processes as in so many passes of its part."""
+    """Return fio's command of random reads of `size` bytes: each of `ranks` processes reads its part in some passes."""
     return [
         *_FIO,
         "--name=read",
@@ -63,7 +63,7 @@ def fio_writes(directory: Path, size: int, file_size: int, transfer: int, ranks:
 
 
 def fio_seconds(printed: str, direction: str, size: int) -> float:
-    """The time of fio's slowest process; ValueError unless `size` bytes were moved in whole calls, in some time."""
+    """Return the time of fio's slowest process; ValueError unless `size` bytes were moved in whole calls."""
     report = json.loads(printed[printed.index("{") :])  # notes may stand in front
     (job,) = report["jobs"]
     found = job[direction]
@@ -83,14 +83,14 @@ IOR_WAYS = {
 
 
 def ior_reads(file: Path, size: int, transfer: int, ranks: int, way: tuple[str, ...], direct: bool) -> list[str]:
-    """Reads of a whole file, each rank as much, in one of `IOR_WAYS`; the file is kept."""
+    """Return IOR's command that reads a whole file, equal on all ranks, in one of `IOR_WAYS`; the file is kept."""
     past_cache = ["--posix.odirect"] if direct else []
     blocks = ["-s", "1", "-b", str(size // ranks), "-t", str(transfer)]
     return ["ior", *way, *past_cache, "-r", "-k", "-o", str(file), *blocks]
 
 
 def ior_seconds(printed: str) -> float:
-    """The time `wr/rd(s)` of the line `read` in IOR's table of results; ValueError if there is none.
+    """Return the time `wr/rd(s)` of the line `read` in IOR's table of results; ValueError if there is none.
 
     Versions differ in the columns, so that the table's own head says which one it is.
     """

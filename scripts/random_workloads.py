@@ -83,7 +83,7 @@ def _seeds(first: int, seconds: float, tried: list[Tried], wrong: list[str]) -> 
 
 
 def _left(before: set[Path]) -> list[Path]:
-    """What is new in the memory that processes share, and is nobody's: no process has it mapped."""
+    """Return new files in the memory that processes share, if no process has mapped them."""
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with suppress(OSError):
@@ -92,7 +92,7 @@ def _left(before: set[Path]) -> list[Path]:
 
 
 def _report(tried: list[Tried], started: int, wrong: list[str]) -> None:
-    """What was covered, and what went wrong."""
+    """Print what was covered, and what went wrong."""
     features: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     for one in tried:

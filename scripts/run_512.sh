@@ -26,7 +26,7 @@ read -r -a defines <<<"${DEFINES:-${2:+-D files=$2}}"
 job=''
 watcher=''
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
-"$python" -m compileall -q dliosim # or each rank compiles every module, where Python is told to keep no bytecode
+"$python" -m compileall -q dliosim # or each rank compiles every module, where Python is set to keep no bytecode
 
 cleanup() {
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
@@ -105,7 +105,7 @@ given = [tuple(text.split("=", 1)) for text in sys.argv[5:] if text != "-D"]
 workload, _ = compile_pattern(Path(sys.argv[4]), given, Job(ranks))
 states = {saved.name: state_files(saved, saved.split(ranks)) for saved in workload.checkpoints}
 files_of = {name: sum(1 for _ in state.files()) for name, state in states.items()}
-# What several ranks hold alike each of them reads.
+# Each of the ranks that hold the same bytes reads them.
 bytes_of = {("save", name): state.total() for name, state in states.items()}
 bytes_of |= {
     ("restore", name): sum(block.length for rank in range(ranks) for _, block in blocks_to_restore(state, state.split, rank))

@@ -7,12 +7,12 @@
 #
 # --ranks   how many ranks, in order (default: powers of two up to what the allocation of Slurm or PBS has, and all of it;
 #           the cores of this machine elsewhere)
-# --output  a directory that gets one for each run, ranks-000004 and so on, and the tables of each beside it,
+# --output  a directory that gets one for each run, ranks-000004 and so on, and the tables of each next to it,
 #           ranks-000004.txt (default: dliosim-scaling)
 # PATTERN and what follows go to `dliosim run` as they are, -D among them. Weak or strong is the pattern's matter: with
 # `samples 16 * $ranks` each rank has the same work on any number of them, with -D files=4096 all share the same.
 #
-# A run whose results.json is there is not done again: start the same line once more to go on after an end of any kind, with
+# A run whose results.json is there is not done again: start the same line once more to continue after an end of any kind, with
 # more --ranks if you like. DIR/study.txt says which pattern and options its runs are of: with others, DIR is refused.
 # Data stay in --dir for the next time, in weak scaling a set for each number of ranks. Ctrl-C ends the ranks, too.
 #
@@ -132,7 +132,7 @@ end_job() { # the launcher, and whatever of its process group is left
 }
 interrupted() {
     end_job
-    echo "interrupted: start the same line once more to go on" >&2
+    echo "interrupted: start the same line once more to continue" >&2
     exit 130
 }
 trap interrupted INT TERM

@@ -30,7 +30,7 @@ from dliosim.report.reader.results import parse_run
 
 
 def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:
-    """The runs of each loop and of each verb that moves bytes."""
+    """Return the runs of each loop and of each verb that moves bytes."""
     found: dict[str, list[PhaseSummary]] = defaultdict(list)
     for phase in run.phases:
         if phase.epochs or (phase.verb and phase.verb.bytes):
@@ -52,12 +52,12 @@ def rate(phases: Sequence[PhaseSummary]) -> float | None:
 
 
 def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
-    """Why the efficiency of these runs of a loop is not to be trusted, or an empty text."""
+    """Return why the efficiency of these runs of a loop cannot be trusted, or an empty text."""
     return doubt_of_times(run, phases) or doubt_of_oversleep(phases)
 
 
 def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
-    """(what, ranks, GB/s, efficiency in %) of every run, those of one loop or verb together."""
+    """Return (what, ranks, GB/s, efficiency in %) of every run, those of one loop or verb together."""
     found = [(run, by_name(run)) for run in sorted(runs, key=lambda run: run.ranks)]
     rows = []
     for name in dict.fromkeys(name for _, of_run in found for name in of_run):
@@ -73,7 +73,7 @@ def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
 
 
 def remarks(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """Why figures are marked, a line each, and what the table says nothing about."""
+    """Yield why figures are marked, a line each, and what the table does not show."""
     for run in sorted(runs, key=lambda run: run.ranks):
         doubts = [doubt(run, phases) for phases in by_name(run).values() if phases[0].epochs]
         for why in dict.fromkeys(filter(None, doubts)):

@@ -4,7 +4,7 @@
 
 Each run prepares and reads two data sets (a file per sample, one shared file), with and without reader threads, three
 epochs each, and saves a checkpoint. Every rank runs under a strace of its own. It must show, of every system call that
-could read a data file (another than the manifest beside it):
+could read a data file (not the manifest next to it):
 
   - for each rank, loop and epoch, exactly the plan's reads: file, offset, length; with `readers 0` in its very order
     and on one thread, with reader threads in whole batches that come in the plan's order on each thread;
@@ -151,7 +151,7 @@ def calls_of(files: Sequence[Path], data: Path) -> list[Call]:
 
 
 def listed(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
-    """What `dliosim plan --csv` prints, as (step, sample, (file, offset, length))."""
+    """Return the output of `dliosim plan --csv`, as (step, sample, (file, offset, length))."""
     chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch)]
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
@@ -165,7 +165,7 @@ def listed(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int
 
 
 def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
-    """Every call that got bytes of a data file, all of which must be reads at an offset, and not short."""
+    """Return every call that got bytes of a data file; each must be a read at an offset, and not short."""
     found = []
     mapped: list[str] = []
     for call in calls:
@@ -183,7 +183,7 @@ def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
         else:
             raise Unlike(f"{call.name}({call.arguments}) = {call.result}: no call of the plan's")
     if mapped:
-        raise Unlike(f"{len(mapped)} mappings of data files that nobody asked mincore about")
+        raise Unlike(f"{len(mapped)} mappings of data files without a call of mincore")
     return found
 
 
@@ -231,7 +231,7 @@ def check_reads(calls: list[list[Call]], pattern: Path, api: str, workload: Work
 
 
 def compare(where: str, plan: list[tuple[int, int, Extent]], seen: list[tuple[Call, Extent]], readers: int) -> None:
-    """The reads of one rank in one epoch against the plan's."""
+    """Compare the reads of one rank in one epoch with the plan's."""
     wanted, got = [extent for _, _, extent in plan], [extent for _, extent in seen]
     if readers == 0 and got != wanted:
         at = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), len(got))  # noqa: B905
@@ -254,7 +254,7 @@ def disjoint(extents: list[Extent]) -> bool:
 
 
 def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
-    """Every written file is synced by whoever wrote it, before a rename says that it is whole."""
+    """Check that each writer syncs its files before a rename says that they are complete."""
     for kind, root in (
         *(("data set", dataset.path) for dataset in workload.datasets),
         *(("checkpoint", checkpoint.path) for checkpoint in workload.checkpoints),
@@ -288,7 +288,7 @@ def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
 
 
 def synced(calls: list[list[Call]], path: str) -> list[float]:
-    """When a file or directory was made durable."""
+    """Return when a file or directory was made durable."""
     return [
         call.time
         for some in calls
@@ -302,7 +302,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def witness(api: str, ranks: int, place: Path) -> Iterator[str]:
-    """What one run showed, a line each; raises Unlike."""
+    """Yield the findings of one run, a line each; raises Unlike."""
     pattern = place / "witness.dlio"
     pattern.write_text(pattern_text())
     workload, _ = compile_pattern(pattern, [("api", api)], Job(ranks))

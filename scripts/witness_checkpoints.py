@@ -3,7 +3,7 @@
     python scripts/witness_checkpoints.py [--ranks 1 2 3] [--place DIR]
 
 Each run saves checkpoints in five ways (files of each rank's own in folders, tensors split; in the background; replicas
-dealt, calls that go on from tensor to tensor; one file of all by MPI-IO; ranks that send theirs to a neighbour), and
+dealt, calls that continue from tensor to tensor; one file of all by MPI-IO; ranks that send theirs to a neighbour), and
 restores them, also by ranks that split them otherwise or read for each other. Every rank runs under a strace of its
 own. It must show:
 
@@ -117,7 +117,7 @@ def pattern_text() -> str:
 
 
 def saves_and_restores(workload: Workload) -> list[tuple[Checkpoint, int, Save | Restore]]:
-    """What the pattern does, one after the other, with the number of the save that it makes or reads."""
+    """Return the saves and restores of the pattern in order, with the number of the save that each makes or reads."""
     numbers: Counter[str] = Counter()
     found = []
     for verb in workload.verbs:
@@ -128,12 +128,12 @@ def saves_and_restores(workload: Workload) -> list[tuple[Checkpoint, int, Save |
 
 
 def base_of(checkpoint: Checkpoint, ranks: int) -> str:
-    """Where the numbers of a checkpoint lie, below the data."""
+    """Return the directory with the numbers of a checkpoint, below the data."""
     return f"{checkpoint.path}/{checkpoint.digest(checkpoint.split(ranks))}"
 
 
 def begun_as(checkpoint: Checkpoint, number: int) -> str:
-    """The directory in which a checkpoint is written."""
+    """Return the directory in which a checkpoint is written."""
     return f"{number:06d}.partial" if checkpoint.commit == "rename" else f"{number:06d}"
 
 
@@ -155,13 +155,13 @@ def check_writes(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterato
 
 
 def in_order_of_checkpoints(extents: Sequence[Extent], workload: Workload) -> list[Extent]:
-    """The same, those of one checkpoint after the other, and otherwise as they are."""
+    """Return the same, grouped by checkpoint; the order within each group stays."""
     paths = [checkpoint.path for checkpoint in workload.checkpoints]
     return sorted(extents, key=lambda extent: paths.index(extent[0].partition("/")[0]))
 
 
 def changed(call: Call) -> Extent:
-    """File, offset and length of a write, which must be positioned and not short."""
+    """Return file, offset and length of a write, which must be positioned and not short."""
     if call.name != "pwrite64":
         raise Unlike(f"{call.name}({call.arguments}) = {call.result}: no call of the plan's")
     length, offset = (int(argument) for argument in call.arguments.rsplit(", ", 2)[1:])
@@ -171,7 +171,7 @@ def changed(call: Call) -> Extent:
 
 
 def planned_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Extent]:
-    """What a rank writes in one save: what it owns, and after that what others send it."""
+    """Yield what a rank writes in one save: first what it owns, then what others send to it."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     if files.writer(rank) == rank:
         for owner in (rank, *files.senders(rank)):
@@ -203,7 +203,7 @@ def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Itera
 def planned_reads(
     checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int
 ) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """The steps that a rank reads in one restore: the file, and offset and length of each call."""
+    """Yield the steps that a rank reads in one restore: the file, and offset and length of each call."""
     access = checkpoint.access
     for found in found_by(checkpoint, verb, ranks, rank):
         for step in cut_steps(found, access.transfer, checkpoint.pieces == "whole", access.page):
@@ -211,7 +211,7 @@ def planned_reads(
 
 
 def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[ShardRead]]:
-    """What a rank reads in each of its passes; with `once` the first of those that hold the same reads for all."""
+    """Yield what a rank reads in each pass; with `once` the first of the ranks with the same reads reads for all."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
     place = (rank + verb.shift) % ranks
@@ -258,7 +258,7 @@ def check_commits(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterat
 
 
 def events_of(calls: Sequence[Call], base: str, number: int) -> Iterator[tuple[Call, Event]]:
-    """What was written, synced and renamed of one save, and syncs of what is above it between these."""
+    """Yield the writes, syncs and renames of one save, and syncs of the directory above it among these."""
     below = f"{base}/{number:06d}"
     near = [call for call in calls if call.name in SAVING and f"{call.path}/".startswith(f"{base}/")]
     own = [place for place, call in enumerate(near) if call.path.startswith(below)]
@@ -273,7 +273,7 @@ SAVING = (*CHANGES, "fsync", "fdatasync", "rename", "renameat", "renameat2")
 
 
 def grouped(events: Sequence[tuple[float, Event]]) -> list[Event]:
-    """The same without times, calls that follow each other as one."""
+    """Return the events without times; equal events that follow each other become one."""
     return [event for event, _ in groupby(event for _, event in events)]
 
 
@@ -282,7 +282,7 @@ def kinds(events: Sequence[tuple[float, Event]]) -> list[str]:
 
 
 def written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
-    """The files that a rank writes to."""
+    """Return the files that a rank writes to."""
     return (files.shared_file_name(),) if files.checkpoint.writers.kind == "shared file" else files.file_names(rank)
 
 
@@ -293,7 +293,7 @@ def file_events(path: str, files: StateFiles) -> Iterator[Event]:
 
 
 def commit_events(files: StateFiles, directory: str, number: int) -> Iterator[Event]:
-    """What rank 0 does when all files are written."""
+    """Yield the events of rank 0 after all files are written."""
     checkpoint = files.checkpoint
     if checkpoint.metadata:
         yield from file_events(f"{directory}/{METADATA}", files)
@@ -312,7 +312,7 @@ def commit_events(files: StateFiles, directory: str, number: int) -> Iterator[Ev
 
 
 def check_manifests(data: Path, workload: Workload, ranks: int) -> Iterator[str]:
-    """What the manifests say of sizes and checksums is what the files have."""
+    """Check that sizes and checksums in the manifests are those of the files."""
     for checkpoint, number, verb in saves_and_restores(workload):
         if not isinstance(verb, Save):
             continue
@@ -329,14 +329,14 @@ def check_manifests(data: Path, workload: Workload, ranks: int) -> Iterator[str]
 
 
 def run_traced(ranks: int, place: Path) -> tuple[list[list[Call]], Workload]:
-    """The calls of each rank, and the workload that they ran; data stay in `place`/data."""
+    """Return the calls of each rank, and the workload that they ran; data stay in `place`/data."""
     pattern = place / "witness.dlio"
     pattern.write_text(pattern_text())
     return trace(pattern, [], ranks, place), compile_pattern(pattern, [], Job(ranks))[0]
 
 
 def witness(ranks: int, place: Path) -> Iterator[str]:
-    """What one run showed, a line each; raises Unlike."""
+    """Yield the findings of one run, a line each; raises Unlike."""
     calls, workload = run_traced(ranks, place)
     yield from check_writes(calls, workload)
     yield from check_restores(calls, workload)

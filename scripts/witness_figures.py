@@ -11,7 +11,7 @@ Held against its calls are, from results.json and ranks.h5:
   - of a save `calls`, `bytes_moved` and `bytes`; and `flush_seconds`, which is no shorter than from the first write of
     its files to the rename that declares it complete;
   - of a restore `calls`, `bytes_moved`, and `read_call_bytes` where results have it;
-  - of restores and epochs `distinct_bytes`, of which no more can be than the ranks read;
+  - of restores and epochs `distinct_bytes`, which cannot be more than the ranks read;
   - of each epoch and rank `calls` and `bytes_moved`, which are the reads of the data set's files, and `rchar`, which is
     all that the process read between the two moments at which the rank asked the kernel for it; over all ranks it is
     `read_call_bytes`. Where two-phase reads are asked for, one rank reads for all.
@@ -148,7 +148,7 @@ def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """What strace saw of one rank: calls on files below its data, and all reads, of which some ask for the count."""
+    """The calls of one rank in strace: those on files below its data, and all reads; some ask for the count."""
 
     calls: list[Call]
     reads: list[tuple[float, int]]
@@ -176,12 +176,12 @@ def seen_of(place: Path, rank: int, calls: list[Call]) -> Seen:
 
 
 def moved(calls: Sequence[Call]) -> tuple[int, int]:
-    """How many calls, and the bytes that they moved."""
+    """Return the number of calls, and the bytes that they moved."""
     return len(calls), sum(call.result for call in calls)
 
 
 def of_data(seen: Sequence[Seen], path: str, kinds: Sequence[str]) -> list[Call]:
-    """The calls of these kinds that moved bytes of the files below a path, without lists of them."""
+    """Return the calls of these kinds that moved bytes of the files below a path, without lists of files."""
     return [
         call
         for one in seen
@@ -240,7 +240,7 @@ def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Seque
 
 
 def close(what: str, claimed: int, found: int, ranks: int = 1) -> None:
-    """The kernel's count is what was seen, and no more besides than asking for it takes."""
+    """Check that the kernel's count is what was seen, plus at most what asking for it takes."""
     if not 0 <= claimed - found <= OWN * ranks:
         raise Unlike(f"{what} {claimed}, seen {found}")
 
@@ -285,7 +285,7 @@ def read_between(seen: Seen, begin: float, end: float) -> int:
 
 def check(results: Mapping[str, Any], rows: h5py.File, seen: Sequence[Seen], data: Path) -> Iterator[str]:
     """Every figure, phase by phase; raises Unlike."""
-    # Whoever asks for the count does so in pairs, at the beginning and at the end of what is measured.
+    # A thread asks for the count in pairs, at the beginning and at the end of what is measured.
     spans = [list(zip(one.asked[::2], one.asked[1::2], strict=True)) for one in seen]
     loops = {group.attrs["name"]: group for group in rows.values()}
     at = 0
@@ -320,7 +320,7 @@ def run_traced(text: str, ranks: int, place: Path) -> tuple[dict[str, Any], list
 def witness(
     ranks: int, place: Path, datasets: Sequence[str] = tuple(DATASETS), checkpoints: Sequence[str] = tuple(CHECKPOINTS)
 ) -> Iterator[str]:
-    """What one run showed, a line each; raises Unlike."""
+    """Yield the findings of one run, a line each; raises Unlike."""
     results, seen = run_traced(pattern_text(datasets, checkpoints), ranks, place)
     with h5py.File(place / "out" / "ranks.h5") as rows:
         yield from check(results, rows, seen, place / "data")

@@ -1,4 +1,4 @@
-"""What holds for all tests.
+"""Settings of all tests.
 
 All that tests start hears Ctrl-C, and takes short turns on the cores: ranks that wait inside MPI spin until their turn
 is over, and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest.

@@ -45,7 +45,7 @@ def pattern(tmp_path: Path) -> str:
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> str:
-    """One with a word that nobody knows."""
+    """A pattern with an unknown word."""
     path = tmp_path / "wrong.dlio"
     path.write_text(PATTERN.replace("layout ", "lajout "))
     return str(path)

@@ -39,10 +39,10 @@ def pattern(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["run", "x.dlio", "--null", "--verify"], "--null beside --verify: a run without I/O has nothing to check"),
+        (["run", "x.dlio", "--null", "--verify"], "--null and --verify: a run without I/O has nothing to check"),
         (
             ["run", "x.dlio", "--null", "--with-null"],
-            "--null beside --with-null: a run without I/O has nothing to comp",
+            "--null and --with-null: a run without I/O has nothing to comp",
         ),
         (["plan", "x.dlio", "--ranks", "4", "--rank", "0"], "--rank chooses what --csv lists, and there is no --csv"),
         (["plan", "x.dlio", "--ranks", "4", "--epoch", "1"], "--epoch chooses what --csv lists"),
@@ -154,7 +154,7 @@ def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
     given = argparse.Namespace(dir="there", root=["fast=/x"])
     assert parse_used_roots(given, [workload])["fast"] == Path("/x")
     given.root.append("slow=/y")
-    with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* lies on `root slow`; roots here: fast"):
+    with pytest.raises(UsageError, match=r"--root slow=/y: nothing .* is on `root slow`; roots here: fast"):
         parse_used_roots(given, [workload])
 
 

@@ -1,4 +1,4 @@
-"""What stays to the end of a process is not searched for garbage."""
+"""Objects that stay until a process ends are not searched for garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What libraries are told before they are imported, by what the launcher says."""
+"""Settings of libraries before they are imported, from the launcher's variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dliosim check`, `plan` and `explain`: what a pattern says, without MPI and without touching data."""
+"""The commands `dliosim check`, `plan` and `explain`: they need no MPI and touch no data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def _make_finder(parsed: argparse.Namespace) -> FileFinder:
 
 
 def check_command(parsed: argparse.Namespace) -> int:
-    """Say of each pattern whether it is right; 2 if any is not, or 1 if only files that are there already are wrong."""
+    """Print for each pattern whether it is right; return the exit status.
+
+    This is 2 if a pattern is wrong, or 1 if only files that exist already are wrong.
+    """
     status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:
         try:

@@ -1,4 +1,4 @@
-"""`dliosim compare`: variants made on rank 0, their passes run in turn on all ranks, the verdict on rank 0."""
+"""The command `dliosim compare`: variants made on rank 0, passes run in turn on all ranks, the verdict on rank 0."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
 
 @dataclass(frozen=True)
 class _CompareSetup:
-    """What is known before anything is run."""
+    """The state before any pass is run."""
 
     world: World
     parsed: argparse.Namespace
@@ -96,7 +96,7 @@ class _CompareSetup:
 
 
 def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
-    """Run all passes, judge them and write what came of them; the exit status, the same on every rank. Collective."""
+    """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
     world, parsed, found, progress = begin.world, begin.parsed, begin.found, begin.progress
     first, started = found.variants[0].workload, begin.started
     places = world.run_on_rank_0(
@@ -118,7 +118,7 @@ def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
         directory = stack.enter_context(results_directory(parsed.output, first.name, started, "compare"))
 
         def write_finished_rows() -> None:
-            # What Ctrl-C or a limit of time leaves. Where that cannot be written, the end will say so.
+            # These rows stay after Ctrl-C or a time limit. Where they cannot be written, the end of the run says so.
             if world.rank == 0 and sum(not one.failed for one in running) > 1:
                 with suppress(OSError):
                     write_rows(directory(), [(one.variant.label, one.passes) for one in running], kind.figures)
@@ -155,7 +155,7 @@ def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
 
 @freeze_objects()
 def _compile_variants(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> ComparisonPlan:
-    """On rank 0, which alone loads the language."""
+    """Compile the variants on rank 0, as no other rank loads the language."""
     from dliosim.compare.variants import compile_variants
     from dliosim.language.diagnostics import PatternError, render
 
@@ -178,10 +178,10 @@ def _compile_variants(parsed: argparse.Namespace, job: Job, finder: FileFinder) 
 
 
 def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
-    """How caches are treated before each pass: `cold`, `warm`, or empty where nothing is read.
+    """Return how caches are treated before each pass: `cold`, `warm`, or empty where nothing is read.
 
-    If --caches does not say, a restore is cold, since the page cache has all that was just saved; a loop is if the
-    pattern drops the caches, wherever it does.
+    Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the pattern
+    has `drop caches` anywhere.
     """
     first = found.variants[0]
     if isinstance(first.verb, Save):
@@ -200,7 +200,7 @@ def _prepare_variants(running: Sequence[VariantRun[P]]) -> list[Phase]:
     set_timer_slack()
     sessions[0].world.run_on_all(lambda: require_backends([session.workload for session in sessions]))
     share_sample_places(sessions)
-    # What a pass saves is deleted before the next one, but the others keep what they prepare, or restore.
+    # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
     alone = isinstance(running[0].variant.verb, Save)
     for together in [[session] for session in sessions] if alone else [sessions]:
         sessions[0].world.run_on_rank_0("look for room", partial(require_room, together))
@@ -209,11 +209,11 @@ def _prepare_variants(running: Sequence[VariantRun[P]]) -> list[Phase]:
 
 
 def _list_failed_variants(running: Sequence[VariantRun[P]]) -> list[ExcludedVariant]:
-    """The variants that failed; of the first one also which takes its place as the reference."""
+    """Return the variants that failed; for the first one also the variant that replaces it as the reference."""
     gone = [ExcludedVariant(one.variant.label, one.failed) for one in running if one.failed]
     left = [one.variant.label for one in running if not one.failed]
     if running[0].failed and left:
-        gone[0] = replace(gone[0], reason=f"{gone[0].reason} (so all others are held against {left[0]})")
+        gone[0] = replace(gone[0], reason=f"{gone[0].reason} (so all others are compared with {left[0]})")
     return gone
 
 
@@ -230,14 +230,14 @@ def _make_variant_result(one: VariantRun[P]) -> VariantResult[P]:
         asked,
         granted,
         _read_back_striping(one),
-        # What reading an index took differs from variant to variant, and is in none of the passes.
+        # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
         tuple(one.passes),
     )
 
 
 def _read_back_striping(one: VariantRun[P]) -> str:
-    """What a file system granted of the striping asked for a data set, read back; for rank 0."""
+    """Return the striping that a file system granted to a data set, read back; for rank 0."""
     if not isinstance(one.variant.verb, Loop):
         return ""
     dataset = one.variant.workload.dataset(one.variant.verb.dataset)
@@ -247,10 +247,10 @@ def _read_back_striping(one: VariantRun[P]) -> str:
 
 
 def _write_report(outcome: Outcome[P], kind: ComparisonKind[P], directory: Callable[[], Path]) -> int:
-    """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
+    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
-        text = f"error: {len(outcome.measured)} variant ran, which is no comparison{reasons}\n"
+        text = f"error: {len(outcome.measured)} variant ran; nothing to compare{reasons}\n"
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 

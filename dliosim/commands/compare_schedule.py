@@ -1,4 +1,4 @@
-"""The passes of a comparison, block after block; and what loops, saves and restores need for theirs."""
+"""The passes of a comparison, block after block, and the functions that loops, saves and restores need for theirs."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from dliosim.report.progress import ProgressLine
 
 @dataclass(slots=True)
 class VariantRun(Generic[P]):
-    """A variant while the comparison runs: its session, its passes so far, and why it was given up."""
+    """A variant while the comparison runs."""
 
-    variant: Variant
-    session: Session
-    passes: list[P] = field(default_factory=list)
-    last: PhaseSummary | None = None
-    failed: str = ""
+    variant: Variant  #: what is run
+    session: Session  #: session of its workload
+    passes: list[P] = field(default_factory=list)  #: passes until now, on the rank that has them
+    last: PhaseSummary | None = None  #: summary of the last pass; None before the first
+    failed: str = ""  #: why the variant failed; empty while it runs
 
 
 @dataclass(frozen=True, slots=True)
 class PassIndex:
-    """Where a pass stands: in which block (0: the warm-ups), at which position among all, and of which variant."""
+    """The position of a pass."""
 
-    block: int
-    position: int
-    variant: int
+    block: int  #: block; 0: the warm-ups
+    position: int  #: number among all passes
+    variant: int  #: index of the variant
 
 
 RunPass: TypeAlias = Callable[[Session, Variant, PassIndex], tuple[PhaseSummary, "P | None"]]
-"""One pass of a variant: its phase, and its figures where this rank has them. Collective."""
+"""Function that runs one pass of a variant; gives its phase, and its figures where this rank has them. Collective."""
 
 
 def run_blocks(
@@ -57,10 +57,10 @@ def run_blocks(
     progress: ProgressLine,
     after_block: Callable[[], None],
 ) -> None:
-    """The warm-ups, then every block, each variant once in each; a variant that fails is given up. Collective.
+    """Run the warm-ups, then every block, with each variant once; a variant that fails is not run again. Collective.
 
-    `after_block` is called on every rank when a block, the warm-ups too, is done. Rank 0 says on standard error how
-    many passes there will be and, after the warm-ups, how long they will take: a log has no line of progress.
+    `after_block` is called on every rank after each block, the warm-ups included. Rank 0 prints on standard error how
+    many passes there will be and, after the warm-ups, how long they will take, as a log has no progress line.
     """
     blocks = draw_pass_order(len(running), repetitions + 1, seed)
     total, position, begun = len(running) * len(blocks), 0, perf_counter_ns()
@@ -91,7 +91,7 @@ def _run_variant_pass(one: VariantRun[P], place: PassIndex, run_pass: RunPass[P]
     try:
         phase, found = run_pass(one.session, one.variant, place)
     except DliosimError as error:
-        # What all ranks know of has left none of them waiting, and the other variants are not lost with this one.
+        # An error that all ranks share leaves no rank waiting: the other variants can still run.
         if not error.shared and one.session.world.size > 1:
             raise
         one.failed = f"failed in {'its warm-up' if place.block == 0 else f'block {place.block}'}: {error.message}"
@@ -103,16 +103,16 @@ def _run_variant_pass(one: VariantRun[P], place: PassIndex, run_pass: RunPass[P]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonKind(Generic[P]):
-    """A pass, the columns of its row, what compare.json holds, and what is printed."""
+    """The functions for comparing verbs of one kind."""
 
-    run_pass: RunPass[P]
-    figures: Mapping[str, Callable[[P], Any]]
-    content: Callable[[Outcome[P]], dict[str, Any]]
-    report: Callable[[Outcome[P]], str]
+    run_pass: RunPass[P]  #: runs one pass
+    figures: Mapping[str, Callable[[P], Any]]  #: {column: figure} of a pass in rows.csv
+    content: Callable[[Outcome[P]], dict[str, Any]]  #: content of compare.json
+    report: Callable[[Outcome[P]], str]  #: text that is printed
 
 
 def loop_comparison(cold: bool) -> ComparisonKind[LoopPass]:
-    """Loops, each pass from caches that are cold or warm."""
+    """Return the functions for loops, with cold or warm caches before each pass."""
 
     def run_variant(session: Session, variant: Variant, place: PassIndex) -> tuple[PhaseSummary, LoopPass | None]:
         assert isinstance(variant.verb, Loop)
@@ -127,7 +127,7 @@ def loop_comparison(cold: bool) -> ComparisonKind[LoopPass]:
 
 
 def stall_comparison(cold: bool) -> ComparisonKind[StallPass]:
-    """Saves, or restores from caches that are cold or warm."""
+    """Return the functions for saves, or for restores with cold or warm caches before each pass."""
 
     def run_variant(session: Session, variant: Variant, place: PassIndex) -> tuple[PhaseSummary, StallPass | None]:
         assert not isinstance(variant.verb, Loop)

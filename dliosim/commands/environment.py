@@ -1,4 +1,4 @@
-"""What must be known of the machine and the libraries to compare two results."""
+"""The facts about machine and libraries that are needed to compare two results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dliosim.measure.phase import PhaseSummary
 
 
 def describe_environment(session: Session, node: NodeLoad, phases: Sequence[PhaseSummary]) -> Environment:
-    """The environment of a run, for rank 0; `node` is what `fullest_node` gave."""
+    """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
     places = tuple(_describe_root(name, session) for name in sorted(session.roots))
     versions = f"dliosim {__version__}, mpi4py {mpi4py_version}, numpy {np.__version__}"

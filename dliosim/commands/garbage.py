@@ -1,4 +1,4 @@
-"""What stays to the end of a process, and so is not to be searched for garbage."""
+"""Objects that stay until a process ends, and so need no search for garbage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def freeze_objects() -> Iterator[None]:
-    """A block in which modules are imported, or a pattern is compiled: what they leave, and all before, stays.
+    """Import modules or compile a pattern in this block; the objects it leaves, and all earlier ones, are not searched.
 
-    Python would look for garbage in it meanwhile, before each loop, and once more when it ends: a sixth of the
-    processor time of a rank that has little to do.
+    Otherwise Python would search them during the block, before each loop, and again at exit: a sixth of the processor
+    time of a rank with little to do.
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""A command that runs on all ranks, and every way in which that can end."""
+"""The entry of commands that run on all ranks, and every way in which these can end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from dliosim.execute.node.environment import check_launcher, mpi_library
 from dliosim.model import Finder, Job, Workload
 from dliosim.readable import printable
 
-#: Seconds by which one process of a launcher may start later than another.
+#: Seconds between the starts of a launcher's first and last process, at most.
 _OTHERS_START = 1.0
 
 
 def run_job(
     comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: StallOptions = NEVER
 ) -> int:
-    """Do something on all ranks of `comm`; the exit status, the same on every rank.
+    """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
 
-    `save` is given the name of a signal and keeps what there is, on rank 0; see `act_on`. An error of one rank alone
-    ends the job, since others may wait for it anywhere. `watch` is what is done when nothing moves.
+    `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
+    one rank alone ends the job, since other ranks may wait for it anywhere. `watch` has the options for stalls.
     """
     end_with_launcher()
     try:
@@ -45,8 +45,8 @@ def run_job(
         if launcher_rank(os.environ) == 0:
             sys.stderr.write(f"{error}\n")
             sys.stderr.flush()
-        # Of what it takes for one job a launcher may end the rest, by SIGTERM, as soon as one is over: rank 0 before it
-        # has spoken, and those that still start with another status.
+        # The launcher may send SIGTERM to all its processes when the first one ends. It would end rank 0 before it has
+        # printed the error, and give processes that still start another status.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         sleep(_OTHERS_START)
         return error.exit_code
@@ -58,7 +58,7 @@ def run_job(
             status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
-            # Only this rank knows, and the others may wait for it anywhere.
+            # Only this rank has the error, and the others may wait for it anywhere.
             world.abort(error)
         if comm.rank == 0:
             sys.stderr.write(f"{error}\n")
@@ -81,9 +81,9 @@ def run_job(
 def compile_workload(
     pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None
 ) -> Workload:
-    """Compile on the calling rank, and print the warnings; UsageError with all mistakes as text.
+    """Compile a pattern on the calling rank, and print the warnings; UsageError with all mistakes as text.
 
-    `finder` looks at the files of data sets `from files`; without one these are R403.
+    `finder` surveys the files of data sets `from files`; without one these are R403.
     """
     from dliosim.language.blocks.external_datasets import missing_finder
     from dliosim.language.compile import compile_pattern
@@ -100,27 +100,27 @@ def compile_workload(
 
 
 class DiagnosticsError(UsageError):
-    """Diagnostics as text: the other ranks need not load the language to raise them."""
+    """Diagnostics as text, so that the other ranks can raise them without loading the language."""
 
     def __str__(self) -> str:
         return self.message
 
 
 class DamageDiagnosticsError(DiagnosticsError):
-    """Those of files that are missing or damaged, and of nothing else."""
+    """Diagnostics of missing or damaged files, and of nothing else."""
 
     exit_code = 1
 
 
 def diagnostics_error(text: str, exit_code: int) -> DiagnosticsError:
-    """Diagnostics as text, with the exit code that they have."""
+    """Return the error for diagnostics as text, with their exit code."""
     return DamageDiagnosticsError(text) if exit_code == DamageDiagnosticsError.exit_code else DiagnosticsError(text)
 
 
 def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:
-    """Write results by `write`, which gives their directory, and print the report; whether both went well.
+    """Write results by `write`, which returns their directory, and print the report; return whether both succeeded.
 
-    Whatever becomes of the files, and why: what a long run has measured is shown.
+    The report is printed even where the files cannot be written, so that the figures of a long run are not lost.
     """
     failures: list[str] = []
     written = ""
@@ -137,12 +137,12 @@ def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> boo
 
 
 def print_text(text: str) -> OSError | None:
-    """Print; the error where that fails but for a reader who has seen enough, as the files have all of it."""
+    """Print a text; return the error where this fails, but None for a closed pipe, as the files have all of it."""
     try:
         sys.stdout.write(printable(text, lines=True))
         sys.stdout.flush()
     except OSError as error:
-        # What Python still holds back is not to fail a second time when it ends.
+        # What Python still buffers must not fail a second time at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return None if isinstance(error, BrokenPipeError) else error
     return None

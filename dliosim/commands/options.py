@@ -1,4 +1,4 @@
-"""What options of the command line mean, for the commands that share them."""
+"""Options of the command line, for the commands that share them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dliosim.model import Workload
 
 
 def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
-    """The -D options as (name, phrase), in order; UsageError for one without `=`."""
+    """Return the -D options as (name, phrase), in order; UsageError for one without `=`."""
     pairs = []
     for text in parsed.define:
         name, equals, phrase = text.partition("=")
@@ -23,7 +23,7 @@ def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
-    """Where the data of each root lie, absolute; UsageError for a --root without `=`."""
+    """Return the absolute directory of each root; UsageError for a --root without `=`."""
     places = {"data": Path(parsed.dir).absolute()}
     for text in parsed.root:
         name, equals, place = text.partition("=")
@@ -34,7 +34,7 @@ def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
 
 
 def parse_used_roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) -> dict[str, Path]:
-    """As `parse_roots`, for all of these workloads; UsageError also for a --root on which nothing of any lies."""
+    """Return `parse_roots` for some workloads; UsageError also for a --root that none of them uses."""
     used = {dataset.root for one in workloads for dataset in one.datasets}
     kept = [checkpoint for one in workloads for checkpoint in one.checkpoints]
     used |= {root for each in kept for root in (each.root, each.drain) if root is not None}
@@ -43,7 +43,5 @@ def parse_used_roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) 
         name = text.partition("=")[0]
         if name not in used:
             known = ", ".join(sorted(used)) or "none"
-            raise UsageError(
-                f"--root {text}: nothing that this pattern uses lies on `root {name}`; roots here: {known}"
-            )
+            raise UsageError(f"--root {text}: nothing that this pattern uses is on `root {name}`; roots here: {known}")
     return places

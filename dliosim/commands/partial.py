@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PartialResults:
-    """A run whose partial results `save` writes; the main thread says by `begin` and `over` from when until when."""
+    """The partial results of a run, which `save` writes between `begin` and `final_write` of the main thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -26,18 +26,21 @@ class PartialResults:
         self._otherwise = "no results were written"
 
     def begin(self, so_far: Callable[[str], RunSummary], write: Callable[[RunSummary], Path]) -> None:
-        """From now on `so_far` makes the run as it stands, given the name of the signal, and `write` writes that."""
+        """Let `save` write results from now on: `so_far` returns the run until now, `write` writes it.
+
+        `so_far` takes the name of the signal.
+        """
         self._so_far, self._write = so_far, write
 
     @contextmanager
     def final_write(self) -> Iterator[None]:
-        """In the block results.json is written; nobody writes partial results beside it or later."""
+        """Write results.json in this block; partial results are not written during it or later."""
         with self._lock:
             self._so_far, self._otherwise = None, OVER
             yield
 
     def save(self, signal: str) -> str:
-        """Write results.partial.json if anything is finished; what became of it, in words."""
+        """Write results.partial.json if anything is finished; return in words what was done."""
         if not self._lock.acquire(timeout=RESULTS_DUE):
             return f"{OVER}, and its results were still being written"
         try:

@@ -1,4 +1,4 @@
-"""`dliosim report`: results side by side as a table, as a page, or as pictures, without MPI."""
+"""The command `dliosim report`: results side by side as a table, as a page, or as pictures, without MPI."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def report_command(parsed: argparse.Namespace) -> int:
         return 0
     _check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
-        # What it writes over is then never a result, whatever order the command line has.
+        # So the page never overwrites a result, in any order of arguments.
         raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
     results = load_results(parsed.results, with_arrays=True)
     try:
@@ -50,7 +50,7 @@ def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) 
 
 
 def _check_matplotlib() -> None:
-    """See that pictures can be drawn; UsageError with the extra to install where not."""
+    """Check that pictures can be drawn; UsageError with the extra to install if not."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:

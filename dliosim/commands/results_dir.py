@@ -1,6 +1,6 @@
-"""The directory of a run's results: looked at before the run, and made after it.
+"""The directory of a run's results: checked before the run, and made after it.
 
-However a run ends, one without results then leaves no directory behind.
+So a run that ends without results leaves no directory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from dliosim.errors import UsageError
 from dliosim.report.results import COMPARE, RESULTS
 
-#: What is written last, by a run and by a comparison: where it is, everything else is there too.
+#: The files that a run and a comparison write last: where one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
 
 
 def check_output_directory(given: str | None) -> None:
-    """See that the results can go to the directory `given`, or to a new one below the current one.
+    """Check that the results can go to the directory `given`, or to a new one below the current one.
 
     Raises UsageError where it has the results of another run or comparison, and OSError where no file can be made.
     """
@@ -37,7 +37,7 @@ def check_output_directory(given: str | None) -> None:
         with TemporaryFile(dir=place):
             return
     except OSError as error:
-        # It would name the file, which nobody has asked for.
+        # The original error names the temporary file, which the user does not know.
         raise OSError(error.errno, error.strerror, str(place)) from error
 
 
@@ -45,10 +45,11 @@ def check_output_directory(given: str | None) -> None:
 def results_directory(
     given: str | None, name: str, started: datetime, kind: str = "results"
 ) -> Iterator[Callable[[], Path]]:
-    """The directory `given`, or a new one for a run of the workload `name`, made when it is first asked for.
+    """Yield a function that returns the directory `given`, or a new one, made when it is first asked for.
 
-    A new one is called `dliosim-{kind}-...`. If it is new and still empty when the block is over, it is removed. Asking
-    raises OSError, FileExistsError where another run has written its results there meanwhile.
+    A new one is called `dliosim-{kind}-{name}-...`, for a run of workload `name`. If it is new and still empty when the
+    block ends, it is removed. The function raises OSError, and FileExistsError where another run has written its
+    results there during this run.
     """
     made: list[tuple[Path, bool]] = []
 

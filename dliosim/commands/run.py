@@ -1,4 +1,4 @@
-"""`dliosim run`: compile on rank 0, run on all, report on rank 0."""
+"""The command `dliosim run`: compile on rank 0, run on all ranks, report on rank 0."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Run a pattern on all ranks of `comm`; returns the exit status, the same on every rank."""
+    """Run a pattern on all ranks of `comm`; return the exit status, the same on every rank."""
     unfinished = PartialResults()
 
     def run(world: World) -> int:
@@ -60,11 +60,11 @@ def _run(
         sources.update(found)
         return workload
 
-    # On rank 0, so that 512 ranks do not each read the pattern and build a parser.
+    # Rank 0 alone reads the pattern, so that 512 ranks do not each build a parser.
     workload = world.run_on_rank_0("read the pattern", read_pattern)
     options = Options(parsed.null, parsed.verify)
     world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
-    # Names come from rank 0: other ranks may stand in another directory.
+    # Paths come from rank 0: other ranks may have another working directory.
     places = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, [workload]))
     session = Session(workload, world, places, options, progress, sources=sources, locks=locks)
     world.run_on_rank_0("find the directories", session.check_directories)
@@ -83,10 +83,8 @@ def _run(
 
 
 def _check_options(workload: Workload, options: Options) -> None:
-    """UsageError for `--verify` where nobody knows what the bytes should be."""
+    """Raise UsageError for `--verify` with existing files, whose correct bytes are not known."""
     given = [f"`{dataset.name}`" for dataset in workload.datasets if dataset.source]
     if options.verify and given:
-        text = (
-            f"--verify: {', '.join(given)}: existing files cannot be verified, since nobody knows what they should hold"
-        )
+        text = f"--verify: {', '.join(given)}: existing files cannot be verified, since their right bytes are not known"
         raise UsageError(f"{text}; `decode on` runs the checks that their format has")

@@ -1,6 +1,6 @@
-"""What rank 0 alone does for `dliosim run`: read the pattern, and write and print what came of it.
+"""The work of rank 0 alone for `dliosim run`: read the pattern, write and print the results.
 
-Other ranks do not import this, nor what only this needs: the finder of files, reports and all their figures.
+Other ranks do not import this module, nor the modules that only it needs: the finder of files, reports and figures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dliosim.report.run_report import run_report
 def read_pattern(
     parsed: argparse.Namespace, job: Job, progress: ProgressLine
 ) -> tuple[Workload, dict[str, ExistingFiles]]:
-    """The workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
+    """Return the workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
     finder = FileFinder(parse_roots(parsed), progress)
     return compile_workload(parsed.pattern, parse_overrides(parsed), job, finder), finder.sources
 
@@ -51,9 +51,10 @@ def collect_results(
     node: NodeLoad,
     unfinished: PartialResults,
 ) -> Iterator[Callable[[Sequence[Phase]], int]]:
-    """A block in which the verbs run; what it is given writes and prints the results of all, and gives the status.
+    """Yield a function that writes and prints the results of all phases and returns the status; verbs run in the block.
 
-    `begun` is when the command did, by the calendar and by the clock (ns). From now on `unfinished` has what there is.
+    `begun` is the start of the command, as date and as clock (ns). From the beginning of the block `unfinished` has the
+    partial results.
     """
     workload, world = session.workload, session.world
     started, begun_ns = begun
@@ -100,7 +101,7 @@ def collect_results(
 
 
 def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
-    """Write the results to `directory`, which is made if it is not there yet, and print them; the exit status."""
+    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
 
     def write() -> Path:

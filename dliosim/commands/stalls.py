@@ -1,4 +1,4 @@
-"""`--stall-report` and `--stall-timeout`: a job of which nothing moves says so, or ends."""
+"""The options `--stall-report` and `--stall-timeout`: a job in which nothing moves says so, or ends."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from dliosim.report.stalled_ranks import recovery_text, stall_text
 
 @dataclass(frozen=True, slots=True)
 class StallOptions:
-    """After how long a stall is told of and ends the job, and below which directory nodes tell each other."""
+    """The times after which a stall is reported and ends the job, and the directory for messages between nodes."""
 
-    limits: StallLimits
-    output: str | None = None
+    limits: StallLimits  #: times of report and end
+    output: str | None = None  #: directory of the results; None: the current one
 
 
 NEVER = StallOptions(StallLimits(None, None))
 
 
 def parse_stall_options(parsed: argparse.Namespace) -> StallOptions:
-    """What the options say."""
+    """Return the limits and the directory of the command line."""
     return StallOptions(StallLimits(parsed.stall_report, parsed.stall_timeout), parsed.output)
 
 
 @contextmanager
 def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) -> Iterator[None]:
-    """A block in which stalls of this job are seen. Collective; so is its end, unless it ends by one rank's error.
+    """Watch for stalls of this job during the block. Collective; so is its end, unless it ends by one rank's error.
 
-    `save` keeps what there is on rank 0, and says what became of that.
+    `save` keeps what is finished on rank 0, and returns in words what was done.
     """
     if watch.limits.first_limit is None:
         yield
@@ -78,18 +78,18 @@ def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) 
 
 
 def _exchange_folder(world: World, watch: StallOptions) -> str:
-    """Where rank 0 says that nodes tell each other."""
+    """Return the folder of rank 0 in which nodes exchange messages."""
     return str(Path(watch.output or ".").absolute() / f"stall-{world.job[:8]}")
 
 
 def _save_results(save: Callable[[str], str]) -> str:
-    """What becomes of the results by `save`, which may hang where they go."""
+    """Return what `save` did with the results, in words; it may hang in the file system of the results."""
     said: list[str] = []
 
     def save_partial() -> None:
         try:
             said.append(save("a stall"))
-        except Exception as error:  # the job is to end whatever is wrong with its results
+        except Exception as error:  # the job must end, even if its results cannot be made
             said.append(f"the partial results could not be made: {error!r}")
 
     thread = threading.Thread(target=save_partial, daemon=True)
@@ -99,6 +99,6 @@ def _save_results(save: Callable[[str], str]) -> str:
 
 
 def _write_stderr(text: str) -> None:
-    # Not by way of sys.stderr, whose lock a rank may hold that cannot write.
+    # Not through sys.stderr: another thread that cannot write may hold its lock.
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))

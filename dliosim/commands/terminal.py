@@ -1,4 +1,4 @@
-"""The terminal that a user looks at: that of this process, or of the launcher which carries its output there."""
+"""The terminal of the user: that of this process, or of the launcher that carries its output there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LAUNCHERS = frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun",
 
 
 def user_terminal() -> TextIO | None:
-    """Standard error if it is a terminal, else that of the launcher on this node if that is one, else None.
+    """Return standard error if it is a terminal, else that of the launcher on this node if it is one, else None.
 
-    A rank's standard error is a pipe to its launcher, so that it never is a terminal itself.
+    A rank's standard error is a pipe to its launcher, so it is never a terminal itself.
     """
     if sys.stderr.isatty():
         return sys.stderr

@@ -1,4 +1,4 @@
-"""What is said of any comparison: how far its figures can be trusted, and where they show nothing."""
+"""Notes of any comparison: how far its figures can be trusted, and where they show nothing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.validity import CORE_WAIT_LIMIT
 from dliosim.readable import count, number, percent
 
-#: Shares of the bytes in the page cache that differ by more are not alike.
+#: Largest difference of the shares of bytes in the page cache that count as the same.
 _UNLIKE = 0.05
 
-#: Processes that want a core, for each core, before anything has begun.
+#: Processes that want a core, for each core, from which a machine counts as busy before the comparison.
 _BUSY = 0.5
 
 
 def few_repetitions_note(outcome: Outcome[P]) -> str:
-    """That there is no verdict, for want of repetitions."""
+    """Return the note that there is no verdict, for want of repetitions."""
     return (
         f"No verdict: {count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing; the ratios "
         "are what was measured, no more."
@@ -26,7 +26,7 @@ def few_repetitions_note(outcome: Outcome[P]) -> str:
 
 
 def no_difference_note(outcome: Outcome[P]) -> str:
-    """That nothing was shown, and what would have been."""
+    """Return the note that no difference was shown, and the smallest one that would have been."""
     smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
     return (
         f"No difference shown between any two variants. {outcome.repetitions} repetitions would have shown a "
@@ -35,7 +35,7 @@ def no_difference_note(outcome: Outcome[P]) -> str:
 
 
 def hint_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
-    """Hints that were not granted as asked."""
+    """Yield a note for each hint that was not granted as asked."""
     for one in measured:
         granted = dict(one.hints_granted)
         for key, value in one.hints_asked:
@@ -45,7 +45,7 @@ def hint_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
 
 
 def striping_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
-    """What was granted of the striping asked for, and that where nothing was read back nothing is known to differ."""
+    """Yield the striping that was granted; variants without a known striping are left out."""
     granted: dict[str, list[str]] = {}
     for one in measured:
         if one.striping:
@@ -55,7 +55,7 @@ def striping_notes(measured: Sequence[VariantResult[P]]) -> Iterator[str]:
 
 
 def residency_notes(outcome: Outcome[P]) -> Iterator[str]:
-    """What was in the page cache before passes, and whether that was alike."""
+    """Yield the share of bytes in the page cache before passes, and whether it was the same for all variants."""
     shares = {
         one.label: share
         for one in outcome.measured
@@ -65,13 +65,13 @@ def residency_notes(outcome: Outcome[P]) -> Iterator[str]:
         return
     low, high = min(shares.values()), max(shares.values())
     span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
-    unlike = "; CACHES WERE NOT ALIKE" if high - low > _UNLIKE else ""
+    unlike = "; CACHES WERE NOT THE SAME" if high - low > _UNLIKE else ""
     vain = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
     yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."
 
 
 def machine_notes(outcome: Outcome[P]) -> Iterator[str]:
-    """Ranks without cores of their own, a machine that was busy, and data that lie in memory."""
+    """Yield notes on ranks without cores of their own, a machine that was busy, and data in memory."""
     environment = outcome.environment
     ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
     shares = [one.median(lambda each: each.core_wait_share) for one in outcome.measured]
@@ -80,10 +80,10 @@ def machine_notes(outcome: Outcome[P]) -> Iterator[str]:
         span = f"{percent(max(waited), 2)} of the time of a variant was waiting for a core"
         yield f"No finding about storage: {span} ({ranks} on {cores})."
     elif environment.is_oversubscribed and None in shares:
-        yield f"No finding about storage: {ranks} on {cores}, and every time holds the others' turns."
+        yield f"No finding about storage: {ranks} on {cores}, and all times include waiting for a core."
     if not environment.is_oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
         load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
         yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories:
-        yield f"Root {', '.join(memories)} lies in memory: this compares methods, and says nothing about storage."
+        yield f"Root {', '.join(memories)} is in memory: this compares methods, and says nothing about storage."

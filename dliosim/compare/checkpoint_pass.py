@@ -1,4 +1,4 @@
-"""One pass of a save or a restore as figures: how long the job stalled, and what for."""
+"""The figures of one pass of a save or a restore: how long the job stalled, and in which operations."""
 
 from __future__ import annotations
 
@@ -11,77 +11,74 @@ from dliosim.measure.phase import PhaseSummary
 
 @dataclass(frozen=True, slots=True)
 class StallPass:
-    """One save, or one restore. Block 0 is the warm-up; `position` counts all passes in the order they ran.
+    """One save, or one restore.
 
-    Times are seconds of the rank that took longest in it. `stall` is how long the caller was held, contents not
-    counted: all of a save or restore, or with `async on` what it `wait`s for saves before it and the copy to buffers
-    (`stage`), while `flush` goes on from there until the checkpoint is complete; `drain` and `partner` copy it
-    further. `bytes_once` are `bytes` without those that a restore asked twice of a node. `call` is in write or read
-    calls, `commit` making complete what was written (`manifest`, `directory_sync` and `rename` are what rank 0 does
-    for it), `content` making or checking what they move. Counts and bytes are of all ranks.
+    Times are seconds of the rank that took longest in the operation. Counts and bytes are of all ranks.
     """
 
-    block: int
-    position: int
-    variant: int
+    block: int  #: block of the pass; 0: the warm-up
+    position: int  #: number among all passes, in the order in which they ran
+    variant: int  #: index of the variant
+    #: time that the caller was held, without `content`: all of a save or restore; with `async on` `wait` and `stage`
     stall: float
-    bytes: int
-    bytes_moved: int
-    bytes_once: int
-    files: int
-    calls: int
-    opens: int
-    call: float
-    send: float
-    open_close: float
-    view: float
-    file_sync: float
-    commit: float
-    manifest: float
-    directory_sync: float
-    rename: float
-    serialize: float
-    plan: float
-    wait: float
-    stage: float
-    flush: float
-    drain: float
-    partner: float
-    content: float
+    bytes: int  #: bytes of the state that are written or read
+    bytes_moved: int  #: bytes of all calls
+    bytes_once: int  #: `bytes` without those that a restore read on a node a second time
+    files: int  #: files that were written or read
+    calls: int  #: write or read calls
+    opens: int  #: opens of files
+    call: float  #: in write or read calls
+    send: float  #: passing bytes between ranks
+    open_close: float  #: opening and closing files
+    view: float  #: setting file views
+    file_sync: float  #: in fsync of files
+    commit: float  #: making complete what was written
+    manifest: float  #: writing the manifest, by rank 0
+    directory_sync: float  #: in fsync of directories, by rank 0
+    rename: float  #: renaming, by rank 0
+    serialize: float  #: CPU time before writing
+    plan: float  #: planning calls
+    wait: float  #: waiting for earlier saves, with `async on`
+    stage: float  #: copying to buffers, with `async on`
+    flush: float  #: from the end of the stall until the checkpoint is complete, with `async on`
+    drain: float  #: copying the complete checkpoint to another root
+    partner: float  #: copying to partners
+    content: float  #: making or checking the bytes that are moved
+    #: share of the bytes in the page cache when it began; None: not known, or nothing is read
     resident_share: float | None
-    latency: Histogram
+    latency: Histogram  #: latencies of calls
 
     @property
     def comparison_time(self) -> float:
-        """The stall, no less than the clock can tell from nothing."""
+        """The stall in seconds, at least the clock's resolution."""
         return max(self.stall, 1e-9)
 
     @property
     def core_wait_share(self) -> None:
-        """Counted of loops alone."""
+        """Return None: only loops count it."""
 
     @property
     def completion_time(self) -> float:
-        """Seconds until all of it is written, or read."""
+        """Seconds until all bytes are written, or read."""
         return self.stall + self.flush
 
     @property
     def bytes_per_second(self) -> float | None:
-        """`bytes_once` by the time until all of it is written, or read; None where nothing is."""
+        """`bytes_once` divided by `completion_time`; None where nothing is written or read."""
         return self.bytes_once / self.completion_time if self.bytes_once and self.completion_time > 0 else None
 
 
 def make_stall_pass(
     phase: PhaseSummary, completing: Mapping[str, float], block: int, position: int, variant: int
 ) -> StallPass | None:
-    """The figures of a verb's phase; None where this rank has none.
+    """Return the figures of a verb's phase; None where this rank has none.
 
-    `completing` has `commit`, `manifest` and `directory_sync`, and is empty for a restore.
+    `completing` has the seconds of `commit`, `manifest` and `directory_sync`, and is empty for a restore.
     """
     verb = phase.verb
     if verb is None:
         return None
-    assert verb.calls is not None and verb.bytes_moved is not None  # of data sets alone some may be unknown
+    assert verb.calls is not None and verb.bytes_moved is not None  # they are unknown for some data sets only
     return StallPass(
         block=block,
         position=position,
@@ -94,7 +91,7 @@ def make_stall_pass(
         calls=verb.calls,
         opens=verb.opens,
         call=verb.call_seconds.max,
-        send=verb.send_seconds.max + verb.broadcast_seconds.max,  # of a save the one, of a restore the other
+        send=verb.send_seconds.max + verb.broadcast_seconds.max,  # a save sends, a restore broadcasts
         open_close=verb.open_seconds.max,
         view=verb.view_seconds.max,
         file_sync=verb.file_sync_seconds.max,

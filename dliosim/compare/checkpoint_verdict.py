@@ -1,4 +1,4 @@
-"""A comparison of saves or restores in sentences: which way stalls the job least, for how long, and what for."""
+"""The verdict on saves or restores in sentences: which variant stalls the job least, for how long, and in what."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dliosim.compare.statistics import FEWEST, compare_variants, find_difference
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.readable import number, percent, seconds, size
 
-# Shares of a stall that are worth a word.
+# Smallest share of a stall that is named.
 _WORTH_A_WORD = 0.1
 
 
 def stall_verdict(outcome: Outcome[StallPass]) -> list[str]:
-    """Sentences, the most important first; they call variants by their labels."""
+    """Return sentences, the most important first; they call variants by their labels."""
     return [*_shortest_stall(outcome), *_stall_lengths(outcome), *_stall_parts(outcome), *_conditions(outcome)]
 
 
@@ -64,7 +64,7 @@ def _shortest_stall(outcome: Outcome[StallPass]) -> Iterator[str]:
 
 
 def _stall_lengths(outcome: Outcome[StallPass]) -> Iterator[str]:
-    """The stall itself, of the least, the first and the longest: what a user of the job would notice."""
+    """Yield the stalls of the shortest, the first and the longest: what a user of the job would notice."""
     doing = outcome.what.partition(" ")[0]
     medians = {one.label: float(np.median([each.stall for each in one.block_passes])) for one in outcome.measured}
     least, longest = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
@@ -74,11 +74,11 @@ def _stall_lengths(outcome: Outcome[StallPass]) -> Iterator[str]:
     flushed = [one for one in outcome.measured if one.median(lambda each: each.flush)]
     for one in flushed:
         complete = one.median(lambda each: each.completion_time)
-        yield f"`{one.label}` goes on in the background: complete after {seconds(complete, 3)}."
+        yield f"`{one.label}` continues in the background: complete after {seconds(complete, 3)}."
 
 
 def _stall_parts(outcome: Outcome[StallPass]) -> Iterator[str]:
-    """Where the stall of the first and of the least went; parts that take less than a tenth are left out."""
+    """Yield the parts of the stall of the first and of the shortest; parts below a tenth are left out."""
     for number_ in dict.fromkeys((0, find_fastest(outcome.times()))):
         one = outcome.measured[number_]
         stall = one.median(lambda each: each.comparison_time) or 0.0
@@ -93,7 +93,7 @@ def _median_parts(one: VariantResult[StallPass]) -> dict[str, float]:
         "waiting for earlier saves": one.median(lambda each: each.wait),
         "copying to buffers": one.median(lambda each: each.stage),
     }
-    if not any(figures.values()):  # of a save in the background the rest is no stall
+    if not any(figures.values()):  # the other parts of a background save are no stall
         figures = {
             "planning": one.median(lambda each: each.plan),
             "serializing": one.median(lambda each: each.serialize),
@@ -107,7 +107,7 @@ def _median_parts(one: VariantResult[StallPass]) -> dict[str, float]:
 
 
 def _conditions(outcome: Outcome[StallPass]) -> Iterator[str]:
-    """What else decides how far the figures can be trusted."""
+    """Yield the other conditions that decide how far the figures can be trusted."""
     amounts: dict[int, list[str]] = {}
     for one in outcome.measured:
         amounts.setdefault(one.passes[0].bytes, []).append(f"`{one.label}`")
@@ -122,7 +122,7 @@ def _conditions(outcome: Outcome[StallPass]) -> Iterator[str]:
 
 
 def _missing_sync_note(outcome: Outcome[StallPass]) -> Iterator[str]:
-    """Saves that end before anything is on storage."""
+    """Yield a note on saves that end before the data are on storage."""
     if not outcome.what.startswith("save") or any(
         place.kind in MEMORY_KINDS for place in outcome.environment.file_systems
     ):

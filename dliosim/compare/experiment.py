@@ -1,4 +1,4 @@
-"""What `--vary` asks for: names and their values, all combinations of them, and the order in which passes run."""
+"""The experiment that `--vary` asks for: names and values, all combinations of them, and the order of passes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from dliosim.errors import UsageError
 from dliosim.model import Access, Loop, Restore, Save, Workload
 
-#: What a pass does.
+#: Verb that a pass runs.
 Compared: TypeAlias = Union[Loop, Save, Restore]
 
-#: More variants than this are no comparison that anyone could read.
+#: Largest number of variants: a table of more cannot be read.
 MOST_VARIANTS: Final = 64
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -23,28 +23,25 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 @dataclass(frozen=True, slots=True)
 class VariedSetting:
-    """A name as -D takes it (or short, see `variants.named`) and the phrases that it takes in turn."""
+    """A setting that differs between variants."""
 
-    name: str
-    values: tuple[str, ...]
+    name: str  #: name as -D takes it, or a short one, see `target.full_setting_name`
+    values: tuple[str, ...]  #: phrases that it takes in turn
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way of doing it: what is varied, as (name, value), the workload that comes of it, and what of that is run.
+    """One way to run the verb that is compared."""
 
-    `added` says why a variant that nobody asked for is there.
-    """
-
-    label: str
-    values: tuple[tuple[str, str], ...]
-    workload: Workload
-    verb: Compared
-    added: str = ""
+    label: str  #: text for tables
+    values: tuple[tuple[str, str], ...]  #: (name, value) of each varied setting
+    workload: Workload  #: workload with these values
+    verb: Compared  #: verb of that workload which is run
+    added: str = ""  #: why a variant is there that the user did not ask for; empty for all others
 
     @property
     def access(self) -> Access:
-        """How the loop reads its data, or how the checkpoint is written and read."""
+        """Access of the loop to its data, or of the checkpoint."""
         if isinstance(self.verb, Loop):
             return self.verb.access
         return self.workload.checkpoint(self.verb.checkpoint).access
@@ -52,31 +49,31 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedVariant:
-    """A combination that cannot be, or a variant that failed, and why."""
+    """A combination that is impossible, or a variant that failed."""
 
-    label: str
-    reason: str
+    label: str  #: text for tables
+    reason: str  #: why it did not run
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPlan:
-    """What is compared: variants of one loop or verb, the first of which is the reference, and what was left out."""
+    """The variants of one loop or verb, and those left out."""
 
-    what: str
-    varied: tuple[VariedSetting, ...]
-    variants: tuple[Variant, ...]
-    not_run: tuple[ExcludedVariant, ...]
+    what: str  #: title of the loop or verb
+    varied: tuple[VariedSetting, ...]  #: settings that differ
+    variants: tuple[Variant, ...]  #: variants to run; the first is the reference
+    not_run: tuple[ExcludedVariant, ...]  #: combinations that were left out
 
 
 def verb_title(verb: Compared) -> str:
-    """What is compared, in a word or two: the name of a loop, `save NAME`, `restore NAME`."""
+    """Return a short title of what is compared: the name of a loop, `save NAME`, `restore NAME`."""
     if isinstance(verb, Loop):
         return verb.name
     return f"{'save' if isinstance(verb, Save) else 'restore'} {verb.checkpoint}"
 
 
 def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
-    """The --vary options; UsageError for one that is no NAME=a,b or gives a value or a name twice."""
+    """Return the --vary options; UsageError for one that is no NAME=a,b or gives a value or a name twice."""
     found: list[VariedSetting] = []
     for text in texts:
         name, equals, values = text.partition("=")
@@ -93,7 +90,7 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
 
 
 def split_values(text: str) -> tuple[str, ...]:
-    """Phrases between commas, but for those within brackets or quotation marks."""
+    """Return the phrases between commas, without splitting inside brackets or quotation marks."""
     parts, depth, quoted = [""], 0, False
     for letter in text:
         if letter == '"':
@@ -108,7 +105,7 @@ def split_values(text: str) -> tuple[str, ...]:
 
 
 def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str], ...]]:
-    """Every combination as (name, value) pairs, the last name's values changing fastest.
+    """Return every combination as (name, value) pairs; the values of the last name change fastest.
 
     UsageError where there are more than `MOST_VARIANTS`.
     """
@@ -122,6 +119,6 @@ def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str
 
 
 def draw_pass_order(variants: int, blocks: int, seed: int) -> list[list[int]]:
-    """For each block the variants in the order in which they run, a fresh random one each; from the seed alone."""
+    """Return for each block the order in which variants run, random in each block; it depends only on the seed."""
     generator = np.random.Generator(np.random.PCG64(seed))
     return [generator.permutation(variants).tolist() for _ in range(blocks)]

@@ -1,4 +1,4 @@
-"""One pass of one variant as figures: what raw rows hold, and what all statistics are made of."""
+"""The figures of one pass of a loop: a row of the raw table, and the input of all statistics."""
 
 from __future__ import annotations
 
@@ -14,78 +14,75 @@ from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 
-#: Of a rank that reads less than this share of what it asked for, somebody else has read the rest.
+#: Where a rank reads less than this share of what it asked for, another rank has read the rest.
 _READ_BY_OTHERS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPass:
-    """A whole pass of the loop compared. Block 0 is the warm-up; `position` counts all passes in the order they ran.
+    """One whole pass of the loop that is compared.
 
-    `core_wait_share` is what of the time of its steps a rank waited for a core, None where no kernel counts that.
-    Times are seconds: `seconds` the wall time of the slowest rank over all epochs, blocking checkpoints included; the
-    parts are means over ranks, added up over epochs; `decode` and `preprocess` are whoever read's, `processing` what of
-    both lay in the steps themselves. Latencies are what steps waited for a batch. `amplification` is
-    bytes through read calls, and `storage_amplification` bytes from the device, by bytes asked. `device_share` is bytes
-    from the device by the different bytes that calls asked for, None where either is unknown or 0. `two_phase` is
-    `engaged`, `not engaged` or `unknown` where ranks read collectively, and empty elsewhere.
+    Times are seconds: means over ranks, summed over epochs, except `seconds`.
     """
 
-    block: int
-    position: int
-    variant: int
-    seconds: float
-    samples: int
-    bytes: int
-    bytes_moved: int
-    calls: int
-    opens: int
-    data_wait: float
-    compute: float
-    sync_wait: float
-    arrival_wait: float
-    checkpoint: float
-    processing: float
-    tool: float
-    io_busy: float
-    decode: float
-    preprocess: float
-    open_close: float
-    view: float
-    utilization: float | None
-    amplification: float | None
-    storage_amplification: float | None
+    block: int  #: block of the pass; 0: the warm-up
+    position: int  #: number among all passes, in the order in which they ran
+    variant: int  #: index of the variant
+    seconds: float  #: wall time of the slowest rank over all epochs, blocking checkpoints included
+    samples: int  #: samples of all ranks
+    bytes: int  #: bytes asked, of all ranks
+    bytes_moved: int  #: bytes of all calls
+    calls: int  #: read calls of all ranks
+    opens: int  #: opens of files of all ranks
+    data_wait: float  #: steps waiting for batches
+    compute: float  #: computing
+    sync_wait: float  #: waiting in syncs
+    arrival_wait: float  #: waiting for requests
+    checkpoint: float  #: saving checkpoints
+    processing: float  #: the part of `decode` and `preprocess` that is inside steps
+    tool: float  #: work of dliosim itself
+    io_busy: float  #: time with a read call in flight
+    decode: float  #: decoding, by the threads that read
+    preprocess: float  #: preprocessing, by the threads that read
+    open_close: float  #: opening and closing files
+    view: float  #: setting file views
+    utilization: float | None  #: mean over epochs; None where an epoch has none
+    amplification: float | None  #: bytes of read calls divided by bytes asked
+    storage_amplification: float | None  #: bytes from the device divided by bytes asked
+    #: bytes from the device divided by the distinct bytes asked; None where either is unknown or 0
     device_share: float | None
-    depth: float | None
-    resident_share: float | None
-    two_phase: str
-    order_hash: int
-    extent_hash: int
-    latency: Histogram
+    depth: float | None  #: mean number of calls in flight on a rank
+    resident_share: float | None  #: share of the bytes in the page cache when it began; None: not known
+    two_phase: str  #: `engaged`, `not engaged` or `unknown` for collective reads, else empty
+    order_hash: int  #: hash of samples in their order, over all epochs
+    extent_hash: int  #: hash of extents, over all epochs
+    latency: Histogram  #: waits of steps for a batch
+    #: share of the time of its steps that a rank waited for a core; None where the kernel does not count it
     core_wait_share: float | None = None
 
     @property
     def comparison_time(self) -> float:
-        """Seconds a sample: passes of variants that leave out another rest of the samples still can be compared."""
+        """Seconds a sample: variants that leave out different numbers of samples can be compared by it."""
         return self.seconds / self.samples
 
     @property
     def samples_per_second(self) -> float:
-        """Samples of all ranks by `seconds`."""
+        """Samples of all ranks divided by `seconds`."""
         return self.samples / self.seconds
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes of all ranks by `seconds`."""
+        """Bytes of all ranks divided by `seconds`."""
         return self.bytes / self.seconds
 
 
 def make_loop_pass(
     phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int, block: int, position: int, variant: int
 ) -> LoopPass:
-    """The figures of a loop's phase.
+    """Return the figures of a loop's phase.
 
-    `rank_rows` are as `measure.summary.gather_ranks` gives them; so many ranks opened a shared file `together`.
+    `rank_rows` are those of `measure.summary.gather_ranks`; `together` is the number of ranks that open a shared file
+    together.
     """
     epochs = phase.epochs
     io_busy = sum(epoch.io_busy_seconds.mean for epoch in epochs)
@@ -129,16 +126,16 @@ def make_loop_pass(
 
 
 def find_two_phase_state(phase: PhaseSummary, rank_rows: NDArray[np.int64] | None, together: int) -> str:
-    """Whether aggregators read for other ranks, in a loop that so many ranks read collectively `together`.
+    """Return whether aggregators read for other ranks, in a loop that `together` ranks read collectively.
 
-    What ROMIO was granted decides where it says so. Where it decides by itself (`automatic`, its default), somebody has
-    read for others if a rank's own read calls brought less than it asked for. All ranks being aggregators leaves that
-    unknown.
+    The hints that ROMIO granted decide where they say so. Where ROMIO decides itself (`automatic`, its default),
+    another rank has read for a rank if the rank's own read calls brought less than it asked for. Where all ranks are
+    aggregators the state stays unknown.
     """
     if phase.api != "mpi-collective":
         return ""
     if together < 2:
-        return "not engaged"  # whatever was granted, there is nobody to read for
+        return "not engaged"  # for any hints: there is no other rank to read for
     hints = dict(phase.hints_granted)
     asked = hints.get("romio_cb_read", "").strip().lower()
     if asked == "disable":

@@ -1,4 +1,4 @@
-"""A comparison in sentences: who is fastest and by how much, where it loses, and what must not be overlooked."""
+"""The verdict on loops in sentences: the fastest variant and its lead, where it loses, and what readers must know."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from dliosim.readable import number, percent, seconds
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 
-#: Depths in flight that differ by more than this are not the same, and bytes read for each asked are worth a word.
+#: Ratio of two depths in flight above which they are not the same; bytes read for each byte asked that are named.
 _UNEQUAL_DEPTH, _AMPLIFIED = 1.5, 1.1
 
-#: Bytes from the device for each different byte asked, below which a cold pass was not cold.
+#: Bytes from the device for each distinct byte asked; a pass with less was not cold.
 _FROM_DEVICE = 0.9
 
 
 def loop_verdict(outcome: Outcome[LoopPass]) -> list[str]:
-    """Sentences, the most important first; they call variants by their labels."""
+    """Return sentences, the most important first; they call variants by their labels."""
     said = list(_fastest_variant(outcome))
     return [
         *said,
@@ -72,7 +72,7 @@ def _fastest_variant(outcome: Outcome[LoopPass]) -> Iterator[str]:
 
 
 def _latency_losses(outcome: Outcome[LoopPass], fastest: int) -> Iterator[str]:
-    """The percentiles of batch latency at which others wait less than the fastest variant, where that is shown."""
+    """Yield the percentiles of batch latency at which others are shown to wait less than the fastest variant."""
     others = [other for other in range(len(outcome.measured)) if other != fastest]
     lost = False
     for name, share in _PERCENTILES:
@@ -91,12 +91,12 @@ def _latency_losses(outcome: Outcome[LoopPass], fastest: int) -> Iterator[str]:
 
 
 def _latency_quantile(one: LoopPass, share: float) -> float:
-    """A quantile of batch latency in ns, no less than the clock can tell from nothing."""
+    """Return a quantile of batch latency in ns, at least the clock's resolution."""
     return max(one.latency.quantile(share), 1.0)
 
 
 def _time_shares(outcome: Outcome[LoopPass]) -> Iterator[str]:
-    """Of the first variant and of the fastest; the table has that of all."""
+    """Yield the shares of time of the first variant and of the fastest; the table has those of all."""
     chosen = dict.fromkeys((0, find_fastest(outcome.times())))
     for one in (outcome.measured[variant] for variant in chosen):
         parts = {
@@ -129,7 +129,7 @@ def _two_phase_notes(outcome: Outcome[LoopPass]) -> Iterator[str]:
 
 
 def _conditions(outcome: Outcome[LoopPass]) -> Iterator[str]:
-    """What else decides how far the figures can be trusted."""
+    """Yield the other conditions that decide how far the figures can be trusted."""
     yield from _sample_order(outcome.measured)
     yield from hint_notes(outcome.measured)
     yield from striping_notes(outcome.measured)
@@ -146,7 +146,7 @@ def _conditions(outcome: Outcome[LoopPass]) -> Iterator[str]:
 
 
 def _cache_note(outcome: Outcome[LoopPass]) -> Iterator[str]:
-    """That what began cold on a disk was read from the page cache all the same, in later epochs."""
+    """Yield a note where passes began cold on a disk, but later epochs were read from the page cache."""
     if outcome.caches != "cold":
         return
     on_disks = [one for one in outcome.measured if outcome.environment.is_stored_on(one.root, DISK_KINDS)]

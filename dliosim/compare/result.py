@@ -1,4 +1,4 @@
-"""What a comparison has found: the passes of every variant, and how each stands against the first."""
+"""The result of a comparison: the passes of every variant, and each variant against the first."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from dliosim.measure.phase import PhaseSummary
 
 
 class VariantPass(Protocol):
-    """One pass of a variant, whatever was run."""
+    """One pass of a variant of any kind."""
 
     @property
     def block(self) -> int:
-        """Its number, 0 that of the warm-ups."""
+        """Number of its block; 0: the warm-ups."""
         ...
 
     @property
     def position(self) -> int:
-        """Its number among the passes of all variants, as they ran."""
+        """Number among the passes of all variants, in the order in which they ran."""
         ...
 
     @property
     def comparison_time(self) -> float:
-        """The figure that is compared: a time in seconds, above 0."""
+        """The figure that is compared: seconds, above 0."""
         ...
 
     @property
     def resident_share(self) -> float | None:
-        """How much of what it read was in the page cache when it began; None if unknown, or if nothing was read."""
+        """Share of its bytes in the page cache when it began; None if not known, or if nothing was read."""
         ...
 
     @property
     def core_wait_share(self) -> float | None:
-        """What of its time a rank waited for a core; None where nobody counts that."""
+        """Share of its time that a rank waited for a core; None where this is not counted."""
         ...
 
 
@@ -53,24 +53,19 @@ P = TypeVar("P", bound=VariantPass)
 
 @dataclass(frozen=True, slots=True)
 class VariantResult(Generic[P]):
-    """A variant with its passes: the warm-up first, then one of every block. `digest` is that of its workload, and
-    `root` the place of what it reads or writes, None if unknown.
+    """A variant with its passes."""
 
-    `striping` is what was granted of the striping that its data set asks for, empty where it asks for none; `notes` is
-    what its loop had to say, such as by which queue of the kernel it read.
-    """
-
-    label: str
-    values: tuple[tuple[str, str], ...]
-    digest: str
-    root: str | None
-    api: str
-    added: str
-    hints_asked: tuple[tuple[str, str], ...]
-    hints_granted: tuple[tuple[str, str], ...]
-    striping: str
-    notes: tuple[str, ...]
-    passes: tuple[P, ...]
+    label: str  #: text for tables
+    values: tuple[tuple[str, str], ...]  #: (name, value) of each varied setting
+    digest: str  #: digest of its workload
+    root: str | None  #: root of what it reads or writes; None if not known
+    api: str  #: api of its access
+    added: str  #: why it is there though the user did not ask for it; empty for all others
+    hints_asked: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as given
+    hints_granted: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as the library has them
+    striping: str  #: striping that was granted to its data set; empty where none is asked for
+    notes: tuple[str, ...]  #: notes of its loop, such as the queue of the kernel that it used
+    passes: tuple[P, ...]  #: the warm-up, then one of every block
 
     @property
     def block_passes(self) -> tuple[P, ...]:
@@ -78,14 +73,14 @@ class VariantResult(Generic[P]):
         return self.passes[1:]
 
     def median(self, figure: Callable[[P], float | None]) -> float | None:
-        """The median of a figure over the passes that count; None where one of them has none."""
+        """Return the median of a figure over the passes that count; None where one of them has none."""
         values = [value for one in self.block_passes if (value := figure(one)) is not None]
         return statistics.median(values) if values and len(values) == len(self.block_passes) else None
 
-    # What follows is of loops alone.
+    # The following methods are for loops only.
 
     def share(self: VariantResult[LoopPass], part: Callable[[LoopPass], float]) -> float:
-        """How much of the time of all ranks a part took, over all passes that count."""
+        """Return the share of a part in the time of all ranks, over all passes that count."""
         whole = sum(
             one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.processing + one.tool
             for one in self.block_passes
@@ -94,44 +89,39 @@ class VariantResult(Generic[P]):
 
     @property
     def latency(self: VariantResult[LoopPass]) -> Quantiles | None:
-        """What the steps of all passes that count waited for a batch."""
+        """Quantiles of the waits for a batch in the steps of all passes that count; ns."""
         return merge_histograms(one.latency for one in self.block_passes).quantiles()
 
     @property
     def two_phase(self: VariantResult[LoopPass]) -> str:
-        """Whether two-phase engaged in the passes that count: one word for all, or `in some passes`."""
+        """State of two-phase in the passes that count: the same word for all, or `in some passes`."""
         said = {one.two_phase for one in self.block_passes}
         return said.pop() if len(said) == 1 else "in some passes"
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[P]):
-    """A comparison at rank 0. `measured` are the variants that ran, the first of which the others are held against.
+    """A comparison at rank 0."""
 
-    `what` is the name of a loop, `save NAME` or `restore NAME`. `caches` is how caches were treated before each pass:
-    `cold` (dropped), `warm` (read through), or empty where nothing is read. `passes` has the label of every variant
-    with its passes, also of those that failed in the middle.
-    """
-
-    name: str
-    title: str
-    pattern: str
-    overrides: tuple[tuple[str, str], ...]
-    arguments: tuple[str, ...]
-    what: str
-    varied: tuple[VariedSetting, ...]
-    ranks: int
-    nodes: int
-    environment: Environment
-    started: str
-    total_seconds: float
-    repetitions: int
-    seed: int
-    caches: str
-    measured: tuple[VariantResult[P], ...]
-    not_run: tuple[ExcludedVariant, ...]
-    passes: tuple[tuple[str, tuple[P, ...]], ...]
-    prepared: tuple[PhaseSummary, ...]
+    name: str  #: name of the workload
+    title: str  #: title of the workload
+    pattern: str  #: text of the main file
+    overrides: tuple[tuple[str, str], ...]  #: pairs of -D (name, phrase)
+    arguments: tuple[str, ...]  #: command line
+    what: str  #: name of a loop, `save NAME` or `restore NAME`
+    varied: tuple[VariedSetting, ...]  #: settings that differ
+    ranks: int  #: ranks of the job
+    nodes: int  #: nodes of the job
+    environment: Environment  #: machine and libraries
+    started: str  #: date and time, ISO 8601
+    total_seconds: float  #: wall time of the whole comparison
+    repetitions: int  #: passes of each variant that count
+    seed: int  #: of the order of passes
+    caches: str  #: caches before each pass: `cold` (dropped), `warm` (read through), or empty where nothing is read
+    measured: tuple[VariantResult[P], ...]  #: variants that ran; the first is the reference
+    not_run: tuple[ExcludedVariant, ...]  #: variants that did not run, or failed
+    passes: tuple[tuple[str, tuple[P, ...]], ...]  #: (label, passes) of every variant, also of those that failed
+    prepared: tuple[PhaseSummary, ...]  #: phases that prepared data sets
 
     @cached_property
     def comparisons(self) -> tuple[VariantComparison, ...]:
@@ -139,15 +129,15 @@ class Outcome(Generic[P]):
         return tuple(compare_variants(self.times()))
 
     def times(self) -> NDArray[np.float64]:
-        """What is compared of every pass that counts, (blocks, variants)."""
+        """Return the compared time of every pass that counts, float64 seconds (blocks, variants)."""
         return block_figures(self.measured, lambda one: one.comparison_time)
 
     def comparison_of(self, variant: int) -> VariantComparison | None:
-        """How a variant stands against the first; None for the first itself."""
+        """Return a variant's comparison with the first; None for the first itself."""
         return self.comparisons[variant - 1] if variant else None
 
 
 def block_figures(measured: Sequence[VariantResult[P]], figure: Callable[[P], float]) -> NDArray[np.float64]:
-    """A figure of every pass that counts, (blocks, variants)."""
+    """Return a figure of every pass that counts, float64 (blocks, variants)."""
     figures = [[figure(one) for one in variant.block_passes] for variant in measured]
     return np.ascontiguousarray(np.array(figures, np.float64).T)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def central_probability(t: float, freedom: int) -> float:
-    """The probability that |T| <= t, for `freedom` degrees of freedom from 1 on.
+    """Return the probability that |T| <= t, for `freedom` degrees of freedom, at least 1.
 
     Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
     """
@@ -32,12 +32,12 @@ def central_probability(t: float, freedom: int) -> float:
 
 
 def two_sided_probability(t: float, freedom: int) -> float:
-    """The probability of a T at least as far from 0 as `t`."""
+    """Return the probability of a T at least as far from 0 as `t`."""
     return 1.0 - central_probability(t, freedom)
 
 
 def critical_value(level: float, freedom: int) -> float:
-    """The t that |T| exceeds with probability `level`, in (0, 1); found by bisection."""
+    """Return the t that |T| exceeds with probability `level`, in (0, 1); found by bisection."""
     low, high = 0.0, 1.0
     while two_sided_probability(high, freedom) > level:
         high *= 2
@@ -47,42 +47,42 @@ def critical_value(level: float, freedom: int) -> float:
     return high
 
 
-#: The probability of calling any variant different where none is.
+#: Probability that any variant is called different where none is.
 LEVEL: Final = 0.05
 
-#: The probability with which `Comparison.smallest` would be found.
+#: Probability with which a difference of `VariantComparison.smallest` is found.
 POWER: Final = 0.8
 
-#: With fewer repetitions there are figures but no verdict: of two equal variants one is ahead in all five blocks in one
-#: comparison of sixteen.
+#: Smallest number of repetitions for a verdict. With five blocks, one of two equal variants is ahead in all blocks in
+#: one comparison of sixteen.
 FEWEST: Final = 6
 
-#: How often times are dealt by chance, where not all ways to deal them are gone through.
+#: Number of random permutations, where there are too many to try them all.
 DEALS: Final = 4000
 
-#: How much the scatter of all pairs counts beside a pair's own: one pass that something disturbed widens it less.
+#: Weight of the mean scatter of all pairs against a pair's own: one disturbed pass then widens its interval less.
 SHARED: Final = 0.25
 
-# Numbers in memory at a time: what a processor's cache holds.
+# Numbers in memory at a time: they fit in a processor's cache.
 _CHUNK = 1 << 17
-# By how much equal deals differ by the rounding of sums, and a mean's variance that is the rounding of logarithms.
+# Relative difference of equal permutations by the rounding of sums; variance of a mean by the rounding of logarithms.
 _ROUNDING = 1e-9
 _NOTHING = 1e-24
 
 
 @dataclass(frozen=True, slots=True)
 class VariantComparison:
-    """A variant against the reference. `ratio` is how many times as fast it is, from the mean of paired log ratios.
+    """A variant against the reference. All but `ratio` are None below `FEWEST` repetitions.
 
-    [`low`, `high`] is its interval, of 95 % for all variants of its round together (see `judge_pairs`), so that it holds 1
-    exactly where `p_adjusted` is above `LEVEL`. `smallest` is the smallest ratio above 1 that so many repetitions would
-    have shown with a probability of `POWER`. All but `ratio` are None below `FEWEST` repetitions.
+    The interval holds for all variants of its round together (see `judge_pairs`). So it includes 1 exactly where
+    `p_adjusted` is above `LEVEL`.
     """
 
-    ratio: float
-    low: float | None = None
-    high: float | None = None
-    p_adjusted: float | None = None
+    ratio: float  #: how many times as fast as the reference, from the mean of paired log ratios
+    low: float | None = None  #: lower end of the interval of 95 % of the ratio
+    high: float | None = None  #: upper end of the interval
+    p_adjusted: float | None = None  #: p, adjusted for all variants together
+    #: smallest ratio above 1 that this number of repetitions shows with a probability of `POWER`
     smallest: float | None = None
 
     @property
@@ -97,29 +97,26 @@ class VariantComparison:
 
 @dataclass(frozen=True, slots=True)
 class PairVerdict:
-    """A pair of variants: mean and standard error of its log ratio, p, and how many errors make a difference.
+    """A pair of variants, shown to differ where |mean| > critical * error, which is where p is at most `LEVEL`."""
 
-    The pair is shown to differ where |mean| > critical * error, which is where p is at most `LEVEL`.
-    """
-
-    mean: float
-    error: float
-    critical: float
-    p: float
+    mean: float  #: mean of the log ratios
+    error: float  #: standard error of the mean
+    critical: float  #: standard errors from which the pair differs
+    p: float  #: adjusted for all pairs together
 
 
 def compare_variants(seconds: NDArray[np.float64]) -> list[VariantComparison]:
-    """Each variant but the first against the first.
+    """Compare each variant but the first with the first.
 
-    `seconds` (blocks, variants) is the time a sample of every pass, above 0; a row is one block, in which each variant
-    ran once, in an order drawn by chance. Times within a block are paired, so that what changes slowly cancels.
+    `seconds` (blocks, variants) is the time a sample of every pass, above 0. A row is one block, in which each variant
+    ran once, in random order. Times within a block are paired, so that slow changes cancel.
     """
     blocks, variants = seconds.shape
     logs = np.log(seconds)
     if blocks < FEWEST:
         return [VariantComparison(ratio) for ratio in np.exp((logs[:, :1] - logs[:, 1:]).mean(axis=0)).tolist()]
     judged = judge_pairs(logs, [(0, other) for other in range(1, variants)])
-    # The first round is the strictest: in which one a difference would be met depends on the others.
+    # The first round is the strictest, and is taken here: the round that shows a difference depends on other variants.
     strictest = max((one.critical for one in judged), default=0.0) + NormalDist().inv_cdf(POWER)
     found = []
     for one in judged:
@@ -129,12 +126,13 @@ def compare_variants(seconds: NDArray[np.float64]) -> list[VariantComparison]:
 
 
 def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[PairVerdict]:
-    """Whether the variants of each pair differ, of log times (blocks, variants); `LEVEL` is that of all pairs together.
+    """Judge whether the variants of each pair differ, by log times (blocks, variants); `LEVEL` holds for all pairs.
 
-    The order of variants within a block is drawn by chance. So where they do not differ, whatever disturbs passes, it
-    is chance alone which time of a block is whose. Times are dealt to the variants anew: a pair differs if it lies
-    farther apart, in standard errors, than all but a `LEVEL` of such deals put any pair, and than Student's t allows.
-    Pairs that differ are set aside, and the others judged anew without the variants that nothing is left to ask of.
+    The order of variants within a block is random. So where variants do not differ, it is chance alone which time of a
+    block belongs to which variant, whatever disturbs the passes. Times are permuted between the variants: a pair
+    differs if its distance, in standard errors, is larger than that of any pair in all but a `LEVEL` of the
+    permutations, and larger than Student's t allows. Pairs that differ are removed. The other pairs are judged again,
+    without the variants that have no pair left.
 
     Westfall and Young, Resampling-Based Multiple Testing (Wiley, 1993): maxima, step down.
     """
@@ -163,10 +161,10 @@ def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> 
 
 
 def permute_blocks(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    """The rows of a table dealt anew, as pieces (variants, blocks, deals); the table itself is among them.
+    """Yield permutations of the times in each row, as chunks (variants, blocks, permutations); one is the table itself.
 
-    Of two variants all ways in which they can differ, if those are no more than `DEALS`; else so many drawn by chance,
-    always the same ones.
+    For two variants these are all ways in which they can differ, if there are no more than `DEALS`; else `DEALS` random
+    ones, always the same.
     """
     blocks, variants = logs.shape
     table = logs.T[:, :, None]
@@ -185,7 +183,10 @@ def permute_blocks(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
 def pair_differences(
     logs: NDArray[np.float64], ends: NDArray[np.intp]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard error (pairs, deals) of the first less the second one, of logs (variants, blocks, deals)."""
+    """Return mean and standard error (pairs, deals) of first less second, for logs (variants, blocks, deals).
+
+    A deal is one permutation of `permute_blocks`.
+    """
     differences = logs[ends[:, 0]] - logs[ends[:, 1]]
     means = differences.mean(axis=1)
     scatter = differences.var(axis=1, ddof=1)
@@ -196,11 +197,11 @@ def pair_differences(
 def find_differences(
     times: NDArray[np.float64], comparisons: Sequence[VariantComparison]
 ) -> tuple[int, frozenset[tuple[int, int]]]:
-    """The fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
+    """Return the fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
 
-    `times` is (blocks, variants), and `comparisons` each variant but the first against the first: those pairs were
-    chosen before, and are judged as they are in the table. Which one is fastest is known only afterwards, so all others
-    are judged, and all pairs together.
+    `times` is (blocks, variants). `comparisons` is each variant but the first against the first: these pairs were
+    chosen before, and are judged as in the table. The fastest variant is known only after the passes, so all other
+    variants are judged against it, and all pairs together.
     """
     logs = np.log(times)
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
@@ -210,5 +211,5 @@ def find_differences(
 
 
 def find_fastest(times: NDArray[np.float64]) -> int:
-    """The variant whose log times (blocks, variants) have the least mean."""
+    """Return the variant whose log times (blocks, variants) have the smallest mean."""
     return int(np.log(times).mean(axis=0).argmin())

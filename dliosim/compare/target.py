@@ -1,4 +1,4 @@
-"""What of a pattern is compared: one of its loops, the saving of a checkpoint, or the restoring of one."""
+"""The target of a comparison: a loop of the pattern, the saving of a checkpoint, or the restoring of one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dliosim.model.verbs import flatten_verbs
 
 
 def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compared:
-    """What `--loop` or `--what` names; without them the only loop, or the only checkpoint where there is no loop.
+    """Return the verb of `--loop` or `--what`; without them the only loop, or without loops the only checkpoint.
 
-    UsageError where there is nothing of that name, or more than one thing is meant.
+    UsageError where there is nothing of that name, or where several verbs are meant.
     """
     if loop is not None and what is not None:
-        raise UsageError(f"--loop {loop} beside --what {what}: one thing is compared at a time")
+        raise UsageError(f"--loop {loop} and --what {what}: one thing is compared at a time")
     if what is not None:
         return _parse_what(workload, what)
     loops = {one.name: one for one in _list_loops(workload)}
@@ -40,18 +40,18 @@ def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compa
 
 
 def find_same_verb(workload: Workload, chosen: Compared) -> Compared:
-    """What was chosen, as another variant's workload has it; KeyError where it is not there."""
+    """Return the chosen verb in another variant's workload; KeyError where it is not there."""
     if isinstance(chosen, Loop):
         return {one.name: one for one in _list_loops(workload)}[chosen.name]
     return chosen if isinstance(chosen, Save) else _find_restore(workload, chosen.checkpoint)
 
 
 def full_setting_name(name: str, base: CompiledPattern, chosen: Compared) -> str:
-    """What -D calls `name`: itself if it is a parameter or has a block, else a setting of what is compared.
+    """Return the full name of setting `name` for -D: itself if it is a parameter or has a block, else BLOCK.name.
 
-    That is one of the loop or its data set, of the restore or its checkpoint; of a loop that saves one checkpoint also
-    a setting of that. So `--vary api=…` works whether or not a pattern has a parameter for it. A name that is none of
-    these is left for the compiler to complain about.
+    The block is the loop or its data set, the restore or its checkpoint, or the one checkpoint that a loop saves. So
+    `--vary api=…` works with and without a parameter of that name. Any other name is left to the compiler, which
+    reports it.
     """
     if "." in name or name in base.context.document.params or name == "seed":
         return name
@@ -80,7 +80,7 @@ def _parse_what(workload: Workload, what: str) -> Compared:
 
 
 def _find_restore(workload: Workload, name: str) -> Restore:
-    """The first restore of a checkpoint, or a plain one where the pattern has none."""
+    """Return the first restore of a checkpoint, or a plain one where the pattern has none."""
     restores = (
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.checkpoint == name
     )
@@ -88,7 +88,7 @@ def _find_restore(workload: Workload, name: str) -> Restore:
 
 
 def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str]]:
-    """The blocks whose settings have short names, with their kinds; of one that two have, the first is meant."""
+    """Return (block, kind) of the blocks whose settings have short names; of two with a setting the first counts."""
     if isinstance(chosen, Loop):
         saved = dict.fromkeys(cadence.checkpoint for cadence in chosen.checkpoints)
         of_checkpoint = [(name, "checkpoint") for name in saved] if len(saved) == 1 else []

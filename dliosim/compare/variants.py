@@ -1,4 +1,4 @@
-"""The variants of a comparison: each combination compiled, and those that cannot be, with the reason."""
+"""The variants of a comparison: each combination compiled, and those that are impossible, with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.units import format_bytes
 
-#: Buffers of aggregators that `hints two-phase` stands for, besides one of the stripe's size.
+#: Buffers of aggregators that `hints two-phase` tries, in addition to one of the stripe's size; bytes.
 _BUFFERS: Final = (16 << 20, 64 << 20)
 
 _TWO_PHASE: Final = "two-phase"
@@ -42,11 +42,12 @@ def compile_variants(
     what: str | None = None,
     finder: Finder = missing_finder,
 ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
-    """Compile every combination of what is varied, on top of the overrides `given`; with the warnings, each once.
+    """Compile every combination of the varied settings, on top of the overrides `given`; with the warnings, each once.
 
-    `loop` or `what` names what of the pattern is compared, see `chosen.choose`; `finder` looks at files that are there
-    already. Where a variant uses MPI-IO with hints, one with the library's defaults is added unless it is there. Raises
-    PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
+    `loop` or `what` names the verb that is compared, see `target.choose_verb`; `finder` surveys files that exist
+    already. Where a variant uses MPI-IO with hints, the same variant with the library's defaults is added unless it is
+    there. Raises PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are
+    left.
     """
     base = compile_document(path, given, job, finder)
     chosen = choose_verb(base.workload, loop, what)
@@ -96,7 +97,7 @@ def compile_variants(
 def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:
     for name, whole in full.items():
         if any(" ".join(other.split()) == whole for other, _ in given):
-            raise UsageError(f"--vary {name} beside -D {whole}: it cannot vary and be given")
+            raise UsageError(f"--vary {name} and -D {whole}: it cannot vary and be given")
     for name, whole in full.items():
         other = next((one for one in full if one != name and full[one] == whole), None)
         if other is not None:
@@ -104,9 +105,9 @@ def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -
 
 
 def _expand_hints(one: VariedSetting, full: str, workload: Workload, chosen: Compared) -> VariedSetting:
-    """Of sets of hints, the library's defaults are always one.
+    """Return the setting with the library's defaults added to its sets of hints.
 
-    `two-phase` alone stands for what a tuner would try: numbers of aggregators, and sizes of their buffers.
+    `two-phase` alone is replaced by what a tuner would try: numbers of aggregators, and sizes of their buffers.
     """
     if not full.endswith(".hints"):
         return one
@@ -120,12 +121,12 @@ def _expand_hints(one: VariedSetting, full: str, workload: Workload, chosen: Com
 
 
 def _two_phase_hints(stripe: Stripe | None, job: Job) -> list[str]:
-    """One aggregator a node, as many as stripes, twice as many; buffers of a stripe, 16 and 64 MiB."""
+    """Return phrases: one aggregator a node, as many as stripes, twice that; buffers of a stripe, 16 and 64 MiB."""
     counts, buffers = [job.nodes], list(_BUFFERS)
     if stripe is not None:
         counts += [stripe.targets, 2 * stripe.targets]
         buffers.insert(0, stripe.size)
-    # More aggregators than ranks there cannot be.
+    # There cannot be more aggregators than ranks.
     several = dict.fromkeys(min(number, job.ranks) for number in counts)
     return [
         f"{_TWO_PHASE} {number} aggregator{'s' if number > 1 else ''} buffer {format_bytes(size)}"
@@ -135,7 +136,7 @@ def _two_phase_hints(stripe: Stripe | None, job: Job) -> list[str]:
 
 
 def _find_differing_settings(accesses: Sequence[Access]) -> frozenset[str]:
-    """Which of the settings that may be without effect differ between variants, by the words of their warnings."""
+    """Return the settings, as warnings name them, that differ between variants and may have no effect."""
     hints = {(access.hints, access.hint_set) for access in accesses}
     communicators = {access.communicator for access in accesses}
     return frozenset(
@@ -144,9 +145,10 @@ def _find_differing_settings(accesses: Sequence[Access]) -> frozenset[str]:
 
 
 def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, varying: frozenset[str]) -> str:
-    """Why what is varied changes nothing here, which would only look like a finding; empty where it does.
+    """Return why a varied setting changes nothing here; empty where it changes something.
 
-    A setting that all variants share may well be without effect in some of them.
+    A variant without any effect would look like a finding. A setting that all variants share may have no effect in
+    some.
     """
     for warning in made.warnings:
         message = str(warning.message)
@@ -158,21 +160,22 @@ def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, va
 
 
 def _not_runnable_reason(one: Variant) -> str:
-    """Why there is nothing to run, although the pattern is right; empty where there is."""
+    """Return why a variant cannot run although the pattern is right; empty where it can."""
     written_by = one.verb.written_by if isinstance(one.verb, Restore) else None
     ranks = one.workload.job.ranks
     if written_by is None or written_by.present_ranks == ranks:
         return ""
     return (
-        f"a variant restores what it has saved itself, and {written_by.present_ranks} ranks wrote this one, not the {ranks} "
-        "of this job"
+        f"a variant restores what it has saved itself, and {written_by.present_ranks} ranks wrote this one, "
+        f"not the {ranks} of this job"
     )
 
 
 def _duplicate_reason(one: Variant, others: Sequence[Variant]) -> str:
-    """That a variant does what one before it does, since its label would promise a difference; empty where it differs.
+    """Return that a variant does the same as an earlier one; empty where it differs.
 
-    A parameter that nothing in the loop uses makes such a one, and a setting that -D gives as well.
+    The labels would promise a difference. A parameter that nothing in the loop uses makes such a variant, and so does a
+    setting that -D gives as well.
     """
     other = next((other for other in others if _is_same_variant(one, other)), None)
     return f"`{verb_title(one.verb)}` does exactly what it does with {other.label}" if other else ""
@@ -194,7 +197,7 @@ def _variant_checkpoint(one: Variant, verb: Save | Restore) -> Checkpoint:
 
 
 def _loop_inputs(one: Variant) -> tuple[object, ...]:
-    """All that a pass of a variant of a loop depends on."""
+    """Return all that a pass of a variant of a loop depends on."""
     workload, loop = one.workload, one.verb
     if not isinstance(loop, Loop):
         return (loop,)
@@ -205,7 +208,7 @@ def _loop_inputs(one: Variant) -> tuple[object, ...]:
 
 
 def _library_variants(variants: Sequence[Variant]) -> list[Variant]:
-    """For each variant of MPI-IO with hints the same one without, where it is not among them."""
+    """Return for each variant of MPI-IO with hints the same variant without them, where there is none yet."""
     found: list[Variant] = []
     for one in variants:
         if not one.access.is_mpi or not one.access.hints:
@@ -221,7 +224,7 @@ def _library_variants(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def _replace_access(one: Variant, access: Access) -> tuple[Compared, Workload]:
-    """What a variant runs, and its workload, with another access."""
+    """Return the verb that a variant runs, and its workload, with another access."""
     workload, verb = one.workload, one.verb
     if isinstance(verb, Loop):
         loop = replace(verb, access=access)

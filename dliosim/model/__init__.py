@@ -1,4 +1,4 @@
-"""What a pattern says, resolved: frozen dataclasses with plain ints of bytes and floats of seconds."""
+"""A pattern after it is resolved: frozen dataclasses with bytes as int and seconds as float."""
 
 from dliosim.model.access import (
     MPI_APIS,

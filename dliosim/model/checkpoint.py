@@ -1,4 +1,4 @@
-"""A checkpoint: the parts that are saved, who holds what of them, who writes it and how it becomes complete."""
+"""Checkpoints: the parts that are saved, the ranks that hold and write them, and how a checkpoint becomes complete."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from dliosim.model.transformer import Part, Transformer, parts_of
 Commit = Literal["rename", "metadata", "none"]
 Replicas = Literal["once", "dealt", "all"]
 Copies = int | Literal["dealt", "all"]
-"""Which of the data-parallel ranks saves what they hold alike: the one of a number, each in turn, or all of them."""
+"""Data-parallel rank that saves a replica: the rank of this number, each rank in turn, or all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Who writes: every rank its own files, all ranks one file, one rank of each `number`, or rank `number` alone."""
+    """The ranks that write, and to which files."""
 
+    #: each rank to its own files, all ranks to one file, one rank of each `number`, or rank `number` alone
     kind: Literal["file per rank", "shared file", "one per", "rank"]
-    number: int = 0
+    number: int = 0  #: ranks for each writer (`one per`), or the only writer (`rank`)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long something takes: `seconds` in all, or at a rate of `bytes_per_second`; one of them is None."""
+    """The duration of an operation: fixed, or by a rate; one of the fields is None."""
 
-    seconds: float | None = None
-    bytes_per_second: float | None = None
+    seconds: float | None = None  #: for any number of bytes
+    bytes_per_second: float | None = None  #: rate in B/s
 
     def duration(self, size: int) -> float:
-        """Seconds for so many bytes."""
+        """Return the seconds for `size` bytes."""
         if self.seconds is not None:
             return self.seconds
         return size / self.bytes_per_second if self.bytes_per_second else 0.0
@@ -43,60 +44,51 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """`async on`: a save copies to buffers, which are flushed while steps go on.
+    """Saves with `async on`: a save copies to buffers, and these are flushed while steps continue."""
 
-    `staging` is the pace of that copy (None: as fast as memory is). Where it is `simulated` there are no such buffers:
-    the copy only takes its time, and contents are made again when they are flushed. At most `in_flight` saves are not
-    complete; the next one waits.
-    """
-
-    staging: Pace | None = None
+    staging: Pace | None = None  #: pace of the copy; None: as fast as memory
+    #: true: no buffers; the copy only takes its time, and contents are made again when they are flushed
     simulated: bool = False
-    in_flight: int = 1
+    in_flight: int = 1  #: largest number of saves that are not complete; the next save waits
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint with nothing left to default; `keep` is how many complete ones stay, None all.
+    """A checkpoint without any default left open."""
 
-    `parts` are those the pattern names; those of `model` come before them (`parts_for`). `parallel` is how the job's
-    ranks hold them (None: only data parallel). `replicas` is which of the data-parallel ranks that hold the same write
-    it: one (`copies`), by turns (`dealt`), or all. `pieces` is whether a call ends with a tensor. `folder` is how many
-    ranks' files share a folder, 0 without any. With `metadata` rank 0 gathers plans first, and a file of them is
-    written last. `drain` names a root to which a complete checkpoint is copied in the background, `partner` a distance:
-    rank r keeps a copy of what rank r - `partner` saved. `serialize` is time the CPU takes before writing.
-    """
-
-    name: str
-    seed: int
-    parts: tuple[Part, ...]
-    writers: Writers
-    access: Access
-    path: str
-    root: str = "data"
-    fsync: bool = True
-    keep: int | None = None
-    model: Transformer | None = None
-    parallel: Split | None = None
+    name: str  #: name in the pattern
+    seed: int  #: of the contents
+    parts: tuple[Part, ...]  #: parts that the pattern names; those of `model` come before them, see `parts_for`
+    writers: Writers  #: ranks that write
+    access: Access  #: how it is written and read
+    path: str  #: directory below the root
+    root: str = "data"  #: tier where it is saved
+    fsync: bool = True  #: true: files are synced before the checkpoint is complete
+    keep: int | None = None  #: number of complete checkpoints that are kept; None: all
+    model: Transformer | None = None  #: transformer whose state is saved; None without
+    parallel: Split | None = None  #: how the ranks of the job hold the state; None: only data parallel
+    #: `by tensor`: a call ends with its tensor; `whole`: it may continue with the next one
     pieces: Literal["by tensor", "whole"] = "by tensor"
+    #: data-parallel ranks that write a replica: one (see `copies`), in turn (`dealt`), or all
     replicas: Replicas = "once"
-    metadata: bool = False
-    folder: int = 0
-    stripe: Stripe | None = None
-    commit: Commit = "rename"
-    background: Background | None = None
-    serialize: Pace | None = None
-    drain: str | None = None
-    partner: int | None = None
+    metadata: bool = False  #: true: rank 0 gathers plans before the save, and writes them to a file after it
+    folder: int = 0  #: ranks whose files share a folder; 0: no folders
+    stripe: Stripe | None = None  #: striping of the files; None: as the file system has it
+    commit: Commit = "rename"  #: how a written checkpoint becomes complete
+    background: Background | None = None  #: settings of `async on`; None: a save blocks
+    serialize: Pace | None = None  #: CPU time before writing; None without
+    drain: str | None = None  #: root to which a complete checkpoint is copied in the background; None without
+    partner: int | None = None  #: distance: rank r keeps a copy of what rank r - `partner` saved; None without
 
     def split(self, ranks: int) -> Split:
-        """How the state lies on the ranks of a job that has so many."""
+        """Return how the state is held by the ranks of a job of `ranks` ranks."""
         return self.parallel or Split(1, 1, ranks)
 
     def describe_part(self, split: Split) -> tuple[str, str]:
-        """What ranks split so save less than the checkpoint is named for, and where all of it is; empty if they do not.
+        """Return which part of the checkpoint a split saves, and how to save all of it; empty texts where it saves all.
 
-        From what takes less time for that alone nothing follows for the whole: calls, syncs and renames are as many.
+        The time of a part does not give the time of the whole: the number of calls, syncs and renames does not shrink
+        with the bytes.
         """
         said, whole = [], []
         if self.model is not None and self.model.scale > 1:
@@ -108,18 +100,18 @@ class Checkpoint:
         return " and ".join(said), " and ".join(whole)
 
     def copies(self, split: Split) -> Copies:
-        """Who saves what data-parallel ranks hold alike: the first; of a rank that writes alone, its own copy."""
+        """Return which data-parallel rank saves a replica: the first one, or a rank that writes alone saves its own."""
         if self.replicas != "once":
             return self.replicas
         own = self.writers.kind == "rank" and split.has_all_copies
         return split.coordinates(self.writers.number)[2] if own else 0
 
     def parts_for(self, split: Split) -> tuple[Part, ...]:
-        """All parts, in the order in which they are saved: their number and sizes are the same for every split."""
+        """Return all parts in the order in which they are saved; every split has the same number of parts and sizes."""
         return _parts_for(self.model, self.parts, split)
 
     def digest(self, split: Split) -> str:
-        """16 hexadecimal digits of what decides the bytes and files when ranks split so write it."""
+        """Return 16 hexadecimal digits of all that decides bytes and files when ranks split like this write them."""
         described = {
             "name": self.name,
             "seed": self.seed,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model.distributions import NO_SPREAD, POISSON_MEAN_LIMIT, Distribution
 
-# Work goes through the second-level cache in pieces of this many elements.
+# Elements of a chunk: its temporaries fit in the second-level cache.
 CHUNK = 16_384
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -22,11 +22,12 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _12 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(12)
 _MASK = (1 << 64) - 1
-_NORMAL_SHAPE = 1e14  # of a gamma: from here on its skew is below 1e-7, and what rejects draws is lost to rounding
+# Shape of a gamma from which it is drawn as a normal: its skew is below 1e-7, and rounding hides the rejection test.
+_NORMAL_SHAPE = 1e14
 
 
 def key(seed: int, *purpose: str | int) -> int:
-    """A 64-bit key of a seed and what it is for; different purposes give unrelated streams."""
+    """Return a 64-bit key of a seed and its purpose; different purposes give unrelated streams."""
     text = "\x1f".join([f"i{seed}", *(f"i{item}" if isinstance(item, int) else f"s{item}" for item in purpose)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
@@ -44,7 +45,7 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def map_chunks(
     function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], dtype: type[Any]
 ) -> NDArray[Any]:
-    """`function` of a flat array, piece by piece, so that temporaries stay small."""
+    """Return `function` of a flat array, computed chunk by chunk so that temporaries stay small."""
     if len(values) <= CHUNK:
         return function(values)
     result = np.empty(len(values), dtype)
@@ -54,9 +55,9 @@ def map_chunks(
 
 
 def random_words(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64 random bits for each counter."""
+    """Return 64 random bits for each counter."""
     start = np.uint64(key & _MASK)
-    # A second, key-dependent word between the two mixings: without it two keys would give one sequence, shifted.
+    # A second word of the key between the two mixings: without it two keys would give the same sequence, shifted.
     second = np.uint64((key * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) & _MASK)
 
     def words(piece: NDArray[Any]) -> NDArray[np.uint64]:
@@ -71,7 +72,7 @@ def random_words(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> 
 
 
 def uniforms(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.float64]:
-    """A number in the open interval (0, 1) for each counter, in steps of 2**-52."""
+    """Return a number in the open interval (0, 1) for each counter, in steps of 2**-52."""
 
     def numbers(piece: NDArray[Any]) -> NDArray[np.float64]:
         words = random_words(key, piece)
@@ -85,7 +86,7 @@ def uniforms(key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDAr
 
 
 def draw(distribution: Distribution, key: int, counters: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.float64]:
-    """The draw of each counter, clamped to the distribution's interval.
+    """Return the draw of each counter, clamped to the distribution's interval.
 
     Raises PlanError for a Poisson mean above 1e9.
     """
@@ -134,7 +135,7 @@ def _exponential(parameters: tuple[float, ...], key: int, counters: NDArray[Any]
 
 
 def _gamma(parameters: tuple[float, ...], key_: int, counters: NDArray[Any]) -> NDArray[np.float64]:
-    # Marsaglia and Tsang 2000; a rejected draw is tried again with a key of the attempt, so counters stay independent.
+    # Marsaglia and Tsang 2000. A rejected draw is repeated with a key of the attempt, so counters stay independent.
     mean, stdev = parameters
     if stdev <= NO_SPREAD * mean:
         return np.full(len(counters), mean)
@@ -165,7 +166,7 @@ def _gamma(parameters: tuple[float, ...], key_: int, counters: NDArray[Any]) -> 
 
 @lru_cache(maxsize=4)
 def _poisson_table(mean: float) -> tuple[int, NDArray[np.float64]]:
-    # Twelve standard deviations: a uniform number with 52 bits reaches eight. Summed outwards from the mode in logs.
+    # Twelve standard deviations are enough: a uniform number of 52 bits reaches eight. Summed in logs from the mode.
     reach = 12 * math.sqrt(mean) + 40
     first, last, mode = max(0, math.floor(mean - reach)), math.ceil(mean + reach), math.floor(mean)
     peak = mode * math.log(mean) - mean - math.lgamma(mode + 1)

@@ -1,4 +1,4 @@
-"""A data set: how many samples of which size, and the files that hold them."""
+"""Data sets: the number and size of samples, and the files that hold them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Samples of each file, in order: unsigned little-endian integers of `width` bytes, as few as the largest needs.
+    """Samples of each file, in the order of the files, as unsigned little-endian integers.
 
     Every rank has a copy, so they are compact: a million files of less than 65536 samples take 2 MB.
     """
 
-    width: int
-    data: bytes
+    width: int  #: bytes of an integer, as few as the largest count needs
+    data: bytes  #: the integers, one for each file
 
     @property
     def array(self) -> NDArray[np.int64]:
-        """One entry a file."""
+        """Samples of each file, int64 (files,)."""
         return np.frombuffer(self.data, f"<u{self.width}").astype(np.int64)
 
 
 def pack_counts(counts: NDArray[np.int64]) -> FileCounts | None:
-    """The counts, or None where sample i of N lies in file i * F // N, so that closed forms give them."""
+    """Return the counts in compact form; None where file i * F // N holds sample i of N, as closed forms give these."""
     files = len(counts)
     whole, rest = divmod(int(counts.sum()), files)
     file = np.arange(files + 1)
@@ -47,7 +47,7 @@ def pack_counts(counts: NDArray[np.int64]) -> FileCounts | None:
 
 @lru_cache(maxsize=16)
 def rank_sample_counts(counts: FileCounts, ranks: int) -> tuple[int, ...]:
-    """Samples of each rank where rank r has the files r, r + ranks, r + 2 ranks, ..."""
+    """Return the samples of each rank where rank r has the files r, r + ranks, r + 2 ranks, ..."""
     table = counts.array
     rows = np.zeros(-(-len(table) // ranks) * ranks, np.int64)
     rows[: len(table)] = table
@@ -64,114 +64,99 @@ MAX_TOTAL: Final = 2**62
 """Bytes of a data set or checkpoint, at most: offsets have 63 bits."""
 
 UNKNOWN_SIZE: Final = Distribution("uniform", (1.0, 1.0))
-"""That of samples of which nothing is known, so that no constant may stand for it."""
+"""Size of samples whose sizes are not known. It is not constant, so that no closed form is used for them."""
 
-#: Names of files end in the format's name, or in what readers of it expect.
+#: Endings of file names that differ from the format's name, as readers of the format expect them.
 _SUFFIXES: Final = {"indexed": "bin"}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sample i of N lies in file i * files // N; files are dealt round robin over `folders`.
+    """The assignment of samples to files: sample i of N is in file i * files // N."""
 
-    `files` is resolved: the samples with a file per sample, the ranks that prepared it with a file per rank, 1 with a
-    shared file.
-    """
-
-    kind: Literal["file per sample", "files", "file per rank", "shared file"]
+    kind: Literal["file per sample", "files", "file per rank", "shared file"]  #: as the pattern says it
+    #: number of files: the samples with a file per sample, the ranks that prepared it with a file per rank, 1 with a
+    #: shared file
     files: int
-    folders: int = 1
+    folders: int = 1  #: folders over which files are dealt round robin
 
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Striping asked of the file system: bytes of one stripe, and the number of targets."""
+    """Striping that the file system is asked for."""
 
-    size: int
-    targets: int
+    size: int  #: bytes of one stripe
+    targets: int  #: number of storage targets
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Elements of a sample in each dimension, in the order of C, and their type, one of `ELEMENTS`."""
+    """The dimensions of a sample."""
 
-    extents: tuple[int, ...]
-    element: str
+    extents: tuple[int, ...]  #: elements in each dimension, in C order
+    element: str  #: type of an element, a key of `ELEMENTS`
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of a sample."""
         return prod(self.extents) * ELEMENTS[self.element]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """How much of a data set is stored, and compressed, as one: so many samples, or bytes."""
+    """The amount of a data set that is stored, and compressed, as one."""
 
-    number: int
-    unit: Literal["samples", "bytes"]
+    number: int  #: samples or bytes
+    unit: Literal["samples", "bytes"]  #: unit of `number`
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A codec and its level (0 where it has none)."""
+    """A codec and its level."""
 
-    codec: Literal["gzip", "lzf", "snappy", "zstd"]
-    level: int = 0
+    codec: Literal["gzip", "lzf", "snappy", "zstd"]  #: name of the codec
+    level: int = 0  #: 0 where the codec has no levels
 
 
 @dataclass(frozen=True, slots=True)
 class FileSurvey:
-    """What was found where the pattern of names of a data set leads: so many samples in so many files.
+    """The files that match the pattern of names of a data set that exists already."""
 
-    `digest` is one of what was asked for, and of the names, sizes and numbers of samples of these files. `size` is that
-    of samples in bytes: a constant only where all are alike. `counts` are the samples of each file, unless closed forms
-    give them.
-    """
-
-    samples: int
-    files: int
-    digest: str
-    size: Distribution = UNKNOWN_SIZE
-    counts: FileCounts | None = None
+    samples: int  #: samples of all files
+    files: int  #: number of files
+    digest: str  #: hash of what was asked for, and of the names, sizes and numbers of samples of the files
+    size: Distribution = UNKNOWN_SIZE  #: bytes of a sample; constant only where all samples have the same size
+    counts: FileCounts | None = None  #: samples of each file; None where closed forms give them
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set with nothing left to default; sizes in bytes.
+    """A data set without any default left open."""
 
-    `size` is that of a sample's own bytes; what a format puts around them comes on top. Where `shape` is given it has
-    that of a sample, or with `parts` above 1 (data sets a record) that of each of its parts, which are alike; `size`
-    is what they add up to. `compressible` 2.0 means contents that a compressor can halve. `header` bytes stand before
-    sample 0 of every raw file, and the offset of every sample is rounded up to `align`. A `source` is a pattern of
-    names, relative to `root`, of files that are there already: then `samples` is how many these hold, `found` is
-    `Found.digest`, `counts` is `Found.counts`, and `names` says which data sets or columns of them.
-    """
-
-    name: str
-    seed: int
-    samples: int
-    size: Distribution
-    layout: Layout
-    path: str
-    root: str = "data"
-    format: str = "raw"
-    header: int = 0
-    align: int = 1
-    stripe: Stripe | None = None
-    shape: Shape | None = None
-    chunk: Chunk | None = None
-    compress: Compression | None = None
-    compressible: float = 1.0
-    parts: int = 1
-    names: tuple[str, ...] = ()
-    source: str = ""
-    found: str = ""
-    counts: FileCounts | None = None
+    name: str  #: name in the pattern
+    seed: int  #: of sizes, orders and contents
+    samples: int  #: number of samples; of a `source`, those that its files hold
+    size: Distribution  #: bytes of a sample's contents; the format's own bytes around them are not included
+    layout: Layout  #: samples in files
+    path: str  #: directory below the root
+    root: str = "data"  #: tier where it is stored
+    format: str = "raw"  #: name of the format
+    header: int = 0  #: bytes before sample 0 of every raw file
+    align: int = 1  #: bytes; the offset of every sample is rounded up to a multiple of it
+    stripe: Stripe | None = None  #: striping of the files; None: as the file system has it
+    shape: Shape | None = None  #: shape of a sample, or of each of its `parts`; None: a sample is bytes
+    chunk: Chunk | None = None  #: amount that is stored as one; None: the format's default
+    compress: Compression | None = None  #: codec; None without
+    compressible: float = 1.0  #: factor by which a compressor can shrink the contents; 2.0: to half
+    parts: int = 1  #: arrays of equal size in a record; `size` is their sum
+    names: tuple[str, ...] = ()  #: data sets or columns that are read from the files of a `source`
+    source: str = ""  #: pattern of names, relative to `root`, of files that exist already; empty without
+    found: str = ""  #: `FileSurvey.digest` of a `source`
+    counts: FileCounts | None = None  #: `FileSurvey.counts` of a `source`
 
     @property
     def element(self) -> str:
-        """The type of the elements of a sample; bytes where no shape says otherwise."""
+        """Element type of a sample; bytes where there is no shape."""
         return self.shape.element if self.shape is not None else "uint8"
 
     @property
@@ -180,27 +165,27 @@ class Dataset:
         return int(self.size.parameters[0]) if self.size.is_constant else None
 
     def digest(self) -> str:
-        """16 hexadecimal digits of everything that decides the files' bytes and striping (not where they lie)."""
+        """Return 16 hexadecimal digits of all that decides the files' bytes and striping, but not their directory."""
         described: dict[str, Any] = asdict(self)
         del described["path"], described["root"], described["counts"]  # `found` stands for these
-        for name, usual in _NEVER_BEFORE.items():  # data keep their name though descriptions have learnt more
+        for name, usual in _NEVER_BEFORE.items():  # a new field with its default does not change the digest of old data
             if described[name] == usual:
                 del described[name]
         text = json.dumps(described, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def folder_name(self, folder: int) -> str:
-        """Path of one folder of files, relative to the data set's own directory; '.' where there is one only."""
+        """Return the path of one folder of files, relative to the data set's directory; '.' where there is one only."""
         return "." if self.layout.folders == 1 else f"{folder:04d}"
 
     def file_name(self, file: int) -> str:
-        """Path of one file, relative to the data set's own directory; names are computed, never listed."""
+        """Return the path of one file, relative to the data set's directory; names are computed, never listed."""
         name = f"{file:09d}.{_SUFFIXES.get(self.format, self.format)}"
         return name if self.layout.folders == 1 else f"{file % self.layout.folders:04d}/{name}"
 
 
 Finder: TypeAlias = Callable[[Dataset], FileSurvey]
-"""Looks at the files that the `source` of a data set leads to; DliosimError where there are none, or damaged ones."""
+"""Function that surveys the files of a data set's `source`; DliosimError where there are none, or damaged ones."""
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",

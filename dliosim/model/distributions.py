@@ -1,4 +1,4 @@
-"""Quantities that vary: a distribution, its parameters, and the interval it is clamped to."""
+"""Quantities that vary: a distribution, its parameters, and the interval to which draws are clamped."""
 
 from __future__ import annotations
 
@@ -6,40 +6,38 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-POISSON_MEAN_LIMIT: Final = 10**9  # of what can be drawn
+POISSON_MEAN_LIMIT: Final = 10**9  # largest mean that can be drawn
 
-NO_SPREAD: Final = 1e-12  # a stdev, by its mean, that changes nothing
+NO_SPREAD: Final = 1e-12  # a stdev divided by its mean, below which all draws are equal
 
 Kind = Literal["constant", "normal", "lognormal", "uniform", "exponential", "gamma", "poisson"]
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A random quantity in bytes, seconds or counts, whichever the setting that holds it takes.
+    """A random quantity, in the unit of the setting that holds it: bytes, seconds or counts."""
 
-    `parameters` are (value,) of a constant, (mean, stdev) of normal, lognormal and gamma (of the value itself, not of
-    its logarithm), (low, high) of uniform, (mean,) of exponential and poisson. Draws are clamped to [low, high].
-    """
-
-    kind: Kind
+    kind: Kind  #: name of the distribution
+    #: (value,) of a constant; (mean, stdev) of normal, lognormal and gamma, of the value and not of its logarithm;
+    #: (low, high) of uniform; (mean,) of exponential and poisson
     parameters: tuple[float, ...]
-    low: float | None = None
-    high: float | None = None
+    low: float | None = None  #: draws below it are raised to it; None: no limit
+    high: float | None = None  #: draws above it are lowered to it; None: no limit
 
     @property
     def is_constant(self) -> bool:
-        """Whether every draw is the same value."""
+        """Return whether every draw is the same value."""
         return self.kind == "constant"
 
     @property
     def mean(self) -> float:
-        """The mean before clamping."""
+        """Mean of draws before clamping."""
         if self.kind == "uniform":
             return (self.parameters[0] + self.parameters[1]) / 2
         return float(self.parameters[0])
 
     def nonnegative_mean(self) -> float:
-        """The mean of draws of which those below 0 count as 0, before clamping."""
+        """Return the mean of draws before clamping, where draws below 0 count as 0."""
         if self.kind != "normal" or self.parameters[1] == 0:
             return max(0.0, self.mean)
         mean, stdev = self.parameters
@@ -47,17 +45,17 @@ class Distribution:
         return mean * (1 - self.nonpositive_share()) + stdev * density
 
     def nonpositive_share(self) -> float:
-        """The share of draws, before clamping, that are 0 or less."""
+        """Return the share of draws, before clamping, that are 0 or less."""
         return self.share_below(math.nextafter(0.0, 1.0))
 
     def shares_clamped(self) -> tuple[float, float]:
-        """The shares of draws that are moved to the lower limit and to the upper one."""
+        """Return the shares of draws that are moved to the lower limit and to the upper limit."""
         below = self.share_below(self.low) if self.low is not None else 0.0
         above = 1 - self.share_below(math.nextafter(self.high, math.inf)) if self.high is not None else 0.0
         return below, above
 
     def share_below(self, limit: float) -> float:
-        """The share of draws, before clamping, that are less than a limit; to about 0.01 of gamma and poisson."""
+        """Return the share of draws, before clamping, below a limit; the error for gamma and poisson is about 0.01."""
         if self.kind == "uniform":
             low, high = self.parameters
             return min(1.0, max(0.0, (limit - low) / (high - low))) if low < high else float(low < limit)
@@ -81,15 +79,18 @@ class Distribution:
 
 
 def _share_of_normal_below(limit: float) -> float:
-    """Of draws with mean 0 and stdev 1."""
+    """Return the share of draws with mean 0 and stdev 1 that are below a limit."""
     return 0.5 * math.erfc(-limit / math.sqrt(2))
 
 
 def _share_of_gamma_below(shape: float, limit: float) -> float:
-    """Of draws of this shape with scale 1, by the cube roots of Wilson and Hilferty, which are nearly normal."""
+    """Return the share of draws of this shape with scale 1 that are below a limit.
+
+    By the cube roots of Wilson and Hilferty, whose distribution is nearly normal.
+    """
     if shape == 1:
         return -math.expm1(-limit)
-    if shape < 1:  # those have no such cube roots
+    if shape < 1:  # the approximation by cube roots does not hold
         density = math.pow(limit, shape) * math.exp(-limit) / math.gamma(shape + 1)
         return density + _share_of_gamma_below(shape + 1, limit)
     spread = 1 / (9 * shape)
@@ -97,5 +98,5 @@ def _share_of_gamma_below(shape: float, limit: float) -> float:
 
 
 def constant(value: float) -> Distribution:
-    """A quantity that does not vary."""
+    """Return a quantity that does not vary."""
     return Distribution("constant", (value,))

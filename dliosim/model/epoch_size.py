@@ -1,8 +1,8 @@
-"""How many samples a rank reads and how many steps an epoch has, without drawing an order.
+"""Samples of a rank and steps of an epoch, computed without an order of samples.
 
-With N samples, R ranks and a batch of B: `by sample` gives the rank the positions (step * R + rank) * B + slot of the
-order, `by block` the contiguous range [rank * N // R, (rank + 1) * N // R), `by file` the files f with f % R == rank
-(file f holds the samples i with i * files // N == f, unless `Dataset.counts` says how many), and `off` everything.
+With N samples, R ranks and a batch of B, rank r reads: `by sample`, the positions (step * R + r) * B + slot of the
+order; `by block`, the contiguous range [r * N // R, (r + 1) * N // R); `by file`, the files f with f % R == r; `off`,
+all samples. File f holds the samples i with i * files // N == f, unless `Dataset.counts` has the samples of each file.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST_TABLE: Final = 1 << 22
-"""Rows of any table that a plan is made of; a step of a rank has no more samples, and no more calls."""
+"""Largest number of rows of any table of a plan. It limits the samples and the calls in one step of a rank."""
 
 
 def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
-    """Samples of one rank's shard in one pass, before `last batch` and `steps` apply."""
+    """Return the samples of one rank's shard in one pass, before `last batch` and `steps` apply."""
     return int(samples_of_ranks(loop, dataset, ranks, np.array([rank]))[0])
 
 
 def samples_of_ranks(loop: Loop, dataset: Dataset, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same of each of some ranks.
+    """Return the samples of the shards of some ranks, as `samples_of_rank`; int64, the shape of `rank`.
 
     O(log files) for each; `by file` with counts, once for each number of ranks, O(files).
     """
@@ -47,7 +47,7 @@ def samples_of_ranks(loop: Loop, dataset: Dataset, ranks: int, rank: NDArray[np.
 
 
 def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
-    """The fewest and the most samples that any rank has in one pass."""
+    """Return the fewest and the most samples that any rank has in one pass."""
     if loop.shard == "off":
         return dataset.samples, dataset.samples
     if loop.shard == "by block":
@@ -63,14 +63,14 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
 
 
 def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
-    """Steps of one pass, the same on every rank: `last batch` decides, and `steps` caps them."""
+    """Return the steps of one pass, the same on every rank: `last batch` decides, and `steps` limits them."""
     fewest, most = shard_bounds(loop, dataset, ranks)
     steps = fewest // loop.batch if loop.last_batch == "drop" else -(-most // loop.batch)
     return steps if loop.steps is None else min(steps, loop.steps)
 
 
 def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
-    """Calls that reading a sample of the mean size takes, or ranges of its file that it is made of; roughly."""
+    """Return about how many read calls, or extents of its file, a sample of the mean size takes."""
     drawn, pieces = dataset.size, 1.0
     size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":
@@ -81,7 +81,7 @@ def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
 
 
 def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
-    """Files of which a rank's order needs a table, 0 where closed forms give it."""
+    """Return the number of files for which a rank's order needs a table; 0 where closed forms give it."""
     files, each = dataset.layout.files, dataset.samples / dataset.layout.files
     if loop.shard == "by file":
         return 0 if each == int(each) else -(-files // ranks)
@@ -91,9 +91,9 @@ def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
 
 
 def has_order_dependent_shards(loop: Loop, dataset: Dataset) -> bool:
-    """Whether files of different numbers of samples are dealt out shuffled.
+    """Return whether files with different numbers of samples are shuffled and then dealt to ranks.
 
-    Then each order would give ranks other numbers of samples, and each epoch another number of steps.
+    Then a rank would have another number of samples with each order, and each epoch another number of steps.
     """
     return dataset.counts is not None and loop.shard == "by file" and loop.shuffle.files == "globally"
 
@@ -105,7 +105,7 @@ def _file_shard_bounds(samples: int, files: int, ranks: int) -> tuple[int, int]:
 
 
 def _file_shards(samples: int, files: int, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Samples of some of the ranks by whom files are dealt out; of at most 2^31 files, and as many ranks."""
+    """Return the samples of some ranks, int64, where files are dealt to ranks; at most 2^31 files and 2^31 ranks."""
     whole, rest = divmod(samples, files)
     dealt: NDArray[np.int64] = np.maximum(files - rank + ranks - 1, 0) // ranks
     # File f holds `whole` and ceil((f + 1) rest / F) - ceil(f rest / F) more; ceil(a / F) is floor((a + F - 1) / F).
@@ -114,13 +114,13 @@ def _file_shards(samples: int, files: int, ranks: int, rank: NDArray[np.int64]) 
 
 
 def _floor_sum(count: NDArray[np.int64], divisor: int, factor: int, constant: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sums of floor((factor * k + constant) / divisor) for k in [0, count), modulo 2^64.
+    """Return the sums of floor((factor * k + constant) / divisor) for k in [0, count), modulo 2^64.
 
-    By the Euclidean algorithm, on which `count` and `constant` go together: each where it has not ended is swapped.
+    By the Euclidean algorithm, in which `count` and `constant` advance together; elements that have ended add 0.
     """
     total = np.zeros_like(count)
     while count.any():
-        # The product of a number and the one before it is even; half of it is taken before it wraps around.
+        # count * (count - 1) is even. The even factor is halved first, so that the product does not overflow earlier.
         pairs = np.where(count % 2, (count - 1) // 2 * count, count // 2 * (count - 1))
         total += pairs * (factor // divisor) + count * (constant // divisor)
         factor %= divisor

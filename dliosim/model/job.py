@@ -1,4 +1,4 @@
-"""How many processes a workload is planned for."""
+"""The number of processes that a workload is planned for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_RANKS: Final = 1 << 22
-"""As many as `measure.records.pack_arrival` can tell apart."""
+"""Number of ranks that `measure.records.pack_arrival` can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """The ranks and nodes of one job: `$ranks`, `$nodes` and `$ranks_per_node` of a pattern."""
 
-    ranks: int
-    nodes: int = 1
+    ranks: int  #: ranks of the job
+    nodes: int = 1  #: nodes of the job
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on the fullest node if they are dealt out evenly, which a launcher need not do."""
+        """Ranks on the fullest node if they are dealt evenly; a launcher may place them in another way."""
         return -(-self.ranks // self.nodes)

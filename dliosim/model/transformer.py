@@ -1,9 +1,9 @@
-"""A transformer's state: its tensors, their sizes, how they are split, and which file each goes to.
+"""The state of a transformer: its tensors, their sizes, how they are split, and the file of each.
 
-Parameters are those of a Llama: 2VH + L(2H + H(H + 2K) + H^2 + 3FH) + H with K = floor(H / heads) x kv heads, which
-is exact for the published counts of 8B, 70B, 405B and 1T (MLPerf Storage v2). Tensors are split as Megatron-LM splits
-them: query, key, value, gate and up by output rows, the attention's output and down by input columns, embedding and
-head by vocabulary; norms are held whole by all tensor-parallel ranks. Files are those of DeepSpeed.
+Parameters are those of a Llama: 2VH + L(2H + H(H + 2K) + H^2 + 3FH) + H with K = floor(H / heads) x kv heads. This is
+exact for the published numbers of 8B, 70B, 405B and 1T (MLPerf Storage v2). Tensors are split as Megatron-LM splits
+them: query, key, value, gate and up by output rows; the attention's output and down by input columns; embedding and
+head by vocabulary. Each tensor-parallel rank holds the norms whole. Files are those of DeepSpeed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dliosim.model.split import Split
 
 Scope = Literal["total", "per rank", "rows", "columns", "whole"]
 
-#: Tensors of fp32 that an optimizer keeps for each parameter, the master copy first.
+#: Tensors that an optimizer keeps for each weight tensor, the master copy first.
 OPTIMIZERS: Final = {"adam": ("master", "exp_avg", "exp_avg_sq"), "sgd": ("master", "momentum"), "none": ()}
 
 #: Bytes of an element.
@@ -26,20 +26,19 @@ TYPES: Final = {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8, "fp8": 1, "int8": 1,
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is saved under one name: `size` bytes in total, or of every rank, and who holds what of it.
+    """The bytes that a checkpoint saves under one name, and how ranks hold them.
 
-    `total` is cut into equal ranges over all ranks, `per rank` is held by each rank for itself. A tensor has rows of
-    `row` bytes (0: is one row) of elements of `element` bytes: tensor-parallel ranks hold `rows`, `columns`, or all of
-    it (`whole`), on pipeline stage `stage`, and data-parallel ranks hold the same. `file` is what the files are called
-    that it goes to where ranks write files of their own; parts of one `file` share it.
+    `total` is cut into equal ranges over all ranks. Each rank holds a `per rank` part for itself. Tensor-parallel ranks
+    of pipeline stage `stage` hold `rows`, `columns`, or all of a tensor (`whole`); data-parallel ranks hold replicas.
     """
 
-    name: str
-    size: int
-    scope: Scope
-    row: int = 0
-    element: int = 1
-    stage: int = 0
+    name: str  #: name of the part
+    size: int  #: bytes in total; of a `per rank` part, bytes of each rank
+    scope: Scope  #: how ranks hold it
+    row: int = 0  #: bytes of a row; 0: the part is one row
+    element: int = 1  #: bytes of an element
+    stage: int = 0  #: pipeline stage
+    #: label in the names of its files, where ranks write files of their own; parts with the same label share a file
     file: str = ""
 
     @property
@@ -49,45 +48,42 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """Rows of the tensor; of a `per rank` part, one for each rank: those that a rank holds."""
+        """Rows of the tensor; of a `per rank` part, the rows of one rank."""
         return self.size // self.row_bytes if self.size else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A model and what of it is saved; `zero` is the stage of ZeRO by which data-parallel ranks divide it.
+    """A model and the tensors of it that are saved."""
 
-    With `scale` above 1 every tensor has so many times fewer bytes, in its own proportions: files and shapes stay.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    ffn: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    weights: str = "bf16"
-    optimizer: str = "adam"
-    state: str = "fp32"
-    zero: int = 1
-    scale: int = 1
+    name: str  #: name in the pattern
+    layers: int  #: transformer layers
+    hidden: int  #: width of the hidden state; elements
+    ffn: int  #: width of the feed-forward layer; elements
+    heads: int  #: attention heads
+    kv_heads: int  #: heads of keys and values
+    vocabulary: int  #: tokens
+    weights: str = "bf16"  #: element type of the weights, a key of `TYPES`
+    optimizer: str = "adam"  #: a key of `OPTIMIZERS`
+    state: str = "fp32"  #: element type of the optimizer's tensors, a key of `TYPES`
+    zero: int = 1  #: stage of ZeRO by which data-parallel ranks divide the state
+    scale: int = 1  #: divisor of the bytes of every tensor; the number of files and the proportions of tensors stay
 
     @property
     def kv_width(self) -> int:
-        """Width of keys, and of values."""
+        """Width of keys, and of values; elements."""
         return self.hidden // self.heads * self.kv_heads
 
     @property
     def parameters(self) -> int:
-        """Parameters, unscaled."""
+        """Number of parameters, unscaled."""
         return sum(rows * columns for _, _, rows, columns, _ in _tensors(self))
 
 
 def stage_of(layer: int, layers: int, stages: int) -> int:
-    """The pipeline stage of a layer; what does not divide goes to the stages in the middle.
+    """Return the pipeline stage of a layer; stages in the middle have one layer more where they do not divide evenly.
 
-    The first and the last hold the embedding and the head besides (as Llama 3 405B has it: 126 layers on 32 stages).
+    The first and the last stage also hold the embedding and the head (as in Llama 3 405B: 126 layers on 32 stages).
     """
     each, more = divmod(layers, stages)
     first = (stages - more) // 2  # the first stage that has one more
@@ -101,7 +97,7 @@ def stage_of(layer: int, layers: int, stages: int) -> int:
 
 
 def parts_of(model: Transformer, split: Split) -> tuple[Part, ...]:
-    """The parts of a model's state, weights first; those of another split are as many, with the same sizes."""
+    """Return the parts of a model's state, weights first; another split has the same number of parts and sizes."""
     weights = tuple(_weight_parts(model, split))
     return (*weights, *_optimizer_parts(model, split, weights))
 
@@ -110,7 +106,7 @@ _Tensor = tuple[str, int, int, int, Scope]
 
 
 def _tensors(model: Transformer) -> Iterator[_Tensor]:
-    """Name, layer (-1: before all, `layers` and on: after), rows, columns and how it is split."""
+    """Yield name, layer (-1: before all, `layers` and more: after all), rows, columns and scope of each tensor."""
     hidden, ffn, kv, layers = model.hidden, model.ffn, model.kv_width, model.layers
     yield "embedding", -1, model.vocabulary, hidden, "rows"
     for layer in range(layers):
@@ -138,7 +134,7 @@ def _weight_parts(model: Transformer, split: Split) -> Iterator[Part]:
 
 
 def _optimizer_parts(model: Transformer, split: Split, weights: tuple[Part, ...]) -> Iterator[Part]:
-    """With ZeRO the state is flat and every rank holds an equal range of it; without, it lies as the weights do."""
+    """Yield the optimizer's parts: with ZeRO flat, an equal range on each rank; without, split like the weights."""
     kinds, element, wide = OPTIMIZERS[model.optimizer], TYPES[model.state], TYPES[model.weights]
     if model.zero:
         size = sum(part.size for part in weights) // wide * element
@@ -158,7 +154,7 @@ def _layer_stage(model: Transformer, layer: int, split: Split) -> int:
 
 
 def _scale_shape(rows: int, columns: int, scale: int) -> tuple[int, int]:
-    """A tensor with about 1/scale of the elements, both of whose dimensions shrink alike; one element at least."""
+    """Return a shape with about 1/scale of the elements, both dimensions shrunk by one factor; at least one element."""
     if scale == 1:
         return rows, columns
     if rows == 1:

@@ -1,4 +1,4 @@
-"""What a workload does, in order: verbs and loops."""
+"""The verbs and loops of a workload, in order."""
 
 from __future__ import annotations
 
@@ -13,127 +13,119 @@ from dliosim.model.split import Split
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """The order of samples and of files: each epoch anew, or `once` for all epochs."""
+    """The order of samples and of files."""
 
-    samples: Literal["off", "globally", "within shard", "within buffer"] = "off"
-    samples_once: bool = False
-    buffer: int = 0
-    files: Literal["off", "globally", "within shard"] = "off"
-    files_once: bool = False
+    samples: Literal["off", "globally", "within shard", "within buffer"] = "off"  #: range in which samples are shuffled
+    samples_once: bool = False  #: true: one order of samples for all epochs; false: a new one each epoch
+    buffer: int = 0  #: samples of the buffer with `within buffer`, else 0
+    files: Literal["off", "globally", "within shard"] = "off"  #: range in which files are shuffled
+    files_once: bool = False  #: true: one order of files for all epochs; false: a new one each epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Seconds of accelerator time, drawn for each (epoch, step, rank); slept, or spun where `busy`."""
+    """The accelerator time of a step, drawn for each (epoch, step, rank)."""
 
-    time: Distribution
-    busy: bool = False
+    time: Distribution  #: seconds
+    busy: bool = False  #: true: the rank spins; false: it sleeps
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What ranks do after compute, every `every` steps; `size` is the bytes of float32 that an allreduce moves."""
+    """The operation that ranks do together after compute."""
 
-    kind: Literal["off", "barrier", "allreduce"] = "barrier"
-    size: int = 0
-    every: int = 1
+    kind: Literal["off", "barrier", "allreduce"] = "barrier"  #: operation
+    size: int = 0  #: bytes of float32 that an allreduce moves
+    every: int = 1  #: steps from one sync to the next
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Open-loop requests: how many for each rank, and the seconds between two of them."""
+    """Open-loop requests."""
 
-    requests: int
-    gap: Distribution
+    requests: int  #: number for each rank
+    gap: Distribution  #: seconds between two requests
 
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """When a training loop saves a checkpoint: every `every` steps or epochs, every `seconds`, or at its end.
+    """The rule when a training loop saves a checkpoint."""
 
-    With `seconds` at the first step boundary after so much time since the last save of this line, or the loop's start.
-    """
-
-    checkpoint: str
+    checkpoint: str  #: name of the checkpoint
+    #: what is counted between two saves; `end`: one save at the end of the loop
     unit: Literal["steps", "epochs", "seconds", "end"]
-    every: int = 1
+    every: int = 1  #: steps or epochs between two saves
+    #: with unit `seconds`: saves at the first step boundary after this time since this line's last save, or since the
+    #: loop began
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A loop inside a training loop, run after every `every` epochs."""
+    """A loop inside a training loop."""
 
-    every: int
-    loop: Loop
+    every: int  #: epochs of the training loop from one run to the next
+    loop: Loop  #: the loop that is run
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A pass or passes over a data set; `batch` is samples of one rank and step.
+    """One pass or several passes over a data set."""
 
-    `steps` caps the steps of each epoch; `seconds` ends the loop at the first step boundary after it. `shift` is the
-    N of `shifted by N ranks`: rank r reads what rank (r + N) mod ranks would have read. Whoever reads a batch decodes
-    its samples (`decode`), then sleeps or spins for each (`preprocess`).
-    """
-
-    kind: Literal["train", "evaluate", "infer"]
-    name: str
-    dataset: str
-    access: Access
-    batch: int = 1
-    shard: Literal["by sample", "by block", "by file", "off"] = "by sample"
-    shuffle: Shuffle = Shuffle()
-    last_batch: Literal["drop", "pad", "keep"] = "drop"
-    epochs: int = 1
-    steps: int | None = None
-    seconds: float | None = None
-    arrivals: Arrivals | None = None
-    shift: int = 0
-    compute: Compute = Compute(Distribution("constant", (0.0,)))
-    decode: bool = False
+    kind: Literal["train", "evaluate", "infer"]  #: verb
+    name: str  #: name in the pattern
+    dataset: str  #: name of the data set
+    access: Access  #: how samples are read
+    batch: int = 1  #: samples of one rank in one step
+    shard: Literal["by sample", "by block", "by file", "off"] = "by sample"  #: how samples are assigned to ranks
+    shuffle: Shuffle = Shuffle()  #: order of samples and files
+    last_batch: Literal["drop", "pad", "keep"] = "drop"  #: what happens to the samples that do not fill a batch
+    epochs: int = 1  #: number of passes
+    steps: int | None = None  #: limit of the steps of each epoch; None: none
+    seconds: float | None = None  #: the loop ends at the first step boundary after this time; None: no limit
+    arrivals: Arrivals | None = None  #: requests of an `infer` loop; None without
+    shift: int = 0  #: N of `shifted by N ranks`: rank r reads the samples of rank (r + N) mod ranks
+    compute: Compute = Compute(Distribution("constant", (0.0,)))  #: accelerator time of a step
+    decode: bool = False  #: true: the thread that reads a batch also decodes its samples
+    #: time for each sample, after reading and decoding, on the same thread; None without
     preprocess: Compute | None = None
-    sync: Sync = Sync()
-    checkpoints: tuple[Cadence, ...] = ()
-    evaluations: tuple[Evaluation, ...] = ()
+    sync: Sync = Sync()  #: end of a step
+    checkpoints: tuple[Cadence, ...] = ()  #: checkpoints that the loop saves
+    evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Write a data set, or keep a complete one of the same digest unless `afresh`."""
+    """A `prepare` verb: writes a data set, unless there is a complete one with the same digest."""
 
-    dataset: str
-    access: Access
-    afresh: bool = False
-    fsync: bool = True
+    dataset: str  #: name of the data set
+    access: Access  #: how it is written
+    afresh: bool = False  #: true: writes also where a complete one exists
+    fsync: bool = True  #: true: files are synced
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
     """Write a checkpoint."""
 
-    checkpoint: str
+    checkpoint: str  #: name of the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Read the newest complete checkpoint that ranks split as `written_by` wrote (None: as this job's are).
+    """Read the newest complete checkpoint of a split."""
 
-    `parallel` is how this job's ranks shall hold it (None: as the checkpoint says). Rank r reads what rank
-    (r + `shift`) mod ranks would. Each rank reads what it will hold, or `everything`; with `once` what several ranks
-    need is read by the first of them, who broadcasts it to the others.
-    """
-
-    checkpoint: str
-    written_by: Split | None = None
-    parallel: Split | None = None
-    shift: int = 0
-    everything: bool = False
+    checkpoint: str  #: name of the checkpoint
+    written_by: Split | None = None  #: split of the ranks that saved it; None: as the ranks of this job
+    parallel: Split | None = None  #: split in which the ranks of this job will hold it; None: as the checkpoint says
+    shift: int = 0  #: rank r reads what rank (r + `shift`) mod ranks would read
+    everything: bool = False  #: true: each rank reads the whole state; false: what it will hold
+    #: true: of ranks that need the same bytes the first one reads them, and broadcasts them to the others
     once: bool = False
 
     @property
     def option_text(self) -> str:
-        """What tells it from a plain one of the same checkpoint, in few words; empty for that."""
+        """Options that differ from a plain restore of the checkpoint, in few words; empty without any."""
         told = [
             f"by {self.parallel.axes_text}" if self.parallel else "",
             f"from {self.written_by.axes_text}" if self.written_by else "",
@@ -146,9 +138,9 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Seconds that every rank waits; the same draw on all."""
+    """Time that every rank waits."""
 
-    time: Distribution
+    time: Distribution  #: seconds; the same draw on all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +150,22 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class DropCaches:
-    """Ask the kernel of every node to forget the pages of every file of the workload."""
+    """Ask the kernel of every node to drop the pages of every file of the workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Verbs run `count` times."""
+    """Verbs that run several times."""
 
-    count: int
-    body: tuple[Verb, ...]
+    count: int  #: number of times
+    body: tuple[Verb, ...]  #: the verbs
 
 
 Verb = Union[Loop, Prepare, Save, Restore, Pause, Barrier, DropCaches, Repeat]
 
 
 def flatten_verbs(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Verb, int]]:
-    """Verbs and how often each is done, repeats unrolled into a count."""
+    """Yield each verb and how often it runs; a repeat becomes a factor of that number."""
     for verb in verbs:
         if isinstance(verb, Repeat):
             yield from flatten_verbs(verb.body, times * verb.count)

@@ -1,4 +1,4 @@
-"""A whole workload: what a compiler makes of a pattern and a planner needs to know."""
+"""Workloads: the result of compiling a pattern, and the input of planning it."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ from dliosim.model.verbs import Loop, Prepare, Repeat, Verb
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A bound on a figure of one loop: utilization (ratio), throughput (B/s or samples/s) or p99 latency (s)."""
+    """A bound on a figure of one loop."""
 
+    #: utilization, throughput or 99th percentile of the batch latency
     figure: Literal["utilization", "throughput", "p99"]
-    loop: str
-    bound: Literal["at least", "at most"]
-    value: float
-    unit: Literal["ratio", "B/s", "samples/s", "s"]
-    text: str
+    loop: str  #: name of the loop
+    bound: Literal["at least", "at most"]  #: kind of the bound
+    value: float  #: bound in `unit`
+    unit: Literal["ratio", "B/s", "samples/s", "s"]  #: utilization is a ratio, throughput in B/s or samples/s, p99 in s
+    text: str  #: the `expect` line
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A pattern resolved for one job. `pattern` is the text of the main file, `overrides` what -D said."""
+    """A pattern resolved for one job."""
 
-    name: str
-    title: str
-    seed: int
-    job: Job
-    datasets: tuple[Dataset, ...]
-    checkpoints: tuple[Checkpoint, ...]
-    verbs: tuple[Verb, ...]
-    expectations: tuple[Expectation, ...] = ()
-    pattern: str = ""
-    overrides: tuple[tuple[str, str], ...] = ()
+    name: str  #: name of the workload
+    title: str  #: title in the pattern
+    seed: int  #: of all random streams
+    job: Job  #: ranks and nodes
+    datasets: tuple[Dataset, ...]  #: data sets of the pattern
+    checkpoints: tuple[Checkpoint, ...]  #: checkpoints of the pattern
+    verbs: tuple[Verb, ...]  #: verbs in order
+    expectations: tuple[Expectation, ...] = ()  #: `expect` lines
+    pattern: str = ""  #: text of the main file
+    overrides: tuple[tuple[str, str], ...] = ()  #: pairs of -D (name, phrase)
 
     def dataset(self, name: str) -> Dataset:
-        """The data set of that name; KeyError where there is none."""
+        """Return the data set of a name; KeyError where there is none."""
         return {dataset.name: dataset for dataset in self.datasets}[name]
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """The checkpoint of that name; KeyError where there is none."""
+        """Return the checkpoint of a name; KeyError where there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
 
     def missing_prepares(self) -> dict[str, str]:
-        """Loops that read a data set which no `prepare` before them writes, and that data set.
+        """Return {loop: data set} for the loops whose data set no `prepare` before them writes.
 
-        Not of files that are there already.
+        Data sets of files that exist already are left out.
         """
         found: dict[str, str] = {}
         _find_unprepared(self.verbs, {dataset.name for dataset in self.datasets if dataset.source}, found)
         return found
 
     def digest(self) -> str:
-        """16 hexadecimal digits of all that is done: the same workload and job, the same digest, however spelled."""
+        """Return 16 hexadecimal digits of all that is done; the same workload and job have the same digest."""
         described = _json_value(self)
         for expectation in described["expectations"]:
             del expectation["text"]
@@ -83,7 +84,7 @@ def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str,
 
 
 def _json_value(value: Any) -> Any:
-    """A value as JSON can hold it; dataclasses with their class, since a barrier and `drop caches` have no fields."""
+    """Return a value for JSON; dataclasses with their class, since a barrier and `drop caches` have no fields."""
     if is_dataclass(value):
         content = {each.name: _json_value(getattr(value, each.name)) for each in fields(value)}
         return {"is": type(value).__name__, **content}

@@ -1,4 +1,4 @@
-"""What is drawn at random: small workloads of all kinds, and faults among the calls that they were seen to make."""
+"""Random workloads of all kinds, and faults among the calls that they were seen to make."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class Workload:
     restore: tuple[str, ...]
 
     def pattern(self, *verbs: str) -> str:
-        """The pattern that does these verbs."""
+        """Return the pattern that does these verbs."""
         dataset = _block("dataset d", ("samples 24", "size 6000 B", 'path "d"', *self.dataset))
         parts = ("part weights 100 kB total", "part state 1001 B per rank", "transfer 20 kB", "keep 2", 'path "c"')
         return "".join([_HEAD, dataset, _block("checkpoint c", (*parts, *self.checkpoint)), *verbs])
 
     def verbs(self, phase: Phase) -> str:
-        """What is done in a phase."""
+        """Return the verbs of a phase."""
         train = ("read d", "batch 2 per rank", "shuffle samples globally each epoch")
         prepare = _block("prepare d", self.prepare)
         return {
@@ -131,7 +131,7 @@ _RESTORES = ((), ("reads everything once",), ("shifted by 1 rank",), ("reads own
 
 
 def draw_workload(source: random.Random, api: str, direct: bool) -> Workload:
-    """A workload of this api; `direct` is whether files can be opened with O_DIRECT where it runs."""
+    """Return a workload of this api; `direct` is whether files can be opened with O_DIRECT where it runs."""
     ranks = source.choice((1, 2, 2, 3))
     layouts = ("shared file", "3 files", "file per sample")
     layout = "shared file" if api == "mpi-collective" else source.choice(layouts)
@@ -185,7 +185,7 @@ class Seen:
 
     @property
     def thing(self) -> str:
-        """What kind of file or directory it is on."""
+        """Kind of the file or directory that it is on."""
         parts = self.path.removesuffix(" (deleted)").split("/")
         name = parts[-1]
         if name == "lock":
@@ -218,23 +218,23 @@ class Fault:
 
     @property
     def given(self) -> str:
-        """As inject.c takes it."""
+        """The fault as inject.c takes it."""
         return f"{self.rank} {self.call} {self.first} {self.kind} {self.value} {self.last}"
 
     @property
     def title(self) -> str:
-        """What the call meets, in short."""
+        """The fault in a few words."""
         named = errno.errorcode[self.value] if self.kind == "errno" else self.kind
         return f"{named} from then on" if self.last > self.first else named
 
     @property
     def passing(self) -> bool:
-        """Whether it is no error: who asks again, asks for the rest, or waits has all of it."""
+        """Return whether it is no error: a program that tries again, asks for the rest, or waits gets all bytes."""
         return self.kind != "errno" or self.value == errno.EINTR
 
 
 def draw_fault(source: random.Random, seen: Sequence[Sequence[Seen]]) -> Fault:
-    """A fault in one of the calls that ranks were seen to make.
+    """Return a fault in one of the calls that ranks were seen to make.
 
     Each kind of call on each kind of file is as likely, but those that only look come less often: there are many.
     """

@@ -80,7 +80,7 @@ __attribute__((constructor)) static void begin(void)
         how_hit = !strcmp(word, "errno") ? ERRNO : !strcmp(word, "short") ? SHORT : !strcmp(word, "delay") ? DELAY : NONE;
 }
 
-/* The path of a descriptor; of a name beside one (at), that below it. Empty where that is not known. */
+/* The path of a descriptor; of a name given with one (at), that below it. Empty where that is not known. */
 static void path_of(int at, const char *name, char path[PATH_MAX])
 {
     char link[64];
@@ -139,7 +139,7 @@ static char way_of(int flags)
     return (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT ? 'w' : 'r';
 }
 
-/* How much of so many bytes a short call is asked for. */
+/* How many of `size` bytes a short call is asked for. */
 static size_t shortened(struct fault found, size_t size)
 {
     size_t some = (size_t)((double)size * (double)found.value / 1000);

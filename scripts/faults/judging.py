@@ -1,4 +1,4 @@
-"""What must hold of a run into which a fault was injected, and of what it leaves."""
+"""Checks of a run into which a fault was injected, and of the files that it leaves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from faults.drawing import READING, Fault, Phase, Seen
 from faults.running import Done, Place, restored
 
-#: Calls whose errors speak of bytes or names that may be lost: who goes on in silence has promised too much.
+#: Calls whose errors mean that bytes or names may be lost: a run that continues without an error has promised too much.
 LOSING: Final = frozenset({"write", "pwrite", "fsync", "fdatasync", "close for writing", "sendfile", "copy_file_range"})
 
 #: What ROMIO says in place of the system's words.
@@ -31,15 +31,15 @@ class Complaint:
 
 
 def may_be_silent(call: Seen) -> bool:
-    """Whether a run may go well though this call failed, as nothing can be lost by it: then what it gives is compared.
+    """Return whether a run may succeed though this call failed, as nothing can be lost: then its results are compared.
 
-    The text of a lock says who holds it; where it cannot be written, nobody is told.
+    The text of a lock has its holder; where it cannot be written, no user sees it.
     """
     return call.title not in LOSING or call.thing == "lock"
 
 
 def judge(place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str, tuple[int, int]]) -> list[Complaint]:
-    """What does not hold of a run with a fault; `before` are the files that it began with. Runs the pattern anew."""
+    """Return complaints about a run with a fault; `before` are the files that it began with. Runs the pattern again."""
     found = [*complaints_of_end(done, fault), *_of_files(place, phase, fault, done, before)]
     if done.hung or (phase in READING and place.files() == before):
         return found
@@ -47,7 +47,7 @@ def judge(place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str
 
 
 def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
-    """How it ended, and what it said."""
+    """Return complaints about how it ended, and what it printed."""
     if done.hung:
         return [Complaint("hang", done.text)]
     found = []
@@ -76,21 +76,21 @@ def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
 
 
 def _is_of_library(errors: list[str], done: Done) -> bool:
-    """Whether ROMIO or HDF5 made the call: they do not call again what a signal has interrupted, as Python does."""
+    """Return whether ROMIO or HDF5 made the call: unlike Python they do not repeat a call that a signal interrupted."""
     return any("MPI_File" in error for error in errors) or any(".hdf5" in call.path for call in done.hit)
 
 
 def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
-    """Whether it says what failed, where, and why."""
+    """Return complaints unless the message says what failed, where, and why."""
     found = []
     words = (os.strerror(fault.value), *_OTHER_WORDS.get(fault.value, ()))
-    # Where ROMIO cannot tell on which file system a file is to lie, it says no more than this.
+    # Where ROMIO cannot find the file system of a file, it says no more than this.
     if any(call.call == "statfs" for call in done.hit) and "MPI_File_open" in message:
         words += ("Invalid file name", "Other I/O error")
     if not any(word.lower() in message.lower() for word in words):
         found.append(Complaint("reason", f"{os.strerror(fault.value)!r} is not in: {message}"))
     paths = [call.path.removesuffix(" (deleted)").split("/") for call in done.hit]
-    # Whoever removes a directory of ours names that, and not which of its files is left.
+    # Code that removes a directory names the directory in its error, not the file that is left.
     names = {name for path in paths for name in (path[-1].removesuffix(".partial"), "/".join(path[-3:-1]))}
     names |= {"/".join(path[: end + 1]) for path in paths for end in range(3, len(path))}
     if not any(name in message for name in names):
@@ -101,7 +101,7 @@ def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
 def _of_files(
     place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str, tuple[int, int]]
 ) -> list[Complaint]:
-    """What lies there afterwards: nothing torn counts, nothing complete is gone, and status 0 means done."""
+    """Return complaints about the files: nothing torn counts, nothing complete is gone, and status 0 means done."""
     found = []
     saved = place.checkpoints()
     torn = {name: wrong for name, (counts, wrong) in saved.items() if counts and wrong}
@@ -127,7 +127,7 @@ def _of_files(
 
 
 def _of_next(place: Place, phase: Phase, done: Done) -> list[Complaint]:
-    """How the next run goes, without a fault: it makes, reads and checks all, and leaves no litter."""
+    """Return complaints about the next run, without a fault: it makes, reads and checks all, and leaves no litter."""
     saved = any(counts for counts, _ in place.checkpoints().values())
     after = place.run(place.whole(saved))
     if after.status:

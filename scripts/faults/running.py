@@ -1,4 +1,4 @@
-"""Runs of a drawn workload with and without a fault, and what lies in its directory afterwards."""
+"""Runs of a drawn workload with and without a fault, and the files in its directory after them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ENDING = 5.0
 
 @dataclass(frozen=True)
 class Done:
-    """How a run ended.
+    """The end of a run.
 
-    `seen` are the calls of each rank, `hit` those that met a fault, `left` the processes that live on.
+    `seen` are the calls of each rank, `hit` those that met a fault, `left` the processes that still run.
     """
 
     status: int
@@ -47,7 +47,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory of its own for a workload: its files below `tree`, and beside it what it is run by."""
+    """A directory for one workload: its files below `tree`, and next to it the files by which it is run."""
 
     directory: Path
     workload: Workload
@@ -55,7 +55,7 @@ class Place:
 
     @property
     def tree(self) -> Path:
-        """What faults are injected below: data, checkpoints, and what is drained."""
+        """The directory below which faults are injected: data, checkpoints, and drained copies."""
         return self.directory / "tree"
 
     def run(self, verbs: str, fault: Fault | None = None, watched: bool = False) -> Done:
@@ -90,7 +90,7 @@ class Place:
         return Done(job.launcher.returncode, errors + out, seen, hit, hung, tuple(left))
 
     def whole(self, saved: bool) -> str:
-        """The whole pattern, one verb after the other; with a restore before the save where something is saved."""
+        """Return the whole pattern, one verb after another; with a restore before the save where something is saved."""
         verbs = self.workload.verbs
         restore = verbs("restore")
         return "".join([verbs("prepare"), verbs("loop"), restore if saved else "", "save c\n", restore])
@@ -104,7 +104,7 @@ class Place:
         self.tree.rename(self._kept)
 
     def reset(self, phase: Phase) -> None:
-        """Lay out what a phase begins with."""
+        """Put the files in place that a phase begins with."""
         shutil.rmtree(self.tree, ignore_errors=True)
         if phase != "prepare":
             shutil.copytree(self._kept, self.tree)
@@ -119,7 +119,7 @@ class Place:
         return {str(path.relative_to(self.tree)): (path.stat().st_size, _sum(path)) for path in found}
 
     def checkpoints(self) -> dict[str, tuple[bool, list[str]]]:
-        """Of each checkpoint that has its name: whether it counts by its manifest, and which sums are wrong."""
+        """Return for each complete checkpoint whether it counts by its manifest, and which sums are wrong."""
         found = {}
         for base in sorted(self.tree.glob("*/c/*")):
             for number in checkpoint_store.checkpoint_numbers(base) if base.is_dir() else []:
@@ -136,7 +136,7 @@ class Place:
         return found
 
     def litter(self) -> list[str]:
-        """What lies there after a run that went well, and should not."""
+        """Return the files that a successful run should not leave."""
         names = [(path, path.name) for path in sorted(self.tree.rglob("*"))]
         return [
             str(path.relative_to(self.tree))
@@ -146,7 +146,7 @@ class Place:
 
 
 def restored(seen: Sequence[Sequence[Seen]]) -> int:
-    """The number of the checkpoint whose files were read last; 0 if none was."""
+    """Return the number of the checkpoint whose files were read last; 0 if none was."""
     read = [
         each.path for calls in seen for each in calls if each.call in ("read", "pread") and each.thing == "checkpoint"
     ]

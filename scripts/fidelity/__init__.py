@@ -1,1 +1,1 @@
-"""What real data loaders do at the level of system calls, and how alike dliosim is."""
+"""System calls of real data loaders, and how similar those of dliosim are."""

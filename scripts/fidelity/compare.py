@@ -1,4 +1,4 @@
-"""How alike two traces are: which bytes are read in which order by whom, by how large calls, how many at a time.
+"""The similarity of two traces: bytes, order, threads, sizes of calls, and calls at a time.
 
 Files have other names and folders in the two, so that each is known by its place among the sorted names.
 """
@@ -22,11 +22,11 @@ _MOST_PAIRS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one trace shows.
+    """The reads of one trace.
 
     `extents` are all reads that returned bytes in the order in which they began, `workers` the same for each thread
     that read, by its first read. `asked` are the bytes asked for by all reads, `empty` those that returned none,
-    `unique` the bytes of files that were read at least once. `most` is the greatest number of reads at a time, `mean`
+    `unique` the bytes of files that were read at least once. `most` is the largest number of reads at a time, `mean`
     their number on average while there was any, `at_a_time` the share of the time from the first to the last with 0, 1,
     2, ... of them.
     """
@@ -49,11 +49,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How alike two profiles are, 0 to 1 each; 1 is the same.
+    """The similarity of two profiles, 0 to 1 each; 1 is the same.
 
     `order` is the share of reads that come in the same order: twice the longest common subsequence over the lengths of
-    both. `per_worker` is that for the threads, each beside the one most like it. `calls` is the share of reads, in
-    whatever order, that are in both; `data` that of bytes of the files. `sizes` and `sizes_by_bytes` are cosines of the
+    both. `per_worker` is that for the threads, each against the one most similar to it. `calls` is the share of reads,
+    in any order, that are in both; `data` that of bytes of the files. `sizes` and `sizes_by_bytes` are cosines of the
     histograms of read sizes.
     """
 
@@ -66,7 +66,7 @@ class Likeness:
 
 
 def profile(records: Sequence[Record]) -> Profile:
-    """What a trace shows of its reads. Raises ValueError where the offset of a read is not known."""
+    """Return the profile of a trace. Raises ValueError where the offset of a read is not known."""
     names = _numbers(records)
     reads = [record for record in records if record.call in READS and record.returned >= 0]
     full = [record for record in reads if record.returned]
@@ -90,7 +90,7 @@ def profile(records: Sequence[Record]) -> Profile:
 
 
 def likeness(one: Profile, other: Profile) -> Likeness:
-    """How alike two are."""
+    """Return the similarity of two profiles."""
     return Likeness(
         order=in_order(one.extents, other.extents),
         per_worker=_per_worker(one.workers, other.workers),
@@ -102,7 +102,7 @@ def likeness(one: Profile, other: Profile) -> Likeness:
 
 
 def at_a_time(records: Sequence[Record]) -> tuple[float, ...]:
-    """The share of the time from the first call's begin to the last one's end with 0, 1, 2, ... calls in flight."""
+    """Return the share of the time from the first call's begin to the last one's end with 0, 1, ... calls in flight."""
     events = sorted([*((r.start, 1) for r in records), *((r.end, -1) for r in records)])
     running = 0
     times: dict[int, float] = {}
@@ -114,7 +114,7 @@ def at_a_time(records: Sequence[Record]) -> tuple[float, ...]:
 
 
 def in_flight(records: Sequence[Record]) -> tuple[int, float]:
-    """The greatest number of calls at a time, and their mean while there was any; 0 without calls."""
+    """Return the largest number of calls at a time, and their mean while there was any; 0 without calls."""
     shares = at_a_time(records)
     if not shares:
         return min(1, len(records)), float(min(1, len(records)))
@@ -143,7 +143,7 @@ def longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
 
 
 def sizes(extents: Iterable[Extent], by_bytes: bool) -> Counter[int]:
-    """Reads in bins of powers of two (bin b: 2^b to 2^(b + 1) - 1 bytes); or their bytes."""
+    """Count reads in bins of powers of two (bin b: 2^b to 2^(b + 1) - 1 bytes); or their bytes."""
     found: Counter[int] = Counter()
     for _, _, length in extents:
         found[length.bit_length() - 1] += length if by_bytes else 1
@@ -159,7 +159,7 @@ def cosine(one: Counter[int], other: Counter[int]) -> float:
 
 
 def bursts(starts: Sequence[float], gap: float) -> list[int]:
-    """How many of these times (s) follow each other with less than `gap` between: what is begun in each step."""
+    """Count these times (s) in groups with gaps below `gap`: the number that is begun in each step."""
     found: list[int] = []
     last = -math.inf
     for start in sorted(starts):
@@ -171,7 +171,7 @@ def bursts(starts: Sequence[float], gap: float) -> list[int]:
 
 
 def batches(records: Sequence[Record], batch: int) -> dict[int, list[int]]:
-    """For each thread the batches that it read, in its order, where every sample is a file."""
+    """Return for each thread the batches that it read, in its order, where every sample is a file."""
     found: dict[int, list[int]] = {}
     for record, number in _batch_of_each(records, batch):
         read = found.setdefault(record.pid, [])
@@ -181,9 +181,9 @@ def batches(records: Sequence[Record], batch: int) -> dict[int, list[int]]:
 
 
 def begun(records: Sequence[Record], batch: int, compute: float) -> list[int]:
-    """How many batches were begun at the start and in each step after it, where every sample is a file.
+    """Return the number of batches begun at the start and in each later step, where every sample is a file.
 
-    Steps are told apart by half of the `compute` seconds that each takes: reading has to be much faster.
+    A pause of half of the `compute` seconds of a step separates steps: reading has to be much faster.
     """
     starts: dict[int, float] = {}
     for record, number in _batch_of_each(records, batch):
@@ -192,7 +192,7 @@ def begun(records: Sequence[Record], batch: int, compute: float) -> list[int]:
 
 
 def _numbers(records: Iterable[Record]) -> dict[str, int]:
-    """The files that were read, by name, numbered in the order of names."""
+    """Return the files that were read, by name, numbered in the order of names."""
     read = {record.file for record in records if record.call in READS and record.returned > 0}
     return {name: number for number, name in enumerate(sorted(read))}
 
@@ -205,7 +205,7 @@ def _batch_of_each(records: Sequence[Record], batch: int) -> Iterator[tuple[Reco
 
 
 def _per_worker(one: Sequence[Sequence[Extent]], other: Sequence[Sequence[Extent]]) -> float:
-    """Mean of `in_order`, weighted by reads, of threads beside those most like them; what is left over counts as 0."""
+    """Return the mean of `in_order`, weighted by reads, of threads and the most similar ones; the rest counts as 0."""
     if len(one) * len(other) > _MOST_PAIRS * _MOST_PAIRS:
         raise ValueError(f"{len(one)} and {len(other)} threads are too many to be held against each other")
     pairs = sorted(
@@ -235,7 +235,7 @@ def _covered(one: Sequence[Extent], other: Sequence[Extent]) -> float:
 
 
 def _union(extents: Iterable[Extent]) -> list[Extent]:
-    """The same bytes in extents that do not overlap, sorted."""
+    """Return the same bytes in extents that do not overlap, sorted."""
     found: list[Extent] = []
     for file, offset, length in sorted(extents):
         if found and found[-1][0] == file and offset <= (end := found[-1][1] + found[-1][2]):

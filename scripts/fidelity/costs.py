@@ -1,7 +1,7 @@
-"""What a DataLoader costs beside reading: the parameters of patterns/profiles/torch_dataloader.dlio on this machine.
+"""The cost of a DataLoader without reading: parameters of patterns/profiles/torch_dataloader.dlio on this machine.
 
-Its workers take samples out of memory, so that nothing is read and no latency plays a part. What is found is a
-property of the loader, the size of a batch and the machine, and is fixed before any epoch is compared.
+Its workers take samples out of memory, so that nothing is read and no latency has an effect. The result is a property
+of the loader, the size of a batch and the machine, and is fixed before any epoch is compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def dataloader(python: str, batch: int, size: int) -> Costs:
         found: list[dict[str, float]] = json.loads(run(command, 300).splitlines()[-1])
         return found[1:]
 
-    # One worker that nobody keeps waiting: each step takes what it needs for a batch.
+    # One worker that never waits: each step takes the time that it needs for a batch.
     hurried = epochs(1, 0.0)
     a_batch = _median(hurried, lambda epoch: (epoch["last"] - epoch["first"]) / (epoch["steps"] - 1))
     relaxed = epochs(2, _LONG)

@@ -48,7 +48,7 @@ def built(place: Path, source: Path = _SOURCE) -> Path:
 
 
 def slowed(library: Path, folder: Path, seconds: float, at_end: float = 0.0) -> dict[str, str]:
-    """What to add to a program's environment: reads below `folder` take so much longer.
+    """Return variables for a program's environment that delay reads below `folder`.
 
     `at_end` is what is added to reads that find the end of a file, and return nothing.
     """
@@ -61,7 +61,7 @@ def slowed(library: Path, folder: Path, seconds: float, at_end: float = 0.0) -> 
 
 
 def injected(seconds: float) -> str:
-    """The same for strace's option `inject`: delays every traced read, of whatever file, also at its end."""
+    """Return the value of strace's option `inject` that delays every traced read, of any file, also at its end."""
     return f"read,pread64,readv,preadv,preadv2:delay_enter={round(seconds * 1e6)}"
 
 

@@ -30,19 +30,19 @@ Epoch = Callable[[], Iterable[Any]]
 
 
 class Samples(Protocol):
-    """What torch calls a map-style data set."""
+    """A map-style data set of torch."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
 
 
-#: What stands beside data: dliosim's description of them, and places of records in tfrecord files.
+#: Files next to data: dliosim's description of them, and places of records in tfrecord files.
 _BESIDE: Final = (".json", ".index")
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files with samples, in the order of names."""
+    """Return the files with samples, in the order of names."""
     return sorted(file for file in folder.iterdir() if file.suffix not in _BESIDE)
 
 
@@ -61,7 +61,7 @@ class RawFiles:
 
 
 class NpzFiles:
-    """An npz for each sample, of which the array `x` is used."""
+    """An npz for each sample; only its array `x` is used."""
 
     def __init__(self, folder: Path) -> None:
         self._files = data_files(folder)
@@ -96,7 +96,7 @@ class Hdf5Rows:
 
 
 class InMemory:
-    """Samples of which none is read: what is left is what a loader costs beside reading."""
+    """Samples in memory: only the cost of a loader without reading is left."""
 
     def __init__(self, size: int, samples: int) -> None:
         self._samples = samples

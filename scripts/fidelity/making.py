@@ -21,18 +21,18 @@ CHUNK: Final = 4
 
 
 def _sample(number: int, size: int) -> NDArray[np.uint8]:
-    """The bytes of a sample, (size,)."""
+    """Return the bytes of a sample, (size,)."""
     return np.random.default_rng(number).integers(0, 256, size, np.uint8)
 
 
 def raw(folder: Path, samples: int, size: int, files: int) -> None:
-    """A file of bare bytes for each sample; `files` has no meaning."""
+    """Write a file of bare bytes for each sample; `files` has no meaning."""
     for number in range(samples):
         (folder / f"{number:06}.bin").write_bytes(_sample(number, size).tobytes())
 
 
 def npz(folder: Path, samples: int, size: int, files: int) -> None:
-    """An npz without compression for each sample, which has an array `x` and a label `y`; `files` has no meaning."""
+    """Write an npz without compression for each sample, with an array `x` and a label `y`; `files` has no meaning."""
     for number in range(samples):
         np.savez(folder / f"{number:06}.npz", x=_sample(number, size), y=np.int64(number))
 
@@ -43,7 +43,7 @@ def hdf5(folder: Path, samples: int, size: int, files: int) -> None:
 
 
 def hdf5_chunked(folder: Path, samples: int, size: int, files: int) -> None:
-    """The same in chunks of CHUNK rows, as wide as the rows, not compressed."""
+    """Write the same in chunks of CHUNK rows, as wide as the rows, not compressed."""
     _hdf5(folder, samples, size, (min(CHUNK, samples), size))
 
 

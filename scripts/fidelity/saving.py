@@ -33,7 +33,7 @@ def whole() -> dict[str, Any]:
 
 
 def split() -> dict[str, Any]:
-    """The same as DTensors over all ranks."""
+    """Return the same as DTensors over all ranks."""
     mesh = spread.init_device_mesh("cpu", (distributed.get_world_size(),))
     placed = {"rows": spread.Shard(0), "columns": spread.Shard(1), "whole": spread.Replicate()}
     full = whole()

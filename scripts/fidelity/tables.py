@@ -11,7 +11,7 @@ from fidelity.tracing import READS, UNKNOWN, WRITES, Record
 
 
 def sequence(records: Sequence[Record]) -> Iterator[str]:
-    """Calls one after another, a row each, like ones that follow each other (`x 3`) in one."""
+    """Yield calls one after another, a row each; equal ones that follow each other (`x 3`) share a row."""
     yield from head("call", "file", "offset", "asked", "returned")
     for (call, file, offset, asked, returned), group in groupby(records, _shown):
         count = len(list(group))
@@ -19,13 +19,13 @@ def sequence(records: Sequence[Record]) -> Iterator[str]:
 
 
 def alone(seen: Profile) -> Iterator[str]:
-    """What one trace shows."""
+    """Yield the figures of one trace."""
     yield from head("", "real")
     yield from (row(name, figure) for name, figure in zip(_NAMES, _figures(seen), strict=True))
 
 
 def side_by_side(real: Profile, tool: Profile) -> Iterator[str]:
-    """What two traces show, and how alike they are."""
+    """Yield the figures of two traces, and how similar they are."""
     yield from head("", "real", "tool")
     for name, one, other in zip(_NAMES, _figures(real), _figures(tool), strict=True):
         yield row(name, one, other)
@@ -51,7 +51,7 @@ BESIDE: Final = (
 
 
 def in_a_row(real: Profile, tool: Profile) -> Iterator[str]:
-    """The same as cells of one row, of which BESIDE is the head."""
+    """Yield the same as cells of one row; BESIDE is its head."""
     for one, other in zip(_short(real), _short(tool), strict=True):
         yield one if one == other else f"{one} / {other}"
     found = likeness(real, tool)
@@ -60,13 +60,13 @@ def in_a_row(real: Profile, tool: Profile) -> Iterator[str]:
 
 
 def head(*cells: str) -> Iterator[str]:
-    """The head of a table."""
+    """Yield the head of a table."""
     yield row(*cells)
     yield "|" + "---|" * len(cells)
 
 
 def row(*cells: object) -> str:
-    """A row of a table."""
+    """Return a row of a table."""
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
@@ -123,7 +123,7 @@ def _shares(seen: Profile) -> str:
 
 def _alike(found: Likeness) -> Iterator[tuple[str, float]]:
     yield "reads in the same order", found.order
-    yield "the same of each thread beside its like", found.per_worker
+    yield "the same for each thread and the most similar one", found.per_worker
     yield "reads in both, in any order", found.calls
     yield "bytes of files in both", found.data
     yield "sizes of reads, by count (cosine)", found.sizes

@@ -42,17 +42,17 @@ def tensors() -> Iterator[Tensor]:
 
 
 def split_parts() -> str:
-    """The same as lines of a pattern."""
+    """Return the same as lines of a pattern."""
     return _lines(_part(each) for each in tensors())
 
 
 def whole_parts() -> str:
-    """The same, all of it held by every rank."""
+    """Return the same, all of it held by every rank."""
     return _lines(_part(each._replace(split="whole")) for each in tensors())
 
 
 def framed_parts() -> str:
-    """The same, split, with what torch.distributed.checkpoint's zip container has around each tensor on each rank.
+    """Return the same, split, with the bytes of torch.distributed.checkpoint's zip container around each tensor.
 
     A small tensor goes to its file in one call with what is around it.
     """

@@ -1,4 +1,4 @@
-"""What a command does to the files below a folder, system call by system call, as strace sees it.
+"""The system calls of a command on the files below a folder, as strace sees them.
 
 Offsets of read() and write(), which have none, are those of the descriptor: where it was opened, sought and moved to,
 over dup() and over fork(), whose child shares them; that a file was opened to append is not known. Reads by io_uring
@@ -68,7 +68,7 @@ class Record:
 
     @property
     def end(self) -> float:
-        """When the call returned."""
+        """Seconds at which the call returned."""
         return self.start + self.duration
 
 
@@ -92,19 +92,19 @@ class _Call:
 
 @dataclass(slots=True)
 class _Description:
-    """What the kernel calls an open file description: descriptors that came of one open() share its offset."""
+    """An open file description of the kernel: descriptors that come from one open() share its offset."""
 
     path: str
     offset: int
 
 
 def strace(command: Sequence[str], log: Path, calls: Sequence[str] = READING) -> list[str]:
-    """The same command under strace, which writes what `parse` reads of these `calls` to `log`."""
+    """Return the same command under strace, which writes these `calls` to `log`, for `parse`."""
     return [*_STRACE, "-e", f"trace={','.join(calls)}", "-o", str(log), *command]
 
 
 def parse(lines: Iterable[str], folder: Path) -> list[Record]:
-    """The records of a trace made by `strace`, in the order in which the calls began.
+    """Return the records of a trace made by `strace`, in the order in which the calls began.
 
     Latency that slow_reads.c added to a read is part of its duration.
     """
@@ -122,7 +122,7 @@ def parse(lines: Iterable[str], folder: Path) -> list[Record]:
 
 
 def _calls(lines: Iterable[str]) -> Iterator[_Call]:
-    """Calls that returned, of which another thread's line may have cut the line in two."""
+    """Yield the calls that returned; the line of another thread may have cut the line of a call in two."""
     begun: dict[int, tuple[float, str]] = {}
     for line in lines:
         if (found := _LINE.match(line)) is None:
@@ -144,7 +144,7 @@ def _calls(lines: Iterable[str]) -> Iterator[_Call]:
 
 
 class _Following:
-    """Which process a thread belongs to, and where each of its descriptors stands."""
+    """The process of each thread, and the offset of each of its descriptors."""
 
     def __init__(self, below: str) -> None:
         self._below = below
@@ -152,7 +152,7 @@ class _Following:
         self._open: dict[tuple[int, int], _Description] = {}
 
     def see(self, call: _Call) -> Iterator[Record]:
-        """The record of a call, if it is one on a file below the folder."""
+        """Yield the record of a call, if it is one on a file below the folder."""
         if call.name in ("clone", "clone3", "fork", "vfork"):
             self._started(call)
         elif call.name == "openat":

@@ -82,7 +82,7 @@ def sources() -> dict[str, str]:
 
 
 def draw(seed: int) -> Mutant:
-    """The mutant of a seed."""
+    """Return the mutant of a seed."""
     source = random.Random(seed)
     name = source.choice(sorted(sources()))
     text = sources()[name]
@@ -118,7 +118,7 @@ def _head(line: str) -> str:
 
 
 def _another_line(source: random.Random, text: str) -> str:
-    """A line gives way to another one of the same words."""
+    """Replace a line by another one that begins with the same words."""
     lines = text.split("\n")
     places = [place for place, line in enumerate(lines) if _head(line) in _lines() and not line.endswith("{")]
     if places:
@@ -129,7 +129,7 @@ def _another_line(source: random.Random, text: str) -> str:
 
 
 def _one_line_more(source: random.Random, text: str) -> str:
-    """A setting that the block may have, in front of its others."""
+    """Insert a setting that the block may have before its others."""
     lines = text.split("\n")
     places = [place for place, line in enumerate(lines) if line.endswith("{") and _head(line) in vocabulary.SETTINGS]
     if places:
@@ -159,7 +159,7 @@ def _lines_moved(source: random.Random, text: str) -> str:
 
 
 def _number(source: random.Random) -> str:
-    """A number that is mostly none of those that come up by chance."""
+    """Return a number, mostly one that chance would not draw."""
     return source.choice(_NUMBERS) if source.random() < 0.5 else str(round(2 ** source.uniform(0, 24)))
 
 
@@ -169,7 +169,7 @@ def _number(source: random.Random) -> str:
 def _changed(
     source: random.Random, text: str, wanted: Callable[[str], bool], change: Callable[[str], str], most: int = 1
 ) -> str:
-    """The text with up to so many of the tokens that are wanted changed."""
+    """Return the text with up to this number of wanted tokens changed."""
     tokens = _TOKEN.findall(text)
     places = [place for place, token in enumerate(tokens) if wanted(token)]
     for place in source.sample(places, min(most, len(places))):
@@ -186,7 +186,7 @@ def _is_number(token: str) -> bool:
 
 
 def _words_moved(source: random.Random, text: str) -> str:
-    """A token deleted, doubled, or swapped with another."""
+    """Delete or double a token, or swap it with another."""
     tokens = _TOKEN.findall(text)
     places = [place for place, token in enumerate(tokens) if _is_word(token)]
     one, other = source.choice(places), source.choice(places)
@@ -207,7 +207,7 @@ def _extreme_number(source: random.Random, text: str) -> str:
 
 
 def _other_number(source: random.Random, text: str) -> str:
-    """Numbers of any magnitude, most of which may stand where they do."""
+    """Numbers of any magnitude; most of them are valid in their place."""
 
     def scaled(token: str) -> str:
         number = float(token.replace("_", "").rstrip(".") or 0) if token.count(".") < 2 else 1.0
@@ -240,7 +240,7 @@ def _expression(source: random.Random, depth: int, unit: str) -> str:
 
 
 def _instead_of_quantities(source: random.Random, text: str, made: Callable[[str], str]) -> str:
-    """A number with its unit, if it has one, gives way to what is made of its unit."""
+    """Replace a number, with its unit if it has one, by another one for this unit."""
     places = list(re.finditer(r"\b[0-9][0-9_.]*( [A-Za-z%/]+)?", text))
     if not places:
         return text

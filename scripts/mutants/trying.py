@@ -38,7 +38,7 @@ _TRACED = re.compile(r'File "[^"]*?/(dliosim/[^"]+)", line (\d+),? in (\w+)')
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended (a negative status is a signal), what it took, and what it said."""
+    """The end of a command: status (a negative one is a signal), resources, and output."""
 
     command: str
     status: int
@@ -62,7 +62,7 @@ def warm(pattern: Path) -> None:
 
 
 def attempt(arguments: Sequence[str], errors: Path) -> Done:
-    """Run a command of dliosim in a fork of this process; `errors` is a file for what it says beside its output."""
+    """Run a command of dliosim in a fork of this process; `errors` is a file for its standard error."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -83,7 +83,7 @@ def attempt(arguments: Sequence[str], errors: Path) -> Done:
 
 
 def _run(arguments: Sequence[str], out: int, errors: Path) -> NoReturn:
-    """The command in its process. After SECONDS of processor it says where it is, each second until it is ended."""
+    """Run the command in its process. After SECONDS of processor time it prints its stack once a second."""
     status = 70
     try:
         os.dup2(out, 1)
@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str], out: int, errors: Path) -> NoReturn:
 
 
 def faults(done: Done) -> Iterator[str]:
-    """What is wrong with how a command ended, the same text for the same cause where that can be seen."""
+    """Return what is wrong with the end of a command; the same text for the same cause where it can be seen."""
     place = _traced(done.err)
     if done.status < 0:
         yield f"ended by {signal.Signals(-done.status).name}{place}"
@@ -129,7 +129,7 @@ def faults(done: Done) -> Iterator[str]:
 
 
 def _traced(err: str) -> str:
-    """Where the last line of dliosim's own is in a stack: faulthandler has it first, a traceback last."""
+    """Return the last line of dliosim in a stack: faulthandler has it first, a traceback last."""
     places = _TRACED.findall(err)
     if not places:
         return ""

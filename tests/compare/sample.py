@@ -54,7 +54,7 @@ def one_pass(block: int, position: int, variant: int, seconds: float, **changed:
 
 
 def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[VariantResult[LoopPass], ...]:
-    """Variants that take so many times as long as a second a pass; `changed` is changed in the passes of the last."""
+    """Variants that take these times a second for a pass; `changed` is changed in the passes of the last one."""
     times = passes(1, tuple(slower), blocks=blocks + 1, noise=0.02, outliers=0.0)
     order = draw_pass_order(len(slower), blocks + 1, 1)
     found = []

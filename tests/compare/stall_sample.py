@@ -51,7 +51,7 @@ def one_pass(block: int, position: int, variant: int, stall: float, **changed: o
 
 
 def stalled(longer: Sequence[float], blocks: int = 8, **changed: object) -> tuple[VariantResult[StallPass], ...]:
-    """Variants that stall so many seconds; `changed` is changed in the passes of the last."""
+    """Variants that stall these numbers of seconds; `changed` is changed in the passes of the last one."""
     found = []
     for number, one in enumerate(measured(longer, blocks)):
         last = number == len(longer) - 1

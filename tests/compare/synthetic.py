@@ -38,9 +38,9 @@ KINDS = ("iid", "drift", "autocorrelated", "bursts", *(f"two-moded {share}" for 
 
 
 def equal(kind: str, random: np.random.Generator, draws: int, variants: int, blocks: int = 8) -> NDArray[np.float64]:
-    """Seconds of each pass (draws, blocks, variants) of variants that are alike, on a machine with this kind of noise.
+    """Seconds of each pass (draws, blocks, variants) of equal variants, on a machine with this kind of noise.
 
-    What a pass takes depends on when it runs. The order of variants within a block is drawn by chance.
+    The time of a pass depends on when it runs. The order of variants within a block is drawn by chance.
     """
     passes = blocks * variants
     name, _, share = kind.partition(" ")

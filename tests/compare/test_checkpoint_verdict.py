@@ -1,4 +1,4 @@
-"""What is said of saves and restores that were compared."""
+"""The verdict on saves and restores that were compared."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_where_the_stall_went_is_said() -> None:
 
 
 def test_a_save_in_the_background_says_when_it_is_complete() -> None:
-    assert "complete after 6.1" in said("goes on in the background", 2.0, 1.0, flush=5.0)
-    assert not said("goes on in the background", 2.0, 1.0)
+    assert "complete after 6.1" in said("continues in the background", 2.0, 1.0, flush=5.0)
+    assert not said("continues in the background", 2.0, 1.0)
 
 
 def test_other_bytes_and_unsynced_saves_are_told() -> None:
@@ -72,7 +72,7 @@ def test_caches_that_were_not_alike_are_told() -> None:
     variants = stalled((2.0, 1.0), resident_share=0.5)
     cold = tuple(replace(each, resident_share=0.0) for each in variants[0].passes)
     found = saves((replace(variants[0], passes=cold), variants[1]), what="restore state", caches="cold")
-    assert any("CACHES WERE NOT ALIKE" in sentence for sentence in stall_verdict(found))
+    assert any("CACHES WERE NOT THE SAME" in sentence for sentence in stall_verdict(found))
 
 
 def test_no_stall_is_still_a_time() -> None:

@@ -21,7 +21,7 @@ def phase(api: str = "mpi-collective", **hints: str) -> PhaseSummary:
 
 
 def rows(read: list[int]) -> NDArray[np.int64]:
-    """Of ranks that each asked for 1000 bytes, and that brought so many by read calls of their own."""
+    """The state for ranks that each asked for 1000 bytes, and whose own read calls brought these numbers of bytes."""
     made = np.zeros((len(read), 1, len(RANK_COLUMNS)), np.int64)
     made[:, 0, RANK_COLUMNS.index("bytes")] = 1000
     made[:, 0, RANK_COLUMNS.index("rchar")] = read
@@ -35,10 +35,10 @@ def rows(read: list[int]) -> NDArray[np.int64]:
         ({"romio_cb_read": "disable"}, [2000, 0], "not engaged"),
         ({"romio_cb_read": "automatic", "cb_nodes": "1"}, [2000, 0], "engaged"),
         ({"romio_cb_read": "automatic", "cb_nodes": "1"}, [5000, 1000], "not engaged"),
-        # Each is an aggregator: who read what for whom cannot be told.
+        # Each rank is an aggregator: it is not known which rank read for which.
         ({"romio_cb_read": "automatic", "cb_nodes": "2"}, [1000, 1000], "unknown"),
         ({"romio_cb_read": "automatic", "cb_nodes": "1"}, [-1, -1], "unknown"),
-        # A rank that reads together with nobody.
+        # A rank that reads together with no other rank.
         ({"romio_cb_read": "enable", "cb_nodes": "1"}, [1000], "not engaged"),
     ],
 )

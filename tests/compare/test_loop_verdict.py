@@ -1,4 +1,4 @@
-"""What is said of a comparison, and that it is true of the rows."""
+"""The verdict on a comparison is true for its rows."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_bytes_beside_those_asked_and_two_phase_are_told() -> None:
 
 def test_unequal_depth_and_unlike_caches_are_told() -> None:
     assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
-    assert said("CACHES WERE NOT ALIKE", 1.0, 2.0, resident_share=0.5)
-    assert not said("CACHES WERE NOT ALIKE", 1.0, 2.0)
+    assert said("CACHES WERE NOT THE SAME", 1.0, 2.0, resident_share=0.5)
+    assert not said("CACHES WERE NOT THE SAME", 1.0, 2.0)
     cold = outcome(measured((1.0, 2.0)), caches="cold")
     assert any("dropping them had no effect" in sentence for sentence in loop_verdict(cold))
 
@@ -106,7 +106,7 @@ def test_passes_that_waited_for_cores_are_no_finding_and_more_ranks_that_did_not
 
 
 def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:
-    """Which one is fastest is known only afterwards: that choice must not make a finding."""
+    """The fastest variant is known only afterwards: that choice must not make a finding."""
     alone = sum(len(beaten_by_fastest(passes(seed, (1.0,) * 4))) == 3 for seed in range(250))
     assert alone <= 0.06 * 250
 
@@ -147,7 +147,7 @@ def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
 
 
 def cold_only_at_the_start(root: str, share: float | None) -> bool:
-    """Whether that is said where one root is on a disk and another in memory, and the loop reads from `root`."""
+    """Return whether it is said where one root is on a disk and another in memory, and the loop reads from `root`."""
     found = outcome(tuple(replace(one, root=root) for one in measured((1.0, 2.0), device_share=share)), caches="cold")
     (disk,) = found.environment.file_systems
     places = tuple(replace(disk, root=kind, kind=kind) for kind in ("ext4", "tmpfs", "lustre"))
@@ -165,7 +165,7 @@ def cold_only_at_the_start(root: str, share: float | None) -> bool:
 def test_what_began_cold_and_was_read_from_the_cache_is_told() -> None:
     assert cold_only_at_the_start("ext4", 0.2), "another root in memory says nothing of this one"
     assert not cold_only_at_the_start("ext4", 1.0) and not cold_only_at_the_start("ext4", None)
-    # What is in memory came from no device, and what comes over a network nobody counts.
+    # Data in memory came from no device, and data from a network are not counted.
     assert not cold_only_at_the_start("tmpfs", 0.2) and not cold_only_at_the_start("lustre", 0.2)
     assert not said("as little as", 1.0, 2.0), "it was not to be cold"
 

@@ -1,4 +1,4 @@
-"""What the statistics call different, on rows of which the truth is known."""
+"""Differences that the statistics find, in rows whose truth is known."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_p_of_two_variants_is_the_share_of_deals_as_far_apart() -> None:
         [[0.0, 0.3], [0.0, 0.4], [0.0, 0.5], [0.0, 0.35], [0.0, 0.45], [0.0, 0.38], [0.0, 0.42], [0.0, 0.4]]
     )
     assert judge_pairs(logs, [(0, 1)])[0].p == 1 / 128
-    logs[0, 1] = -0.3  # as far apart are this deal, and that in which the same block goes the other way
+    logs[0, 1] = -0.3  # this deal, and the one with this block the other way, have the same distance
     assert judge_pairs(logs, [(0, 1)])[0].p == pytest.approx(2 / 128)
 
 

@@ -1,4 +1,4 @@
-"""What of a pattern is compared, and what short names of settings mean then."""
+"""The target of a comparison, and the short names of its settings."""
 
 from __future__ import annotations
 

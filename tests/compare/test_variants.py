@@ -1,4 +1,4 @@
-"""Which variants come of a pattern, and which cannot be."""
+"""The variants of a pattern, and those that are impossible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made(path: Path, *vary: str, ranks: int = 4, given: tuple[tuple[str, str], .
 
 
 def labels(found: ComparisonPlan) -> list[str]:
-    """What they are called."""
+    """Return the labels of variants."""
     return [one.label for one in found.variants]
 
 

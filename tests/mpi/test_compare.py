@@ -125,7 +125,7 @@ def test_where_the_first_variant_fails_the_next_is_said_to_be_the_reference(plac
     other = DATASET.replace("dataset d", "dataset e").replace('"d"', '"e"')
     (place / "tiny.dlio").write_text(HEAD + DATASET + other + PREPARE + TRAIN)
     found = outcome(place, 1, "--vary", "read=e,d", "--vary", "transfer=whole sample,1 kB", repeat=1)
-    held = "(so all others are held against read=d, transfer=whole sample)"
+    held = "(so all others are compared with read=d, transfer=whole sample)"
     assert found["reference"] == "read=d, transfer=whole sample"
     assert [one["reason"].endswith(held) for one in found["not_run"]] == [True, False]
 

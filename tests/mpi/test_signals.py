@@ -59,7 +59,7 @@ def test_after_sigusr1_a_run_goes_on_and_what_it_had_was_right(place: Place) -> 
         partial = wait_for_epochs(place, job, 3)
         done = job.finish()
     assert done.returncode == 0, done.stderr
-    assert "SIGUSR1: what was finished is in " in done.stderr and "; the run goes on" in done.stderr
+    assert "SIGUSR1: what was finished is in " in done.stderr and "; the run continues" in done.stderr
     whole = content(place, "results.json")
     assert sorted(one.name for one in place.output.iterdir()) == ["ranks.h5", "results.json", "timeline.h5"]
     assert whole["partial"] is None and partial["partial"]["signal"] == "SIGUSR1"
@@ -159,7 +159,7 @@ def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (9, "")
-    assert done.stdout == "error: rank 3 was told to end by SIGTERM, and rank 0 has not ended the job 143\n"
+    assert done.stdout == "error: rank 3 received SIGTERM, and rank 0 has not ended the job 143\n"
 
 
 def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status() -> None:

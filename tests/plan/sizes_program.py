@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> list[object]:
                 sys.stdout.flush()
             except SystemExit as end:
                 status = end.code if isinstance(end.code, int) else 98
-            except BaseException as error:  # the traceback of what nobody expected
+            except BaseException as error:  # the traceback of an unexpected error
                 os.write(2, repr(error).encode())
             finally:
                 os._exit(status)

@@ -30,7 +30,7 @@ plannable = loops.filter(lambda loop: loop.shard != "by file" or loop.shuffle.fi
 
 
 def found(counts: list[int]) -> tuple[Dataset, DataIndex]:
-    """A data set of files of so many samples, and their index."""
+    """A data set of files with these numbers of samples, and their index."""
     files = [
         FileIndex(one, one * SIZE, (Column(1, 1, SIZE, SIZE, np.arange(one) * SIZE, np.full(one, SIZE)),))
         for one in counts

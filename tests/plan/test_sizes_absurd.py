@@ -63,7 +63,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[object]]:
-    """What each command says of each case, in one launch."""
+    """Return what each command prints for each case, in one launch."""
     folder = tmp_path_factory.mktemp("absurd")
     asked = []
     for name, (data, loop, ranks, _) in CASES.items():

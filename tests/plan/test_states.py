@@ -93,13 +93,13 @@ def stored(checkpoint: Checkpoint, split: Split) -> StateFiles:
 
 
 def indices(part: Part, block: TensorBlock) -> NDArray[np.int64]:
-    """Which bytes of a part a block has, in its order."""
+    """Return the bytes of a part that a block has, in its order."""
     rows = np.arange(block.row0, block.row1)[:, None] * part.row_bytes
     return (rows + np.arange(block.col0, block.col1)).reshape(-1)
 
 
 def written(files: StateFiles) -> dict[str, NDArray[np.int64]]:
-    """What every file holds, each byte as (part, place in it) in one number; a byte that none wrote is -1."""
+    """Return the content of every file, each byte as (part, place in it) in one number; -1 where nothing is written."""
     found = {name: np.full(files.sizes(maker)[name], -1, np.int64) for name, maker in files.files()}
     for rank in range(files.split.present_ranks):
         for shard in files.shards(rank):
@@ -115,7 +115,7 @@ def read(found: dict[str, NDArray[np.int64]], step: ReadStep) -> NDArray[np.int6
 
 
 def of_segments(files: StateFiles, step: ReadStep) -> NDArray[np.int64]:
-    """What a step says that it reads."""
+    """Return the bytes that a step says it reads."""
     return np.concatenate(
         [
             segment.part * 1_000_000

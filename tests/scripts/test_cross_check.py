@@ -1,4 +1,4 @@
-"""dliosim beside fio and IOR: the same bytes of the same file, and times out of what they print."""
+"""dliosim compared with fio and IOR: the same bytes of the same file, and times from what they print."""
 
 from __future__ import annotations
 

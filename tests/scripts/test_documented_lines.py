@@ -26,7 +26,7 @@ CLUSTER = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 [ON_CLUSTER] = [line for line in START.splitlines() if " && srun " in line]
 
-#: A finder of modules that sees none of those that are named in a file beside it.
+#: A finder of modules that does not find those that a file next to it names.
 SITE = """
 import pathlib, sys
 absent = set(pathlib.Path(__file__).with_name("absent").read_text().split())
@@ -78,7 +78,7 @@ echo "status $?" >>job-$$.log
 
 
 def extras() -> dict[str, list[str]]:
-    """What setup.cfg installs: of each extra, and always under the empty name."""
+    """Return what setup.cfg installs for each extra, and always under the empty name."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     found = {name: text.split("\n") for name, text in setup["options.extras_require"].items()}

@@ -51,7 +51,7 @@ def measures(tmp_path: Path) -> Path:
 
 
 def ended_by(number: signal.Signals, script: Path, place: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """What a script says that is ended while a command of its own runs; it leaves no process."""
+    """Return what a script prints that is ended while its own command runs; it leaves no process."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
         [sys.executable, str(script), str(place)],

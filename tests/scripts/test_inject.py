@@ -1,4 +1,4 @@
-"""The library that injects faults hits the call that it is told, below its folder, and writes down what it saw."""
+"""The library that injects faults hits the call that it is given, below its folder, and writes down what it saw."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(library: Path, folder: Path, calls: str, fault: str = "", rank: int = 0) -> list[str]:
-    """What a program says of these calls, on a rank."""
+    """Return what a program prints for these calls, on a rank."""
     log = folder.parent / "log"
     told = {"INJECT_FOLDER": str(folder), "INJECT_LOG": str(log), "INJECT_RANK": str(rank), "INJECT_FAULT": fault}
     command = [sys.executable, "-c", CALLS + calls, str(folder)]

@@ -1,4 +1,4 @@
-"""A scaling study runs each number of ranks once, goes on where it ended, and leaves nobody behind."""
+"""A scaling study runs each number of ranks once, continues where it ended, and leaves no process."""
 
 from __future__ import annotations
 

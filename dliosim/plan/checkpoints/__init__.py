@@ -1,1 +1,1 @@
-"""How a model is split over ranks and files."""
+"""The layout of a model's state on ranks and in files."""

@@ -1,4 +1,4 @@
-"""Whether two descriptions of a checkpoint come to the same calls: then a comparison of them would compare nothing."""
+"""Equality of two checkpoints by the calls that they cause; comparing equal ones would compare nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 
 def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
-    """Whether the ranks of a job do the same when they save either, each by itself and none of them kept."""
+    """Return whether the ranks of a job do the same when they save either checkpoint.
+
+    Each checkpoint is taken alone, and none is kept (`keep` is ignored).
+    """
     plain_one, plain_other = (replace(_drop_call_settings(each), keep=None) for each in (one, other))
     cut = _have_same_cuts(one, other)
     return plain_one == plain_other and _are_equal(_list_writes(one, ranks, cut), _list_writes(other, ranks, cut))
 
 
 def are_restores_equal(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint, Restore], ranks: int) -> bool:
-    """Whether the ranks of a job do the same when they restore either."""
+    """Return whether the ranks of a job do the same when they restore either checkpoint."""
     cut = _have_same_cuts(one[0], other[0])
     return _read_settings(*one) == _read_settings(*other) and _are_equal(
         _list_reads(*one, ranks, cut), _list_reads(*other, ranks, cut)
@@ -28,12 +31,12 @@ def are_restores_equal(one: tuple[Checkpoint, Restore], other: tuple[Checkpoint,
 
 
 def _have_same_cuts(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether both cut what lies in a file into the same calls, which are then too many to look at."""
+    """Return whether both cut the bytes of a file into the same calls; then the calls need not be listed."""
     return (one.access.transfer, one.pieces) == (other.access.transfer, other.pieces)
 
 
 def _drop_call_settings(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint without what only decides which calls are made: those are compared themselves."""
+    """Return the checkpoint without settings that only decide which calls are made: calls are compared themselves."""
     return replace(
         checkpoint,
         writers=Writers("file per rank"),
@@ -46,7 +49,7 @@ def _drop_call_settings(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _list_writes(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterator[object]:
-    """For each rank who writes for it and the files it makes, and its calls, or else what these are cut from."""
+    """Yield for each rank its writer, the files it makes, and its calls, or the shards that calls are cut from."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     for rank in range(files.split.present_ranks):
         yield files.writer(rank), files.file_names(rank)
@@ -58,7 +61,7 @@ def _list_writes(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterato
 
 
 def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
-    """How what is read is read; what decides only how it is written is left out."""
+    """Return the settings that decide how bytes are read; those that decide only how they are written are left out."""
     read = replace(
         _drop_call_settings(checkpoint), fsync=True, keep=None, commit="rename", background=None, serialize=None
     )
@@ -80,5 +83,5 @@ def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, cut_alike: bo
 
 
 def _are_equal(one: Iterable[object], other: Iterable[object]) -> bool:
-    """Whether both have the same items; looked at no further than they do."""
+    """Return whether both have the same items; stops at the first difference."""
     return all(a == b for a, b in zip_longest(one, other))

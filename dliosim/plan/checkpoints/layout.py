@@ -1,4 +1,4 @@
-"""Where a checkpoint's shards lie: in which file, at which offset, and which rank writes it."""
+"""The layout of a checkpoint's shards: the file and the offset of each, and the rank that writes it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from dliosim.plan.checkpoints.shard_sizes import ShardSizes
 from dliosim.plan.checkpoints.shards import TensorBlock, blocks_of_rank, is_part_owner
 
 METADATA = "metadata.json"
-"""The file of all shards' places, where a checkpoint has one."""
+"""The file with the file and offset of every shard, where a checkpoint has one."""
 
-# Ranks of which it is remembered where in their files their shards begin.
+# Ranks whose shard offsets are kept in memory.
 _KEPT = 4096
 
 
 def partner_file(rank: int) -> str:
-    """The name of the file in which a partner keeps what `rank` saves, call after call."""
+    """Return the name of the file in which a partner keeps what `rank` saves, call after call."""
     return f"partner_of_{rank:06d}.ckpt"
 
 
 class Shard(NamedTuple):
-    """A block of part number `part` that `owner` saves, stored row after row at `offset` of `file`."""
+    """A block of a part that a rank saves, stored row after row."""
 
-    part: int
-    block: TensorBlock
-    owner: int
-    file: str
-    offset: int
+    part: int  #: number of the part
+    block: TensorBlock  #: rows and columns
+    owner: int  #: rank that saves it
+    file: str  #: name of the file
+    offset: int  #: bytes
 
 
 class StateFiles:
-    """The files of one checkpoint that ranks split in one way write. Made by `state_files`.
+    """The files of one checkpoint, as the ranks of one split write them. Made by `state_files`.
 
-    What it keeps is 8 bytes a part of each of the ranks that were asked for last, and the names of files asked for.
+    It keeps 8 bytes a part for each of the ranks that were asked for last, and the names of files that were asked for.
     """
 
     def __init__(self, checkpoint: Checkpoint, split: Split) -> None:
@@ -51,7 +51,7 @@ class StateFiles:
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
         self._copies = checkpoint.copies(split)
         self.shares = ShardSizes(self.parts, split, self._copies)
-        # Parts of each name that files have where ranks write files of their own.
+        # Parts of each label in file names, where ranks write files of their own.
         labels: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
             labels.setdefault(part.file, []).append(number)
@@ -61,7 +61,7 @@ class StateFiles:
         self._lost: frozenset[str] = frozenset()
 
     def redirect_to_partners(self, lost: Collection[str]) -> StateFiles:
-        """The same, where the shards of some files are found in what partners keep: files that no ranks share."""
+        """Return the same files, with the shards of lost files at their partners; for files that ranks do not share."""
         if not lost:
             return self
         mended = copy(self)
@@ -73,20 +73,23 @@ class StateFiles:
 
     @property
     def is_one_file(self) -> bool:
-        """Whether all that is read lies in one file."""
+        """Return whether all that is read is in one file."""
         return self.regions and not self._lost
 
     def shards(self, owner: int) -> tuple[Shard, ...]:
-        """What a rank saves, in the order of the parts; in files of its own that is the order of the offsets, too."""
+        """Return the shards that a rank saves, in the order of the parts.
+
+        In files of its own this is the order of offsets, too.
+        """
         return tuple(shard for number in self.owner_parts(owner) for shard in self.part_shards(owner, number))
 
     def owner_parts(self, owner: int) -> list[int]:
-        """Numbers of the parts of which a rank saves anything."""
+        """Return the numbers of the parts that a rank saves bytes of."""
         found: list[int] = np.flatnonzero(self.shares.bytes_of_rank(owner)).tolist()
         return found
 
     def part_shards(self, owner: int, number: int) -> Iterator[Shard]:
-        """What a rank saves of one part."""
+        """Yield the shards that a rank saves of one part."""
         part = self.parts[number]
         if not is_part_owner(part, number, self.split, self._copies, owner):
             return
@@ -100,25 +103,25 @@ class StateFiles:
             offset += block.length
 
     def owner_bytes(self, owner: int) -> int:
-        """Bytes that a rank saves."""
+        """Return the bytes that a rank saves."""
         return int(self.shares.bytes_of_rank(owner).sum())
 
     def bytes_per_owner(self) -> NDArray[np.int64]:
-        """Bytes that each of the ranks saves."""
+        """Return the bytes that each rank saves, int64 (ranks that take part,)."""
         return self.shares.sum_by_rank()
 
     def files_per_rank(self) -> tuple[NDArray[np.int64], Counter[str]]:
-        """How many files each of the ranks makes, and how many there are of each label of parts."""
+        """Return the number of files of each rank, int64 (ranks that take part,), and the number of each label."""
         writers, present = self.checkpoint.writers, self.split.present_ranks
         made = np.zeros(present, np.int64)
         if writers.kind != "file per rank":
             every = writers.number if writers.kind == "one per" else present
             made[writers.number % every if writers.kind == "rank" else 0 :: every] = 1
             return made, Counter({"": int(made.sum())})
-        if self.checkpoint.model is None:  # each has one, even if it owns no byte of it
+        if self.checkpoint.model is None:  # each rank has a file, even if it owns no byte of it
             return made + 1, Counter({"": present})
         labels: Counter[str] = Counter()
-        # As many ranks have files of the layers of one stage, whose parts are alike.
+        # Layers of one stage have equal parts, so their labels have the same number of files: counted once.
         known: dict[bytes, NDArray[np.bool_]] = {}
         for label, numbers in self._labels.items():
             key = self.shares.kind_key(numbers)
@@ -129,21 +132,21 @@ class StateFiles:
         return made, labels
 
     def writer(self, owner: int) -> int:
-        """The rank that writes what `owner` saves."""
+        """Return the rank that writes what `owner` saves."""
         writers = self.checkpoint.writers
         if writers.kind == "rank":
             return writers.number
         return owner // writers.number * writers.number if writers.kind == "one per" else owner
 
     def writers(self) -> NDArray[np.int64]:
-        """The rank that writes what each of them saves."""
+        """Return for each rank the rank that writes what it saves, int64 (ranks that take part,)."""
         ranks, writers = np.arange(self.split.present_ranks), self.checkpoint.writers
         if writers.kind == "rank":
             return np.full_like(ranks, writers.number)
         return ranks // writers.number * writers.number if writers.kind == "one per" else ranks
 
     def senders(self, writer: int) -> Iterator[int]:
-        """The ranks whose shares a writing rank receives, in the order in which it does."""
+        """Yield the ranks whose shards a writer receives, in the order in which it receives them."""
         writers, present = self.checkpoint.writers, self.split.present_ranks
         if writers.kind == "rank" and writer == writers.number:
             yield from (rank for rank in range(present) if rank != writer)
@@ -151,11 +154,14 @@ class StateFiles:
             yield from range(writer + 1, min(writer + writers.number, present))
 
     def file_names(self, rank: int) -> tuple[str, ...]:
-        """Names of the files that a rank makes, in the order of writing; rank 0 makes the one of all ranks."""
+        """Return the names of the files that a rank makes, in the order of writing; rank 0 makes the shared file."""
         return tuple(self.sizes(rank))
 
     def sizes(self, rank: int) -> dict[str, int]:
-        """Bytes of each of the files that a rank makes; kept, as all ranks' of a large model take seconds."""
+        """Return {name: bytes} of the files that a rank makes.
+
+        They are kept in memory, as those of all ranks of a large model take seconds.
+        """
         found = self._sizes.get(rank)
         if found is None:
             found = self._sizes[rank] = self._sizes_of(rank)
@@ -176,38 +182,41 @@ class StateFiles:
         found = {self._name(label, rank): int(own[numbers].sum()) for label, numbers in self._labels.items()}
         found = {name: size for name, size in found.items() if size}
         if self.checkpoint.model is None:
-            found.setdefault(self._name("", rank), 0)  # even if it owns no byte of it
+            found.setdefault(self._name("", rank), 0)  # even if the rank owns no byte of it
         return found
 
     def shared_file_name(self) -> str:
-        """The name of the only file, where there is one."""
+        """Return the name of the only file, where there is one."""
         return self._name("", 0)
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Name of each file and the rank that makes it, over all ranks."""
+        """Yield the name of each file and the rank that makes it, over all ranks."""
         for rank in range(self.split.present_ranks):
             for name in self.file_names(rank):
                 yield name, rank
 
     def partner_files(self) -> Iterator[tuple[str, int]]:
-        """Name of each file that a partner keeps, and the rank whose share it has; none without partners."""
+        """Yield the name of each file that a partner keeps, and the rank that saved its bytes.
+
+        There are none without partners.
+        """
         if self.checkpoint.partner is not None:
             for rank in range(self.split.present_ranks):
                 yield partner_file(rank), rank
 
     def size(self, name: str, maker: int) -> int:
-        """Bytes of a file that `maker` makes."""
+        """Return the bytes of a file that `maker` makes."""
         return self.total() if self.regions else self.sizes(maker)[name]
 
     def total(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return self._bytes_before(self.split.present_ranks)
 
     def _bytes_before(self, rank: int) -> int:
         return int(self.shares.bytes_below(rank).sum())
 
     def _part_offsets(self, owner: int) -> NDArray[np.int64]:
-        """Where in their files the shards of an owner begin, for each part."""
+        """Return the offset in its file at which the shards of an owner begin, for each part."""
         found = self._offsets.get(owner)
         if found is None:
             if len(self._offsets) >= _KEPT:
@@ -218,7 +227,10 @@ class StateFiles:
         return found
 
     def _offsets_in_files(self, owner: int) -> NDArray[np.int64]:
-        """File per rank: of each `Part.file` one of its own; one per N: those of its ranks one after the other."""
+        """Return the offsets where ranks write files of their own, int64 (parts,).
+
+        File per rank: each `Part.file` has a file of its own. One per N: the shards of its ranks follow one another.
+        """
         own = self.shares.bytes_of_rank(owner)
         if self.checkpoint.writers.kind == "one per":
             return _exclusive_sum(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
@@ -228,7 +240,10 @@ class StateFiles:
         return offsets
 
     def _offsets_in_region(self, owner: int) -> NDArray[np.int64]:
-        """One file: part after part, in each the shards in the order of their owners."""
+        """Return the offsets in one file, int64 (parts,).
+
+        Part follows part, and in each part the shards are in the order of their owners.
+        """
         return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks)) + self.shares.bytes_below(owner)
 
     def _name(self, label: str, maker: int) -> str:
@@ -249,5 +264,5 @@ def _exclusive_sum(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=16)
 def state_files(checkpoint: Checkpoint, split: Split) -> StateFiles:
-    """The files of a checkpoint that ranks split in one way write."""
+    """Return the files of a checkpoint, as the ranks of a split write them; kept for the last 16."""
     return StateFiles(checkpoint, split)

@@ -1,4 +1,4 @@
-"""What a rank reads when it restores: of whatever the ranks that saved have stored, the bytes that it will hold."""
+"""The reads of a restore: the bytes that a rank will hold, in the files that another split of ranks may have saved."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ from dliosim.plan.checkpoints.shards import (
 )
 from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, cut_pieces
 
-#: Rows of a strided block that one step reads: a call and some objects each.
+#: Rows of a strided block that one step reads at most; each is a call and some objects.
 _MOST_ROWS = 1 << 14
 
 
 class ShardRead(NamedTuple):
-    """A block of a part that lies in a file: its first byte at `offset`, its rows `stride` bytes apart."""
+    """A block of a part in a file."""
 
-    part: int
-    block: TensorBlock
-    file: str
-    offset: int
-    stride: int
+    part: int  #: number of the part
+    block: TensorBlock  #: rows and columns
+    file: str  #: name of the file
+    offset: int  #: first byte
+    stride: int  #: bytes from one row to the next
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its rows follow each other without gaps."""
+        """Return whether the rows follow one another without gaps."""
         return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
 
 
 def check_holder(stored: StateFiles, holder: Split) -> None:
     """Raise PlanError where a job that holds the state as `holder` cannot restore it.
 
-    Of what was saved by fewer ranks than the model is split over (`Split.played`) there is only what these have saved:
-    no others can hold it, and none where what they hold was `dealt` to others to save.
+    Where fewer ranks saved than the model is split over (`Split.played`), only their shards exist. Then only the same
+    split can restore, and none can where a part of these shards was `dealt` to ranks that did not save.
     """
     written = stored.split
     if written.played and holder != written:
         text = f"{written.played} of {written.ranks} ranks saved checkpoint `{stored.checkpoint.name}`"
         raise PlanError(f"{text}: only the same ranks can restore it, and not {holder}")
     if stored.checkpoint.replicas == "dealt" and not written.has_all_copies:
-        raise PlanError(f"of checkpoint `{stored.checkpoint.name}` some was dealt to ranks that take no part")
+        raise PlanError(f"a part of checkpoint `{stored.checkpoint.name}` was dealt to ranks that take no part")
 
 
 def blocks_to_restore(stored: StateFiles, holder: Split, rank: int) -> Iterator[tuple[int, TensorBlock]]:
-    """The blocks of each part that a rank needs whose job holds the state as `holder`; `rank` is one of its places.
+    """Yield (number, block) of each part that a rank needs, in a job that holds the state as `holder`.
 
-    Raises PlanError by `check_holder`.
+    `rank` is a rank of `holder`. Raises PlanError by `check_holder`.
     """
     check_holder(stored, holder)
     written = stored.split
     held = stored.checkpoint.parts_for(holder)
     for number, part in enumerate(stored.parts):
         if part.scope == "per rank" and holder != written:
-            # Of what each rank kept for itself there is no other way to deal it out than anew.
+            # The ranks of another split do not match those that saved it: its bytes are dealt again, evenly.
             size, ranks = part_bytes(part, written), holder.ranks
             blocks = range_blocks(rank * size // ranks, (rank + 1) * size // ranks, part.row_bytes)
         else:
@@ -75,9 +75,9 @@ def blocks_to_restore(stored: StateFiles, holder: Split, rank: int) -> Iterator[
 
 
 def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
-    """Where a rank finds what it needs, once: file after file, in each by the offset.
+    """Yield the reads of what a rank needs, each byte once: file after file, in each file by offset.
 
-    Of copies it takes those of the ranks whose place is like its own.
+    Of replicas it takes those of the ranks whose coordinates are closest to its own.
     """
     written, copies = stored.split, stored.checkpoint.copies(stored.split)
     tensor, _, data = holder.coordinates(rank)
@@ -102,7 +102,7 @@ def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardR
 
 
 def whole_state_reads(stored: StateFiles) -> Iterator[ShardRead]:
-    """Where all that was saved lies, each byte once, in the order of `shard_reads`."""
+    """Yield the reads of all that was saved, each byte once, in the order of `shard_reads`."""
     copies = stored.checkpoint.copies(stored.split)
     once = [part_owners(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
     if stored.regions:
@@ -115,14 +115,14 @@ def whole_state_reads(stored: StateFiles) -> Iterator[ShardRead]:
 
 
 def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
-    """Of what a rank needs, that which all hold that differ in their data rank alone: as the first of them finds it."""
+    """Yield the reads of what all ranks with a rank's tensor rank and stage need, as the first of them finds them."""
     tensor, stage, _ = holder.coordinates(rank)
     first = holder.rank(tensor, stage, 0)
     return (fetch for fetch in shard_reads(stored, holder, first) if _is_shared(stored, fetch))
 
 
 def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
-    """The rest of what a rank needs: what no other one holds."""
+    """Yield the reads of the other bytes that a rank needs: those that no other rank holds."""
     return (fetch for fetch in shard_reads(stored, holder, rank) if not _is_shared(stored, fetch))
 
 
@@ -131,7 +131,7 @@ def _is_shared(stored: StateFiles, fetch: ShardRead) -> bool:
 
 
 def _owner_reads(stored: StateFiles, owner: int, number: int, needed: TensorBlock | None) -> Iterator[ShardRead]:
-    """What an owner has stored of a block, or of all that a part has."""
+    """Yield the reads of what an owner has stored of a block, or of the whole part (None)."""
     for shard in stored.part_shards(owner, number):
         common = shard.block if needed is None else shard.block.overlap(needed)
         if common is not None:
@@ -141,33 +141,33 @@ def _owner_reads(stored: StateFiles, owner: int, number: int, needed: TensorBloc
 
 
 class ReadStep(NamedTuple):
-    """What is read into memory at a time: where each call begins in a file, its bytes, and what all of it is."""
+    """The bytes that are read into memory together."""
 
-    file: str
-    offset: NDArray[np.int64]
-    length: NDArray[np.int64]
-    segments: tuple[Segment, ...]
+    file: str  #: name of the file
+    offset: NDArray[np.int64]  #: first byte of each call, (calls,)
+    length: NDArray[np.int64]  #: bytes of each call, (calls,)
+    segments: tuple[Segment, ...]  #: the state's bytes that they are, in order
 
 
 class ReadTotals(NamedTuple):
-    """How many steps and calls there are, their bytes, and what a buffer for any step must hold."""
+    """The sizes of several read steps together."""
 
-    steps: int
-    calls: int
-    bytes: int
-    largest: int
+    steps: int  #: number of steps
+    calls: int  #: number of calls
+    bytes: int  #: bytes of all calls
+    largest: int  #: bytes of a buffer that holds any step
 
     def combine(self, other: ReadTotals) -> ReadTotals:
-        """Both, one after the other."""
+        """Return the totals of both, one after the other."""
         largest = max(self.largest, other.largest)
         return ReadTotals(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
 
 
 def cut_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> Iterator[ReadStep]:
-    """Fetches cut into steps of at most `transfer` bytes (None: of any size), a call for each stretch of the file.
+    """Yield steps of at most `transfer` bytes (None: of any size), with a call for each contiguous range of the file.
 
-    A step of what is contiguous is what one call of `pieces` would write. Of other blocks it has as many whole rows as
-    fit when each call is widened to multiples of `page` bytes, or part of one.
+    A step of a contiguous block is what one call of `cut_pieces` would write. A step of another block has as many whole
+    rows as fit when each call is widened to multiples of `page` bytes, or a part of one row.
     """
     for contiguous, some in groupby(found, lambda fetch: fetch.is_contiguous):
         if contiguous:
@@ -193,19 +193,19 @@ def _cut_strided(fetch: ShardRead, transfer: int | None, page: int) -> Iterator[
 
 
 def _rows_per_step(width: int, transfer: int | None, page: int) -> int:
-    """Rows of a strided block that a step reads; 0 where one does not fit."""
+    """Return the rows of a strided block that a step reads; 0 where one row does not fit."""
     if transfer is None:
         return _MOST_ROWS
     return min(_MOST_ROWS, max(1, transfer // widen_to_pages(width, page))) if width <= transfer else 0
 
 
 def widen_to_pages(length: int, page: int) -> int:
-    """The most bytes that a call may have which begins and ends with pages, for `length` bytes anywhere."""
+    """Return the largest number of bytes of a call for `length` bytes at any offset, if it begins and ends at pages."""
     return length if page == 1 else -(-length // page) * page + page
 
 
 def count_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> ReadTotals:
-    """Count what `steps` would cut, without doing so."""
+    """Return the totals of what `cut_steps` yields, without cutting."""
     made = calls = total = largest = 0
 
     def sum_bytes(some: Iterator[ShardRead]) -> Iterator[ShardRead]:
@@ -230,7 +230,7 @@ def count_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, p
 
 
 def count_strided(rows: int, width: int, transfer: int | None, page: int) -> ReadTotals:
-    """Count the steps of `rows` stretches of `width` bytes that do not follow each other."""
+    """Return the totals of the steps of `rows` ranges of `width` bytes that do not follow one another."""
     if together := _rows_per_step(width, transfer, page):
         return ReadTotals(-(-rows // together), rows, rows * width, min(rows, together) * widen_to_pages(width, page))
     calls = rows * -(-width // (transfer or width))

@@ -1,4 +1,4 @@
-"""How many bytes of each part a rank saves, and all ranks before it: of all parts at once, for thousands of either."""
+"""Bytes of each part that a rank saves, and that all ranks before it save, for thousands of parts and ranks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from dliosim.model import Copies, Part, Split
 
 Column = NDArray[np.int64]
-"""A number for each part, in their order."""
+"""A number for each part, in the order of the parts; int64 (parts,)."""
 
 
 class ShardSizes:
-    """Closed forms of what `shards.blocks_of_rank` and `shards.is_part_owner` say of one part and rank."""
+    """Closed forms of what `shards.blocks_of_rank` and `shards.is_part_owner` give for one part and rank."""
 
     def __init__(self, parts: Sequence[Part], split: Split, copies: Copies) -> None:
         self._split = split
         self._size = _column(part.size for part in parts)
-        # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; one that each has whole, none.
+        # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; 0 where each rank has it whole.
         rows, columns = (np.array([part.scope == scope for part in parts], np.bool_) for scope in ("rows", "columns"))
         row, count = _column(part.row_bytes for part in parts), _column(part.rows for part in parts)
         element = _column(part.element for part in parts)
@@ -29,22 +29,23 @@ class ShardSizes:
         self._total: Column = np.where([part.scope == "total" for part in parts], self._size, 0)
         self._each: Column = np.where([part.scope == "per rank" for part in parts], self._size, 0)
         self._stage = _column(part.stage for part in parts)
-        # Which of the data-parallel ranks saves; -1 where all do.
+        # The data-parallel rank that saves; -1 where all do.
         number = np.arange(len(parts))
         alike = -1 if copies == "all" else copies
         self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, alike)
 
-        # Parts that are held and saved alike, as those of many layers are, are of one kind: its row, and who is of it.
+        # Parts that are held and saved in the same way are one kind, as those of many layers are: work is done once a
+        # kind. `_kinds` has a row for each kind, `_kind` the kind of each part.
         table = (self._stage, self._copy, self._pieces, self._piece, self._whole, self._total, self._each)
         self._kinds, kind = np.unique(np.stack(table, axis=1), axis=0, return_inverse=True)
         self._kind = kind.reshape(-1)
 
     def kind_key(self, numbers: Column) -> bytes:
-        """What is the same for two sets of parts where each rank has saved some of both, or none of either."""
+        """Return a key; two sets of parts with the same key have bytes from the same ranks."""
         return np.unique(self._kind[numbers]).tobytes()
 
     def sum_by_rank(self, numbers: Column | slice = slice(None)) -> Column:
-        """Bytes that each rank which takes part saves of some parts, or of all."""
+        """Return the bytes of some parts, or of all, that each rank saves; int64 (ranks that take part,)."""
         split = self._split
         saved = np.zeros(split.present_ranks, np.int64)
         counts = np.bincount(self._kind[numbers], minlength=len(self._kinds))
@@ -64,7 +65,7 @@ class ShardSizes:
         return saved
 
     def bytes_of_rank(self, rank: int) -> Column:
-        """Bytes that a rank saves of each part."""
+        """Return the bytes that a rank saves of each part."""
         split = self._split
         tensor, stage, data = split.coordinates(rank)
         here = (self._stage == stage) & ((self._copy == data) | (self._copy < 0))
@@ -75,9 +76,9 @@ class ShardSizes:
         return saved
 
     def bytes_below(self, rank: int) -> Column:
-        """Bytes that all ranks below one save of each part."""
+        """Return the bytes that all ranks below `rank` save of each part."""
         split, group = self._split, self._split.tensor
-        # Ranks of the part's stage that are below it.
+        # Ranks of the part's stage that are below `rank`.
         below: Column = np.clip(rank - self._stage * group * split.data, 0, group * split.data)
         once = self._tensor_bytes_below(np.clip(below - self._copy * group, 0, group))
         every: Column = self._tensor_bytes_below(group) * (below // group) + self._tensor_bytes_below(below % group)
@@ -87,14 +88,14 @@ class ShardSizes:
         return saved
 
     def _tensor_bytes_below(self, tensor: int | Column) -> Column:
-        """Bytes that the tensor-parallel ranks below one hold of each tensor."""
+        """Return the bytes of each tensor that the tensor-parallel ranks below `tensor` hold."""
         held = share_start(self._pieces, tensor, self._split.tensor) * self._piece
         held += self._whole * tensor
         return held
 
 
 def share_start(size: int | Column, rank: int | Column, ranks: int | Column) -> Column:
-    """`size * rank // ranks`, where that product may be too large for 64 bits."""
+    """Return `size * rank // ranks` where the product may be too large for 64 bits."""
     each, more = size // ranks, size % ranks
     return np.asarray(each * rank + more * rank // ranks, np.int64)
 

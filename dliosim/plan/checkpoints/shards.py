@@ -1,7 +1,7 @@
-"""What each rank holds of a checkpoint's parts, and which of the ranks that hold the same save it.
+"""The shards of a checkpoint's parts: what each rank holds, and which replica is saved.
 
-A part is rows of bytes; what a rank holds of it is blocks: rows [row0, row1) by bytes [col0, col1) of each. That is
-one for a tensor that is split by rows or by columns, and up to three for a range of its bytes.
+A part is rows of bytes. A rank holds blocks of it: rows [row0, row1), and bytes [col0, col1) of each row. A tensor that
+is split by rows or by columns is one block for each rank; a range of its bytes is up to three.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dliosim.model import Copies, Part, Split
 class TensorBlock(NamedTuple):
     """Bytes [col0, col1) of each of the rows [row0, row1) of a part, in the order of the rows."""
 
-    row0: int
-    row1: int
-    col0: int
-    col1: int
+    row0: int  #: first row
+    row1: int  #: last row, exclusive
+    col0: int  #: first byte of a row
+    col1: int  #: last byte of a row, exclusive
 
     @property
     def length(self) -> int:
-        """Bytes."""
+        """Bytes of the block."""
         return (self.row1 - self.row0) * (self.col1 - self.col0)
 
     @property
@@ -30,7 +30,7 @@ class TensorBlock(NamedTuple):
         return self.col1 - self.col0
 
     def overlap(self, other: TensorBlock) -> TensorBlock | None:
-        """What two blocks of one part have in common, or None."""
+        """Return the block that two blocks of one part have in common, or None."""
         found = TensorBlock(
             max(self.row0, other.row0),
             min(self.row1, other.row1),
@@ -41,14 +41,14 @@ class TensorBlock(NamedTuple):
 
 
 def part_bytes(part: Part, split: Split) -> int:
-    """Bytes of a part on all ranks that take part, one of each that several hold."""
+    """Return the bytes of a part on all ranks that take part; replicas count once."""
     if part.scope == "per rank":
         return part.size * split.present_ranks
     return part.size * split.present_ranks // split.ranks if part.scope == "total" else part.size
 
 
 def blocks_of_rank(part: Part, split: Split, rank: int) -> list[TensorBlock]:
-    """What a rank holds of a part, in the order of its bytes; blocks of no bytes are left out."""
+    """Return the blocks of a part that a rank holds, in the order of their bytes; empty blocks are left out."""
     if part.scope == "total":
         ranks = split.ranks
         return range_blocks(rank * part.size // ranks, (rank + 1) * part.size // ranks, part.row_bytes)
@@ -70,7 +70,7 @@ def blocks_of_rank(part: Part, split: Split, rank: int) -> list[TensorBlock]:
 
 
 def range_blocks(begin: int, end: int, row: int) -> list[TensorBlock]:
-    """Bytes [begin, end) of a part whose rows have `row` bytes: part of a row, whole rows, part of a row."""
+    """Return bytes [begin, end) of a part as blocks: part of a row, whole rows, part of a row; a row is `row` bytes."""
     blocks = []
     while begin < end:
         first, column = divmod(begin, row)
@@ -86,7 +86,7 @@ def range_blocks(begin: int, end: int, row: int) -> list[TensorBlock]:
 
 
 def is_part_owner(part: Part, number: int, split: Split, copies: Copies, rank: int) -> bool:
-    """Whether a rank saves what it holds of part `number`, rather than another one that holds the same."""
+    """Return whether a rank saves what it holds of part `number`, and not another rank that holds a replica."""
     if part.scope in ("total", "per rank") or copies == "all":
         return True
     data = split.coordinates(rank)[2]
@@ -94,7 +94,7 @@ def is_part_owner(part: Part, number: int, split: Split, copies: Copies, rank: i
 
 
 def part_owners(part: Part, number: int, split: Split, copies: Copies) -> range:
-    """The ranks that together have saved all that was saved of part `number`, each byte of it once."""
+    """Return the ranks that together have saved all that was saved of part `number`, each byte once."""
     if part.scope in ("total", "per rank"):
         return range(split.present_ranks)
     return _tensor_owners(part, number, split, copies, range(1 if part.scope == "whole" else split.tensor), 0)
@@ -103,9 +103,9 @@ def part_owners(part: Part, number: int, split: Split, copies: Copies) -> range:
 def block_owners(
     part: Part, number: int, split: Split, copies: Copies, block: TensorBlock, near: tuple[int, int]
 ) -> range:
-    """The ranks that together have saved `block` of part `number`, those that take part, each byte once.
+    """Return the ranks, of those that take part, that together have saved `block` of part `number`, each byte once.
 
-    `near` is the tensor and the data rank from which is taken what several have.
+    `near` is (tensor rank, data rank); of replicas those of these ranks are taken.
     """
     if part.scope == "per rank":
         return range(block.row0, min(block.row1, split.present_ranks))
@@ -127,20 +127,20 @@ def block_owners(
 
 
 def _tensor_owners(part: Part, number: int, split: Split, copies: Copies, tensors: range, data: int) -> range:
-    """Of the ranks that hold a tensor those of these tensor ranks that have saved it for data rank `data`."""
+    """Return the ranks with tensor ranks `tensors` that have saved a tensor for data rank `data`."""
     copy = _replica_rank(number, split, copies, data)
     first, last = (split.rank(tensor, part.stage, copy) for tensor in (tensors.start, tensors.stop - 1))
     return range(first, min(last + 1, split.present_ranks))
 
 
 def _ranks_of_range(begin: int, end: int, size: int, ranks: int) -> range:
-    """Which of the ranks that share `size` things evenly have those of [begin, end); there is at least one thing."""
-    # The last rank whose share starts at or before a thing: those before it that start there have nothing.
+    """Return the ranks that have items [begin, end) of `size` items (at least 1) that `ranks` ranks share evenly."""
+    # The owner of an item is the last rank whose share starts at or before it: earlier ranks with that start are empty.
     return range(((begin + 1) * ranks - 1) // size, (end * ranks - 1) // size + 1)
 
 
 def _replica_rank(number: int, split: Split, copies: Copies, data: int) -> int:
-    """The data rank whose copy of part `number` counts for those of data rank `data`."""
+    """Return the data rank whose replica of part `number` is saved for data rank `data`."""
     if copies == "all":
         return data
     return number % split.data if copies == "dealt" else copies

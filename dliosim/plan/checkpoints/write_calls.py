@@ -1,4 +1,4 @@
-"""What a rank writes or sends when it saves, call by call."""
+"""The calls of a save: what a rank writes, or sends to its writer."""
 
 from __future__ import annotations
 
@@ -9,59 +9,59 @@ from dliosim.plan.checkpoints.shards import TensorBlock
 
 
 class Segment(NamedTuple):
-    """Bytes [begin, begin + length) of a block, counted in the order in which it is stored."""
+    """Bytes [begin, begin + length) of a block, in the order in which it is stored."""
 
-    part: int
-    block: TensorBlock
-    begin: int
-    length: int
+    part: int  #: number of the part
+    block: TensorBlock  #: rows and columns
+    begin: int  #: first byte in the block
+    length: int  #: bytes
 
 
 class Piece(NamedTuple):
-    """One call's worth: `length` bytes at `offset` of a file, and what they are, segment after segment."""
+    """The bytes of one call."""
 
-    file: str
-    offset: int
-    length: int
-    segments: tuple[Segment, ...]
+    file: str  #: name of the file
+    offset: int  #: first byte
+    length: int  #: bytes
+    segments: tuple[Segment, ...]  #: the state's bytes that they are, in order
 
 
 class StoredBlock(Protocol):
-    """A block of a part that lies row after row at an offset of a file."""
+    """A block of a part that is stored row after row in a file."""
 
     @property
     def part(self) -> int:
-        """Its number."""
+        """Number of the part."""
         ...
 
     @property
     def block(self) -> TensorBlock:
-        """What of it."""
+        """Rows and columns."""
         ...
 
     @property
     def file(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         ...
 
     @property
     def offset(self) -> int:
-        """Where in the file, in bytes."""
+        """Offset of the first byte in the file."""
         ...
 
 
 class PieceCount(NamedTuple):
-    """How many calls there are, and the bytes of the largest."""
+    """The number and size of calls."""
 
-    calls: int
-    largest: int
+    calls: int  #: number of calls
+    largest: int  #: bytes of the largest call
 
 
 def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> Iterator[Piece]:
-    """Shards cut into calls of at most `transfer` bytes (None: of any length).
+    """Yield the calls of some shards, each of at most `transfer` bytes (None: of any length).
 
-    Each tensor begins a new call, unless the state is written as a `whole`: then only where the file or the offset
-    does not go on.
+    Each tensor begins a new call. Where the state is written as a `whole`, a new call begins only where a shard is in
+    another file, or does not follow the shard before it.
     """
     run: list[Segment] = []
     file, offset, length, last = "", 0, 0, None
@@ -86,7 +86,7 @@ def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool)
 
 
 def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> PieceCount:
-    """Count what `pieces` would cut, without doing so."""
+    """Count the calls that `cut_pieces` would cut, without cutting."""
     calls = largest = length = 0
     last = None
 
@@ -107,11 +107,11 @@ def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: boo
 
 
 def largest_piece(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> int:
-    """Bytes of the largest call."""
+    """Return the bytes of the largest call."""
     return count_pieces(shards, transfer, whole).largest
 
 
 def _can_merge(last: StoredBlock, shard: StoredBlock, whole: bool) -> bool:
-    """Whether a call may go on from one shard to the next."""
+    """Return whether one call may hold the end of `last` and the beginning of `shard`."""
     follows = shard.file == last.file and shard.offset == last.offset + last.block.length
     return follows and (whole or shard.part == last.part)

@@ -1,1 +1,1 @@
-"""What a run will do, before it runs."""
+"""Forecasts of a run."""

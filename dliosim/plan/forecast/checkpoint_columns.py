@@ -1,7 +1,7 @@
-"""How many calls save and restore a checkpoint: of all parts and many owners at once, as columns.
+"""The number of calls that save and restore a checkpoint, for all parts and many owners at once, as columns.
 
-A part is units that its owners share evenly: bytes (`total`, `per rank`), rows, columns, or one that has all of it
-(`whole`). What `reshard.shard_reads` finds block by block is then a range of units for each part and owner.
+A part consists of units that its owners share evenly: bytes (`total`, `per rank`), rows, columns, or one unit that is
+all of it (`whole`). The blocks of `reshard.shard_reads` are then one range of units for each part and owner.
 """
 
 from __future__ import annotations
@@ -17,44 +17,41 @@ from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadTotals, check_holder, count_strided, widen_to_pages
 from dliosim.plan.checkpoints.shard_sizes import Column, share_start
 
-#: Stretches that are looked at together: 8 bytes in each of some thirty columns.
+#: Stretches that are handled together: 8 bytes in each of about thirty columns.
 _AT_ONCE = 1 << 19
 
 
 class UnitRanges(NamedTuple):
-    """Units [begin, end) of each part, and the ranks [first, stop) of whom they are taken."""
+    """The units of each part that are needed, and the ranks that have saved them."""
 
-    begin: Column
-    end: Column
-    first: Column
-    stop: Column
+    begin: Column  #: first unit
+    end: Column  #: last unit, exclusive
+    first: Column  #: first rank
+    stop: Column  #: last rank, exclusive
 
     @property
     def part_mask(self) -> NDArray[np.bool_]:
-        """Of which parts anything is needed, and to be had."""
+        """Return for each part whether some of it is needed and was saved, bool (parts,)."""
         return (self.begin < self.end) & (self.first < self.stop)
 
     def keep_parts(self, parts: NDArray[np.bool_]) -> UnitRanges:
-        """Nothing of the other parts."""
+        """Return the same ranges, empty for all other parts."""
         return self._replace(stop=np.where(parts, self.stop, self.first))
 
 
 class FileStretches(NamedTuple):
-    """Stretches of files, in the order in which they are read or written; those of a `strided` one have gaps.
+    """Ranges of files, in the order in which they are read or written."""
 
-    `place` is an offset in all files of one kind, one after the other; `file` is a number of one.
-    """
-
-    part: Column
-    file: Column
-    place: Column
-    length: Column
-    lines: Column
-    strided: NDArray[np.bool_]
+    part: Column  #: number of the part
+    file: Column  #: number of the file
+    place: Column  #: offset in all files of one kind, one after another; bytes
+    length: Column  #: bytes
+    lines: Column  #: rows of the block, 1 where it is not split by columns
+    strided: NDArray[np.bool_]  #: true where there are gaps between the rows
 
 
 class StateCounter:
-    """Counts what ranks of a job that holds a checkpoint as `holder` read of it, or write."""
+    """Counts the calls by which ranks that hold a checkpoint as `holder` read or write it."""
 
     def __init__(self, stored: StateFiles, holder: Split) -> None:
         self._stored, self._holder = stored, holder
@@ -82,13 +79,14 @@ class StateCounter:
         alone = np.where(self._whole, 1, written.tensor)
         self._owners = np.where(self.tensors, alone, np.where(per_rank, written.present_ranks, written.ranks))
         self._stage = np.where(self.tensors, held_stage, -1)
-        # The first of the ranks that share a part, as data rank 0 has it.
+        # The first of the ranks that share a part, for data rank 0.
         copies = stored.checkpoint.copies(written)
         number = np.arange(len(parts))
         self._all_copies = copies == "all"
         copy = number % written.data if copies == "dealt" else np.full_like(number, 0 if copies == "all" else copies)
         self._base = np.where(self.tensors, written.tensor * (copy + written.data * stage), 0)
-        # Parts that owners have: those that all share, and those of each stage (and data rank, unless all save them).
+        # Parts by owner: parts that all ranks share, and parts of each stage (and of each data rank where these save
+        # different parts).
         self._flat = np.flatnonzero(~self.tensors)
         tensors = np.flatnonzero(self.tensors)
         order = np.argsort(self._base[tensors], kind="stable")
@@ -102,7 +100,7 @@ class StateCounter:
         self._before = np.append(0, np.cumsum(stored.bytes_per_owner()))
 
     def units_to_restore(self, rank: int) -> UnitRanges:
-        """What a rank of the job needs that holds the state now, from those whose place is most like its own.
+        """Return the units that a rank needs, from the owners whose coordinates are closest to its own.
 
         Raises PlanError by `check_holder`.
         """
@@ -125,24 +123,24 @@ class StateCounter:
         return UnitRanges(begin, end, first, np.minimum(stop, written.present_ranks))
 
     def _first_owner(self, data: int) -> Column:
-        """The first of the ranks that share a part, as it is had by those of a data rank."""
+        """Return the first of the ranks that share a part, for ranks of a data rank."""
         near: Column = np.where(self.tensors & self._all_copies, data * self._stored.split.tensor, 0)
         return self._base + near
 
     def all_units(self) -> UnitRanges:
-        """All that was saved, each byte once."""
+        """Return all that was saved, each byte once."""
         none, present = np.zeros_like(self._units), self._stored.split.present_ranks
         return UnitRanges(none, self._units, self._base, np.minimum(self._base + self._owners, present))
 
     def own_units(self, rank: int) -> UnitRanges:
-        """What a rank saves."""
+        """Return the units that a rank saves."""
         split, none = self._stored.split, np.zeros_like(self._units)
         base = self._first_owner(split.coordinates(rank)[2])
         saves = (base <= rank) & (rank < base + np.where(self.tensors, split.tensor, self._owners))
         return UnitRanges(none, self._units, none + rank, none + rank + saves)
 
     def _owner_index(self, unit: Column, some: NDArray[np.bool_]) -> Column:
-        """Which of its owners, from 0 on, has a unit of each of some parts."""
+        """Return for a unit of each of some parts the index of its owner, from 0."""
         units, owners = self._units[some], self._owners[some]
         found: Column = np.clip(np.ceil((unit + 1.0) * (owners / units)).astype(np.int64) - 1, 0, owners - 1)
         while (early := share_start(units, found + 1, owners) <= unit).any():
@@ -152,10 +150,10 @@ class StateCounter:
         return found
 
     def count(self, needs: UnitRanges, transfer: int | None, whole: bool, page: int) -> tuple[ReadTotals, int]:
-        """What `count_steps` counts of the same fetches, and in how many files they lie."""
+        """Return what `count_steps` counts for the same reads, and the number of files that they are in."""
         runs, made, calls, total, largest, files = 0, 0, 0, 0, 0, 0
         last: FileStretches | None = None
-        run = 0  # bytes of the last run of contiguous stretches, which may go on
+        run = 0  # bytes of the last run of contiguous stretches, which the next rows may continue
 
         for rows in self._iterate_stretches(needs):
             if not len(rows.part):
@@ -188,12 +186,12 @@ class StateCounter:
         return ReadTotals(made + runs, calls + runs, total, largest), files
 
     def _iterate_stretches(self, needs: UnitRanges) -> Iterator[FileStretches]:
-        """Where what is needed lies, in the order of `fetches`: in one file part by part, else owner by owner."""
+        """Yield the ranges that are needed, in the order of `shard_reads`: in one file by part, else by owner."""
         found = self._part_pairs(needs) if self._stored.regions else self._owner_pairs(needs)
         return (self._find_stretches(needs, part, owner) for part, owner in found)
 
     def count_stretches(self, needs: UnitRanges) -> int:
-        """How many parts of owners `count` looks at, each of which takes it about 0.1 us."""
+        """Return the number of (part, owner) pairs that `count` handles; each takes it about 0.1 us."""
         if self._stored.regions:
             return int((needs.stop - needs.first)[needs.part_mask].sum())
         _, first, stop = self._owners_of(needs)
@@ -209,7 +207,7 @@ class StateCounter:
             yield part[which], needs.first[part[which]] + index - (ends - count)[which]
 
     def _owners_of(self, needs: UnitRanges) -> tuple[Column, Column, Column]:
-        """The ranks who have saved what is needed; the range of tensors in `_dealt` of which each has saved some."""
+        """Return the ranks that have saved what is needed, and for each its range of tensors in `_dealt`."""
         first, stop = needs.first[needs.part_mask], needs.stop[needs.part_mask]
         if not len(first):
             return first, first, first
@@ -217,13 +215,16 @@ class StateCounter:
         change = np.bincount(first - lowest, minlength=highest - lowest + 1)
         change -= np.bincount(stop - lowest, minlength=highest - lowest + 1)
         owners = lowest + np.flatnonzero(np.cumsum(change))
-        # A tensor is found by the first of the ranks that share it.
+        # `_dealt` is sorted by the first of the ranks that share a tensor.
         group = self._stored.split.tensor * (self._stored.split.data if self._all_copies else 1)
         base = owners // group * group
         return owners, np.searchsorted(self._dealt_base, base), np.searchsorted(self._dealt_base, base, side="right")
 
     def _owner_pairs(self, needs: UnitRanges) -> Iterator[tuple[Column, Column]]:
-        """All that any of the owners has saved, as what is left out lies between."""
+        """Yield (part, owner) columns of all that each owner has saved.
+
+        Parts that are not wanted are included, as offsets in a file depend on them.
+        """
         owners, first, stop = self._owners_of(needs)
         count = stop - first + len(self._flat)
         ends = np.cumsum(count)
@@ -243,7 +244,7 @@ class StateCounter:
             begin = end
 
     def _find_stretches(self, needs: UnitRanges, part: Column, owner: Column) -> FileStretches:
-        """What of the parts is needed and saved by the owners, in this order."""
+        """Return the ranges of the pairs (part, owner) that are needed, in this order."""
         stored, split = self._stored, self._stored.split
         base = self._base[part]
         if self._all_copies:
@@ -259,7 +260,7 @@ class StateCounter:
         )
         lines = self._lines[part]
         strided = (lines > 1) & (high - low < end - begin)
-        # Of what is strided no stretch goes on: only where the first begins matters, to nobody.
+        # A strided stretch never continues another one, so its exact offset is not used.
         place = place + np.where(strided, 0, (low - begin) * unit)
         file = np.zeros_like(owner)
         if not stored.regions:
@@ -269,10 +270,13 @@ class StateCounter:
         return FileStretches(part, file, place, (high - low) * unit, lines, strided)
 
     def _shard_offsets(self, part: Column, owner: Column, before: Column, length: Column) -> Column:
-        """Where what owners saved of parts begins: `before` bytes of it are other owners'."""
+        """Return the offset of the shard of each pair (part, owner).
+
+        `before` bytes of the part belong to owners before it.
+        """
         split = self._stored.split
         if not self._stored.regions:
-            # Owner after owner, in each part after part.
+            # The shards of one owner follow those of another, and each owner's are in the order of the parts.
             saved: Column = np.cumsum(length) - length
             starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
             lengths = np.diff(np.append(starts, len(owner)))
@@ -287,7 +291,7 @@ class StateCounter:
 
 
 def _append_rows(last: FileStretches, rows: FileStretches) -> FileStretches:
-    """Rows behind the last one of those before them."""
+    """Return the rows after the last one of the rows before them: a run of stretches may continue across the cut."""
     part, file, place, length, lines = (
         np.append(before[-1:], column) for before, column in zip(last[:5], rows[:5], strict=True)
     )
@@ -295,7 +299,7 @@ def _append_rows(last: FileStretches, rows: FileStretches) -> FileStretches:
 
 
 def _count_run_calls(lengths: Column, transfer: int | None) -> tuple[int, int]:
-    """Calls that write or read so many bytes each time, and the bytes of the largest."""
+    """Return the number of calls for runs of these lengths, and the bytes of the largest call."""
     lengths = lengths[lengths > 0]
     if not len(lengths):
         return 0, 0
@@ -304,7 +308,7 @@ def _count_run_calls(lengths: Column, transfer: int | None) -> tuple[int, int]:
 
 
 def _group_strided(rows: FileStretches, strided: NDArray[np.bool_], skip: bool) -> Iterator[tuple[int, int, int]]:
-    """Lines and bytes of each line of strided stretches, and how many are so."""
+    """Yield rows, bytes of a row, and the number of strided stretches with both."""
     lines, length = rows.lines[skip:][strided], rows.length[skip:][strided]
     both, counts = np.unique(np.stack([lines, length // lines]), axis=1, return_counts=True)
     for (line, width), count in zip(both.T.tolist(), counts.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""How often a workload saves its checkpoints, without planning its loops."""
+"""The number of saves of a workload's checkpoints, without planning its loops."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from dliosim.plan.forecast.layout_forecast import estimate_mean
 
 
 def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
-    """Checkpoints of one run of a loop whose epochs have so many steps, if no limit of time ends it.
+    """Return the saves in one run of a loop whose epochs have `steps` steps, if no time limit ends it.
 
-    Of `every D` it is the fewest: those that the compute alone leaves time for.
+    For `every D` it is the smallest number: the saves for which the compute alone leaves time.
     """
     if cadence.unit == "end":
         return 1
     if cadence.unit == "seconds":
         compute = estimate_mean(loop.compute.time)
         return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
-    # Steps count within a pass.
+    # The count of steps begins again in each pass.
     return loop.epochs * (steps // cadence.every) if cadence.unit == "steps" else loop.epochs // cadence.every
 
 
 def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
-    """Mean compute between two saves of a loop whose epochs have so many steps; None where nothing says how long."""
+    """Return the mean compute seconds between two saves, with epochs of `steps` steps; None where it is not known."""
     if cadence.unit == "seconds":
         return cadence.seconds
     if cadence.unit == "end":
@@ -36,7 +36,7 @@ def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
 
 
 def minimum_saves(workload: Workload) -> Counter[str]:
-    """How often each checkpoint is saved at least: a loop that runs `for` some time promises but one at its end."""
+    """Return how often each checkpoint is saved at least; a loop with `for` some time is sure of its last save only."""
     counted: Counter[str] = Counter()
     for verb, times in flatten_verbs(workload.verbs):
         if isinstance(verb, Save):

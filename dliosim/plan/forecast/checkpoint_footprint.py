@@ -1,4 +1,4 @@
-"""What checkpoints take: of memory while they are saved, and of storage then."""
+"""The space that checkpoints need: memory while they are saved, and storage after that."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dliosim.plan.checkpoints.shard_sizes import ShardSizes
 from dliosim.plan.checkpoints.shards import part_bytes
 from dliosim.plan.forecast.forecast_types import StateForecast, Storage
 
-#: Bytes of all ranks that 64 bits hold.
+#: Largest sum of bytes over ranks that is counted, so that 64 bits hold it.
 _MOST_BYTES = 1 << 62
 
 
 def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
-    """Bytes of memory in which saves in the background wait to be flushed, of the rank that saves most."""
+    """Return the bytes of buffers in which background saves wait for their flush, on the rank that saves most."""
     background = checkpoint.background
     if background is None or background.simulated:
         return 0
@@ -29,7 +29,7 @@ def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
 
 
 def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:
-    """What one of `saves` saves of a checkpoint leaves."""
+    """Return what one of `saves` saves of a checkpoint stores."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     kinds: Counter[str] = Counter()
     for label, number in files.files_per_rank()[1].items():
@@ -60,13 +60,13 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
 
 
 def restore_bytes(files: StateFiles, holder: Split, once: bool) -> int:
-    """Bytes that all ranks read who restore what they hold as `holder`: each its own, or with `once` no copies.
+    """Return the bytes that all ranks read when they restore the state as `holder`; with `once` replicas count once.
 
-    Raises PlanError where these may be more than are counted.
+    Raises PlanError where the sum may be too large to count.
     """
     written = files.split
     parts = [
-        # Of what each rank kept for itself there is no other way to deal it out than anew.
+        # The ranks of another split do not match those that saved it: its bytes are dealt again, evenly.
         replace(part, size=part_bytes(part, written), scope="total")
         if part.scope == "per rank" and holder != written
         else part
@@ -77,20 +77,23 @@ def restore_bytes(files: StateFiles, holder: Split, once: bool) -> int:
         for part in parts
     )
     if most >= _MOST_BYTES:
-        text = f"{holder.present_ranks} ranks that restore checkpoint `{files.checkpoint.name}` may read {most / 1e18:.3g} EB"
+        text = (
+            f"{holder.present_ranks} ranks that restore checkpoint `{files.checkpoint.name}` may read "
+            f"{most / 1e18:.3g} EB"
+        )
         raise PlanError(f"{text}: `plan` counts to {_MOST_BYTES / 1e18:.3g} EB")
     return int(ShardSizes(parts, holder, 0 if once else "all").bytes_below(holder.present_ranks).sum())
 
 
 def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage]:
-    """What its saves leave at most on the root where they are written, and on that to which they are drained."""
+    """Yield the largest space that saves take on the root of the checkpoint, and on the root they are drained to."""
 
     def copies(unfinished: int) -> int:
-        # New ones are complete before the oldest is deleted.
+        # New checkpoints are complete before the oldest one is deleted.
         return state.saves if checkpoint.keep is None else min(state.saves, checkpoint.keep + unfinished)
 
     name, count = checkpoint.name, sum(number for _, number in state.files)
-    # A partner's copies lie beside what they are copies of.
+    # A partner's copies are on the same root as the originals.
     times = 1 if checkpoint.partner is None else 2
     flying = checkpoint.background.in_flight if checkpoint.background else 1
     yield Storage("checkpoint", name, checkpoint.root, times * state.bytes, times * count, copies(flying), False)
@@ -99,6 +102,6 @@ def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage
 
 
 def _label_kind(label: str) -> str:
-    """What files of a label are called without its numbers: of `layer_012` layer."""
+    """Return a label of files without its numbers: layer for `layer_012`."""
     found = re.match("[a-z]*", label)
     return found[0] if found else ""

@@ -15,21 +15,20 @@ from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
 from dliosim.plan.forecast.checkpoint_footprint import restore_bytes, staging_bytes
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
 
-#: Ranks whose calls are counted, about: those of more are taken from so many.
+#: Ranks whose calls are counted, about; in larger jobs these ranks stand for the others.
 _SAMPLED_RANKS = 256
 
-#: Parts of owners that are looked at for one figure (a second), and for one rank alone: beyond these none is given.
+#: Pairs (part, owner) that are handled for one figure (one second), and for one rank; more for a rank are refused.
 _AFFORDABLE = 1 << 23
 _MOST_OF_A_RANK = 1 << 25
 
 
 def choose_sample_ranks(kinds: NDArray[np.int64], work: int) -> tuple[list[int], NDArray[np.int64]]:
-    """Ranks to be counted, and for each rank the index of the one that stands for it; `kinds` has a number a rank.
+    """Return the ranks to count, and for each rank of the job the index of the one that stands for it, int64 (ranks,).
 
-    `work` is the parts of owners that are looked at for each: of ranks with many of them fewer are counted.
-
-    Ranks of one kind are taken to do the same, and so each kind has a rank of its own, unless there are more kinds than
-    ranks are counted: then one of a kind nearby stands for it.
+    `kinds` has a number for each rank; ranks of one kind do the same. So each kind has a rank of its own, unless there
+    are more kinds than ranks are counted: then a rank of a kind nearby stands for it. `work` is the (part, owner) pairs
+    that are handled for each rank: the more there are, the fewer ranks are counted.
     """
     order = np.argsort(kinds, kind="stable")
     most = max(1, min(_SAMPLED_RANKS, _AFFORDABLE // max(1, work)))
@@ -43,12 +42,12 @@ def choose_sample_ranks(kinds: NDArray[np.int64], work: int) -> tuple[list[int],
 
 
 def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForecast:
-    """Writing a checkpoint: figures of the ranks that write, none of those that send to them."""
+    """Forecast writing a checkpoint: figures of the ranks that write, not of those that only send to them."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     owned, writers = files.bytes_per_owner(), files.writers()
     written = np.bincount(writers, owned, ranks).astype(np.float64)
-    # A shared file is opened by all, and each rank's share of it counts as its file.
+    # All ranks open a shared file, and it counts as a file of each.
     shared = checkpoint.writers.kind == "shared file"
     made = np.ones(ranks) if shared else files.files_per_rank()[0]
     counts = StateCounter(files, files.split)
@@ -56,12 +55,12 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     counted = [counts.count(counts.own_units(rank), access.transfer, whole, 1)[0] for rank in some]
     calls = np.bincount(writers, np.array([count.calls for count in counted])[instead], ranks).astype(np.float64)
     estimated = bool(np.count_nonzero(owned[some]) < np.count_nonzero(owned))
-    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     issued = spread_of(calls, ranks, estimated or access.page > 1)
     if access.collective and shared:
         issued = uniform_spread(issued.maximum, ranks, issued.estimated)
     largest = max(count.largest for count in counted)
-    # A writer has what it sends itself beside what it receives.
+    # A writer has a buffer for what it writes itself and one for what it receives.
     buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
     opens, memory = spread_of(made, ranks, False), RankMemory(buffers=buffers, staging=staging_bytes(checkpoint, files))
     return PhaseForecast(
@@ -79,7 +78,11 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
 
 
 def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: int) -> PhaseForecast:
-    """Reading a checkpoint as `verb` says; with `once` only the first of the ranks that need the same reads it."""
+    """Forecast reading a checkpoint as `verb` says.
+
+    With `once` only the first of the ranks that need the same bytes reads them. Raises PlanError where a rank has too
+    many reads to count.
+    """
     holder = verb.parallel or checkpoint.split(ranks)
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
@@ -123,8 +126,8 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
         total = restore_bytes(files, holder, verb.once)
         read = replace(read, mean=total / ranks, total=total)
     files_read = spread([names for _, names in found])
-    # Each rank looks into the file of all shards' places before anything else; one file is opened by all together by
-    # MPI-IO, also by those that read nothing of it.
+    # Each rank reads the metadata file first. With MPI-IO all ranks open one file together, also those that read
+    # nothing from it.
     together = access.is_mpi and files.is_one_file
     opens = spread([(1 if together else names) + checkpoint.metadata for _, names in found])
     issued = spread([count.calls for count, _ in found])

@@ -1,7 +1,8 @@
-"""How often to save: the interval between checkpoints at which failures cost least, and what they cost then.
+"""The interval between checkpoints at which failures cost least, and their cost then.
 
-All times are seconds. `interval` is the work between the end of one save and the beginning of the next, `stall` how
-long a save holds the ranks, `mtbf` the mean time between failures of the whole job, which come as a Poisson process.
+All times are seconds. `interval` is the work between the end of one save and the beginning of the next, `stall` the
+time that a save holds the ranks, `mtbf` the mean time between failures of the whole job. Failures are a Poisson
+process.
 
 - J. W. Young, "A first order approximation to the optimum checkpoint interval", Communications of the ACM 17(9), 1974,
   pp. 530-531.
@@ -17,38 +18,37 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a save and a failure take. `flush` is how long a save goes on after its stall until it is complete.
+    """The time that a save and a failure cost; seconds."""
 
-    0 for one that blocks. The work beside a flush is lost with it, and there is one flush at a time.
-    """
-
-    mtbf: float
-    stall: float
-    restart: float
+    mtbf: float  #: mean time between failures of the job
+    stall: float  #: time that a save holds the ranks
+    restart: float  #: from a failure until work continues
+    #: from the end of the stall until the save is complete; 0 for a save that blocks. A failure in this time loses the
+    #: work since the save began; there is one flush at a time
     flush: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """Shares of the wall time that make no progress: in complete saves, in work done again, and in restarting."""
+    """Shares of the wall time that make no progress."""
 
-    saving: float
-    rework: float
-    restart: float
+    saving: float  #: in complete saves
+    rework: float  #: in work done again
+    restart: float  #: in restarting
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """Sum of all shares."""
         return self.saving + self.rework + self.restart
 
 
 def young_interval(stall: float, mtbf: float) -> float:
-    """Young's interval, sqrt(2 stall mtbf): good while the stall is small beside the MTBF."""
+    """Return Young's interval, sqrt(2 stall mtbf): good while the stall is small against the MTBF."""
     return math.sqrt(2 * stall * mtbf)
 
 
 def daly_interval(stall: float, mtbf: float) -> float:
-    """Daly's higher-order estimate of where the complete model of `lost` is least.
+    """Return Daly's higher-order estimate of the interval at which `compute_waste` is least.
 
     sqrt(2 stall mtbf) (1 + sqrt(x) / 3 + x / 9) - stall with x = stall / (2 mtbf), and the MTBF itself from x = 1 on.
     """
@@ -59,17 +59,17 @@ def daly_interval(stall: float, mtbf: float) -> float:
 
 
 def best_interval(costs: Costs) -> float:
-    """The interval to save in: Daly's, but no shorter than a flush, since the next save would wait for it."""
+    """Return the best interval: Daly's, but not shorter than a flush, since the next save would wait for it."""
     return max(daly_interval(costs.stall, costs.mtbf), costs.flush)
 
 
 def compute_waste(interval: float, costs: Costs) -> Waste:
-    """What failures and saves take of the wall time, by Daly's complete model.
+    """Return the shares of the wall time that failures and saves cost, by Daly's complete model.
 
     An interval of work takes M e^((R + F) / M) (e^((interval + stall) / M) - 1) of wall time on average, M the MTBF and
-    R the restart. Daly has no F: a failure loses the work since the newest *complete* save began, so that of the flush
-    F is done again each time, as if the restart took so much longer. Failures come every M of wall time, and each is in
-    its restart for M (1 - e^(-R / M)) on average, as another may come meanwhile.
+    R the restart. Daly has no F: a failure loses the work since the newest *complete* save began. So the work during
+    the flush F is done again each time, as if the restart took F longer. Failures come every M of wall time. Each one
+    is in its restart for M (1 - e^(-R / M)) on average, as another failure may come during the restart.
     """
     going_on = math.exp(-(costs.restart + costs.flush) / costs.mtbf)
     segment = (interval + costs.stall) / costs.mtbf

@@ -1,8 +1,9 @@
-"""What the ranks of a job do in the epochs of a loop, counted from their plans without any I/O.
+"""The I/O of all ranks in the epochs of a loop, counted from their plans.
 
-All ranks are planned where that is affordable; else a sample of them, drawn by the seed, and no more steps than are
-affordable. So are all epochs, as files stay open and samples in memory from one to the next; else one stands for those
-that have another order, unless all have the same. What follows from closed forms is exact all the same.
+All ranks are planned where this is affordable; else a sample of ranks, drawn by the seed, and a limited number of
+steps. All epochs are planned where this is affordable, as files stay open and samples stay in memory from one epoch to
+the next; else one epoch stands for those with other orders. Where all epochs have one order, one is enough. Figures by
+closed forms are exact in each case.
 """
 
 from __future__ import annotations
@@ -39,66 +40,63 @@ from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.shuffling import Permutation
 from dliosim.plan.samples.sizes import has_sample_overlap, require_framed, sample_sizes
 
-_FULL = 4  # loops of which each has these limits; more share them evenly
-_ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where these are more
-_ALL_RANKS = 2048  # planned all, if their samples are affordable
-_SOME_RANKS = 24
-_ALL_EPOCHS = 4096  # epochs of a rank planned, for all of a loop
-_SPAN_STEPS = 16
+_FULL = 4  # up to this number of loops, each has the limits below; more loops share them evenly
+_ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where there are more calls
+_ALL_RANKS = 2048  # largest number of ranks that are all planned, if their samples are affordable
+_SOME_RANKS = 24  # ranks of a sample
+_ALL_EPOCHS = 4096  # largest number of (rank, epoch) pairs where all epochs of a loop are planned
+_SPAN_STEPS = 16  # steps whose span of the file is measured
 _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class PassRange:
-    """Epochs first to last (from 1) of a loop, each of so many steps."""
+    """Epochs of a loop with the same number of steps."""
 
-    first: int
-    last: int
-    steps: int
+    first: int  #: first epoch, from 1
+    last: int  #: last epoch, inclusive
+    steps: int  #: steps of each epoch
 
 
 @dataclass(frozen=True, slots=True)
 class PassFigures:
-    """A pass over a data set, or the mean of several: figures of a rank, over the ranks; see `PhaseForecast`.
+    """Figures of a pass over a data set, or the mean of several passes; see `PhaseForecast`."""
 
-    `buffer` and `plan_bytes` are bytes of what is allocated for a batch, and of the plan's columns on any rank.
-    """
-
-    steps: int
-    samples: RankSpread
-    bytes: RankSpread
-    files: RankSpread
-    opens: RankSpread
-    calls: RankSpread
-    amplification: float | None
-    span_ratio: float | None
-    buffer: int
-    plan_bytes: int
+    steps: int  #: steps of the pass
+    samples: RankSpread  #: samples of a rank
+    bytes: RankSpread  #: bytes that a rank asks of storage
+    files: RankSpread  #: files that a rank reads
+    opens: RankSpread  #: files that a rank opens
+    calls: RankSpread  #: calls of a rank
+    amplification: float | None  #: bytes moved for each byte asked; None where it is not known
+    span_ratio: float | None  #: bytes of the file's span for each byte read; None unless all ranks read one file
+    buffer: int  #: bytes that are allocated for a batch
+    plan_bytes: int  #: bytes of the plan's columns, on the rank with most
 
 
 @dataclass(frozen=True, slots=True)
 class _CountInput:
-    """What is counted, and by the plans of which ranks, of `rows` samples or calls in all."""
+    """The input of counting an epoch."""
 
-    loop: Loop
-    dataset: Dataset
-    placement: Placement
-    job: Job
-    ranks: list[int]
-    stream: bool
-    rows: int
+    loop: Loop  #: loop that is counted
+    dataset: Dataset  #: data set of the loop
+    placement: Placement  #: places of the samples
+    job: Job  #: ranks and nodes
+    ranks: list[int]  #: ranks whose plans are made
+    stream: bool  #: true where epochs do not divide the passes (requests)
+    rows: int  #: samples or calls that may be planned on all ranks together
 
 
 @dataclass(slots=True)
 class _RankState:
-    """What planned ranks have from the epochs before: samples in memory, open files, and the bytes of a buffer.
+    """The state of planned ranks after earlier epochs.
 
-    When an epoch needs larger buffers than there are, all files are opened anew.
+    When an epoch needs larger buffers than there are, all files are opened again.
     """
 
-    kept: list[NDArray[np.int64]]
-    opened: list[NDArray[np.int64]]
-    buffer: int = -1
+    kept: list[NDArray[np.int64]]  #: samples in memory, for each planned rank
+    opened: list[NDArray[np.int64]]  #: open files, for each planned rank
+    buffer: int = -1  #: bytes of a buffer; -1 before the first epoch
 
 
 def count_passes(
@@ -110,10 +108,10 @@ def count_passes(
     stream: bool,
     loops: int = 1,
 ) -> list[PassFigures]:
-    """Count passes that follow each other from the first epoch on; `stream` if no epochs divide them (requests).
+    """Count the figures of passes that follow one another from the first epoch; `stream` for passes of requests.
 
-    `loops` are counted in one forecast: the more there are, the less of each is planned.
-    Where epochs that share passes differ, and where not all of them are planned, their figures are estimates.
+    `loops` loops are counted in one forecast: the more there are, the less of each is planned. Figures are estimates
+    where the epochs of a range differ and not all of them are planned.
     """
     each = loop.batch * ranges_of_sample(loop, dataset)
     table = files_in_table(loop, dataset, job.ranks)
@@ -134,13 +132,13 @@ def count_passes(
 
 
 def _has_one_order(loop: Loop) -> bool:
-    """Whether every epoch reads the same samples in the same order."""
+    """Return whether every epoch reads the same samples in the same order."""
     shuffle = loop.shuffle
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 
 def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PassFigures:
-    """Count the first `steps` steps of `epoch` (from 0) and change what is held; `known` if no epoch is left out."""
+    """Count the first `steps` steps of `epoch` (from 0), and update `held`; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
     affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
     planned = min(steps, max(1, affordable // (loop.batch * ranges_of_sample(loop, case.dataset) * len(ranks))))
@@ -150,7 +148,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     grown = needed > held.buffer
     if grown:
         held.buffer = buffer_bytes(case.dataset, needed)
-    # A stream is one epoch to whatever is done when one begins.
+    # A stream of requests is one epoch: what is done at the beginning of an epoch is done once.
     opening = (grown or loop.access.open == "each epoch") and (epoch == 0 or not case.stream)
     if opening:
         held.opened = [_NONE] * len(ranks)
@@ -202,15 +200,15 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
 
 
 def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
-    """What `Tally` says of them: `apart`, `sample_bytes` and `counted`."""
+    """Return the fields `apart`, `sample_bytes` and `counted` of `EpochAggregate`."""
     loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
     size = dataset.constant_size
     if access.through == "library":
-        return True, size, False  # it is asked for samples, and what it reads is its own affair
+        return True, size, False  # the library is asked for samples; what it reads for them is not known
     if not isinstance(places, DataIndex):
         sizes = np.array([size or 1])
         length = int(require_framed(dataset).length(dataset, sizes)[0])
-        # What samples have in common, and a sample that comes twice in a step, one collective call reads once.
+        # One collective call reads common bytes of samples once, and also a sample that is in a step twice.
         twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
         return (
             True,
@@ -225,7 +223,7 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
 
 
 def _average_epochs(made: Sequence[PassFigures]) -> PassFigures:
-    """Several epochs of as many steps as one."""
+    """Return the mean of several epochs with the same number of steps."""
     ratios = [one.amplification for one in made if one.amplification is not None]
     spans = [one.span_ratio for one in made if one.span_ratio is not None]
     return PassFigures(
@@ -243,9 +241,9 @@ def _average_epochs(made: Sequence[PassFigures]) -> PassFigures:
 
 
 def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:
-    """The ranks to plan when each has `rows` rows, and no less can be planned of it than `fewest`.
+    """Return the ranks to plan where each has `rows` rows, and at least `fewest` of them must be planned.
 
-    That is all, or some with the first among them, and if possible the last. What is planned is shared `among` loops.
+    These are all ranks, or a sample that includes the first and, if possible, the last. `among` loops share the limits.
     """
     most = min(max(2, _SOME_RANKS // among), max(1, _ROWS // among // fewest))
     if ranks <= most or (ranks <= _ALL_RANKS // among and ranks * rows <= _ROWS // among):
@@ -278,14 +276,14 @@ def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]
 
 
 def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
-    """Bytes of the samples that are read; of an encoded unit that several share each has an even part, as in a run."""
+    """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
     if not isinstance(case.placement.places, DataIndex):
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
 
 
 def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each value once. By sorting: the hashing of np.unique takes seconds where values are evenly spaced."""
+    """Return each value once, by sorting: the hashing of np.unique takes seconds where values are evenly spaced."""
     ordered = np.sort(values)
     fresh = np.ones(len(ordered), np.bool_)
     fresh[1:] = ordered[1:] != ordered[:-1]
@@ -294,9 +292,9 @@ def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_heads(access: Access, made: Calls) -> int:
-    """Calls before which `open each sample` opens a file."""
+    """Return the number of calls before which `open each sample` opens a file."""
     head, readers = sample_heads(made, access.transfer is not None), count_handles(access)
-    if readers > 1 and access.by == "sample":  # a share may begin where the one before it would have gone on
+    if readers > 1 and access.by == "sample":  # a reader's share may begin in the middle of a run
         first, last = made.step_start[:-1], made.step_start[1:]
         for begins in share_bounds(first, last, readers)[1:-1]:
             head[begins[first < last]] = True
@@ -304,7 +302,7 @@ def _count_heads(access: Access, made: Calls) -> int:
 
 
 def _count_issued_calls(access: Access, made: Calls) -> int:
-    """Calls as they are counted: out of mappings that last, a reader copies its share of a step at once."""
+    """Return the calls as a run counts them: out of a lasting mapping, a reader copies its share of a step at once."""
     if access.engine != "mmap":
         return len(made.length)
     if access.open == "each sample":
@@ -319,7 +317,7 @@ def _table_bytes(extents: Extents, made: Calls) -> int:
 
 
 def _step_spans(extents: Extents) -> NDArray[np.int64]:
-    """First byte, last byte and bytes of each of the first steps; one row each."""
+    """Return first byte, last byte and bytes of each of the first steps; int64 (3, steps)."""
     steps = min(extents.steps, _SPAN_STEPS)
     result = np.zeros((3, steps), np.int64)
     result[0] = np.iinfo(np.int64).max

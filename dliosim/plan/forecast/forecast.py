@@ -1,4 +1,4 @@
-"""The figures of `dliosim plan`: what each phase of a workload will do and need, known before anything is touched."""
+"""The figures of `dliosim plan`: what each phase of a workload does and needs, computed without touching data."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ PROCESS_BYTES = 80 * 1024 * 1024
 
 _LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
 _ROWS = 1 << 14  # samples listed at a time
-_STEPS = 4 * LARGEST_TABLE  # rows of a step of each loop
-_SUMMED = 1 << 24  # sizes summed up to place samples behind each other
+_STEPS = 4 * LARGEST_TABLE  # largest sum of the rows of one step of every loop
+_SUMMED = 1 << 24  # largest number of sizes that are summed for the offsets of samples in shared files
 
 
 def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyType({})) -> Forecast:
-    """Plan a workload for its job without touching data; seconds, however large it is.
+    """Plan a workload for its job without touching data; takes seconds for a workload of any size.
 
-    `found` has the indexes of files that are there already: by `Dataset.found`, or by the digest of what was prepared.
+    `found` has the indexes of existing files: by `Dataset.found`, or by the digest of a prepared data set.
     """
     placements = {
         dataset.name: place_samples(dataset, found.get(dataset.found or dataset.digest()))
@@ -96,10 +96,10 @@ def list_reads(
     loop: str | None = None,
     found: Mapping[str, tuple[DataIndex, Sequence[str]]] = MappingProxyType({}),
 ) -> Iterator[Listing]:
-    """What `rank` reads in `epoch` (from 0) of the first loop, or of the one named: block after block of steps.
+    """Return the reads of `rank` in `epoch` (from 0) of the first loop, or of the loop named, in blocks of steps.
 
-    `found` is that of `forecast`, with the names of the files. PlanError if there is no such loop, or if nobody can
-    know before files are written where samples will lie.
+    `found` is that of `forecast`, with the names of the files. Raises PlanError where there is no such loop, rank or
+    epoch, where the offsets of samples are not known before files are written, or where the list is too long.
     """
     job = workload.job
     if not 0 <= rank < job.ranks:
@@ -110,29 +110,29 @@ def list_reads(
     dataset = workload.dataset(chosen.dataset)
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None and not is_framed(dataset):
-        text = f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}"
+        text = f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}"
         text = f"{text}, and there are none below --dir"
         raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
-    # 30 to 200 ns for each sample whose size varies.
+    # Summing takes 30 to 200 ns for each sample whose size varies.
     if needs_totals(dataset) and dataset.samples > _SUMMED:
         text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
         raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
     before = local_prefix_sums(dataset) if needs_totals(dataset) else index
     steps = steps_of_epoch(chosen, dataset, job.ranks)
-    # Requests are one epoch, of as many passes as they take.
+    # All requests are one epoch, with the number of passes that they take.
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
     epochs *= 1 if chosen.arrivals is not None else chosen.epochs
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
     passes = [PassRange(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _split_passes(chosen, steps, 1)
     if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
-        passes = []  # it may be millions of them, all empty
+        passes = []  # there may be millions of passes, all empty
     rows = steps * chosen.batch
     if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:
         text = f"--csv lists at most {LARGEST_TABLE:_} samples `within buffer`, and rank {rank} reads {rows:_}"
         raise PlanError(f"{text}; `steps` in `{chosen.name}` makes them fewer")
     folder = f"{dataset.path}/{dataset.digest()}"
-    # To place a sample behind others of its block, all of these are drawn again: some 64 for each.
+    # The offset of a sample in its block needs the sizes before it, drawn again: up to 64 for each sample.
     at_once = _LISTED // BLOCK if needs_totals(dataset) and dataset.samples > SUMS_OF_SAMPLES else _LISTED
     return (
         Listing(
@@ -150,7 +150,7 @@ def list_reads(
 
 
 def _check_step_rows(workload: Workload) -> None:
-    """Refuse loops of which not even a step each can be planned."""
+    """Refuse loops where not even one step of each can be planned."""
     rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
     if rows > _STEPS:
         text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
@@ -158,7 +158,7 @@ def _check_step_rows(workload: Workload) -> None:
 
 
 def _number_epochs(passes: list[PassRange]) -> Iterator[tuple[int, int, int]]:
-    """Each epoch (from 0), the steps before it, and its own."""
+    """Yield each epoch (from 0), the steps before it, and its own steps."""
     before = 0
     for each in passes:
         for number in range(each.first - 1, each.last):
@@ -167,17 +167,20 @@ def _number_epochs(passes: list[PassRange]) -> Iterator[tuple[int, int, int]]:
 
 
 def _cut_blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """First and last (exclusive) of at most so many of them each."""
+    """Yield first and last (exclusive) index of blocks of at most `most` items."""
     return ((first, min(first + most, count)) for first in range(0, count, most))
 
 
 def loops_of(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
-    """All loops, each followed by the evaluations inside it."""
+    """Yield all loops, each followed by the evaluations inside it."""
     return (loop for loop, _ in _loop_runs(verbs))
 
 
 def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
-    """Loops, and how often each runs before its epochs count from 0 again: evaluations go on where they ended."""
+    """Yield each loop, and how often it runs before its epochs count from 0 again.
+
+    An evaluation does not count from 0 in each run: its epochs continue.
+    """
     for verb, _ in flatten_verbs(verbs):
         if isinstance(verb, Loop):
             yield verb, 1
@@ -188,7 +191,7 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
 def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
 ) -> tuple[list[PhaseForecast], int]:
-    """The phases of one verb, and the bytes of memory that a rank needs for it."""
+    """Return the phases of one verb, and the bytes of memory that a rank needs for it."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
     if isinstance(verb, Prepare):
@@ -206,7 +209,7 @@ def _forecast_verb(
 def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
 ) -> tuple[list[PhaseForecast], int]:
-    """A loop done `times` times over, each time in `runs` runs, whose epochs go on from one to the next."""
+    """Return the phases and memory of a loop done `times` times, each time in `runs` runs that share its epochs."""
     dataset = workload.dataset(loop.dataset)
     passes = _split_passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
@@ -219,7 +222,7 @@ def _forecast_loop(
     for evaluation in loop.evaluations:
         inner, more = _forecast_loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
         phases += inner
-        needed += more  # its buffers stay beside those of the training loop
+        needed += more  # its buffers stay while those of the training loop are in use
     if loop.seconds is not None:
         phases = [replace(phase, at_most=True) for phase in phases]
     saving = 0
@@ -227,7 +230,7 @@ def _forecast_loop(
         saves = count_saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         by_clock = cadence.unit == "seconds"
         if by_clock:
-            saves = max(saves, 1)  # there are more where steps wait for data; without compute nobody knows
+            saves = max(saves, 1)  # there are more where steps wait for data; without compute the number is not known
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
         at_most = loop.seconds is not None and cadence.unit not in ("end", "seconds")
         phases.append(replace(phase, at_most=at_most, at_least=by_clock))
@@ -236,7 +239,7 @@ def _forecast_loop(
 
 
 def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:
-    """A pass that requests make; they are one stream without epochs, planned as a whole."""
+    """Return a pass that requests make: requests are one stream without epochs, planned as a whole."""
     when = f"pass {phase.first_epoch}"
     if phase.last_epoch != phase.first_epoch:
         when += f" to {phase.last_epoch}"
@@ -245,7 +248,7 @@ def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:
 
 
 def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
-    """The passes of so many runs of a loop: the first stands apart, as does the last of a stream of requests."""
+    """Return the passes of `runs` runs of a loop: the first is separate, and so is the last of a stream of requests."""
     whole, rest = loop.epochs * runs, 0
     if loop.arrivals is not None:
         whole, rest = divmod(loop.arrivals.requests, max(steps, 1))
@@ -282,7 +285,7 @@ def _forecast_pass(workload: Workload, loop: Loop, found: PassFigures, each: Pas
 
 
 def _storage_demand(loop: Loop, found: PassFigures, ranks: int) -> Demand | None:
-    """What storage must deliver for a loop; None where nothing says in which time."""
+    """Return what storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None
     compute, readers = estimate_mean(loop.compute.time), loop.access.readers
@@ -291,7 +294,7 @@ def _storage_demand(loop: Loop, found: PassFigures, ranks: int) -> Demand | None
         return None
     each = estimate_mean(loop.preprocess.time) if loop.preprocess is not None else 0.0
     processing = each * found.samples.mean / found.steps
-    # Readers preprocess beside the compute and each other; without them that is a part of the step.
+    # Readers preprocess in parallel, while the step computes; without readers preprocessing is a part of the step.
     left = time if readers else time - processing
     if loop.arrivals is not None:
         left -= compute
@@ -303,7 +306,7 @@ def _storage_demand(loop: Loop, found: PassFigures, ranks: int) -> Demand | None
 
 
 def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:
-    # As this job goes on; what another one saved is read for another reason.
+    # The restores by which this job continues; to read what another job saved has another purpose.
     restores = [
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.written_by is None
     ]
@@ -322,7 +325,7 @@ def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterato
 def _forecast_storage(
     workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
 ) -> tuple[Storage, ...]:
-    """Data sets that are prepared, and checkpoints that are saved."""
+    """Return the space of data sets that are prepared, and of checkpoints that are saved."""
     prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
     made = []
     for name, size in prepared.items():

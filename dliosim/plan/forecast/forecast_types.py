@@ -1,4 +1,4 @@
-"""What a forecast consists of: figures over ranks, of phases, of memory and of storage. Bytes, seconds, B/s."""
+"""The types of a forecast: figures over ranks, of phases, of memory and of storage. Bytes, seconds, B/s."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-#: The utilization for which storage is asked to be fast enough.
+#: The utilization that storage must be fast enough for.
 UTILIZATION = 0.9
 
 
 def time_to_read(compute: float, overlapped: bool) -> float:
-    """Seconds in which a step's data must be there for `UTILIZATION`: beside the compute, or on top of it."""
+    """Return the seconds in which a step's data must be read for `UTILIZATION`: during compute, or added to it."""
     return compute / UTILIZATION if overlapped else compute * (1 / UTILIZATION - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpread:
-    """A figure of one rank, over all ranks; `total` is their sum.
+    """A figure of one rank, over all ranks."""
 
-    `estimated` where not every rank and epoch was worked out, or where epochs that it stands for differ.
-    """
-
-    minimum: float
-    mean: float
-    maximum: float
-    total: float
+    minimum: float  #: smallest value of any rank
+    mean: float  #: mean over ranks
+    maximum: float  #: largest value of any rank
+    total: float  #: sum over ranks
+    #: true where not every rank and epoch was planned, or where the epochs that it stands for differ
     estimated: bool = False
 
 
 def uniform_spread(value: float, ranks: int, estimated: bool = False) -> RankSpread:
-    """The same figure on every rank."""
+    """Return the spread of a figure that is the same on every rank."""
     return RankSpread(value, value, value, value * ranks, estimated)
 
 
 def spread_of(values: Sequence[float] | NDArray[Any], ranks: int, estimated: bool) -> RankSpread:
-    """The spread over `ranks` ranks of which `values` are all, or a sample."""
+    """Return the spread over `ranks` ranks, from the values of all of them or of a sample."""
     column = np.asarray(values)
     mean = float(column.mean())
     total = float(column.sum()) if len(column) == ranks else mean * ranks
@@ -46,7 +44,7 @@ def spread_of(values: Sequence[float] | NDArray[Any], ranks: int, estimated: boo
 
 
 def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
-    """The mean of a figure over epochs, between its least and its greatest; an estimate where they differ."""
+    """Return the mean of a figure over epochs, with its smallest and largest value; an estimate where epochs differ."""
     if all(spread == spreads[0] for spread in spreads):
         return spreads[0]
     return RankSpread(
@@ -60,137 +58,119 @@ def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What storage must deliver so that utilization stays at 90 % (with arrivals: to keep up with them).
+    """The rates that storage must deliver to keep utilization at 90 %, or to keep up with arrivals."""
 
-    A rank has `budget` seconds for the `step_bytes` of a step: compute / 0.9 where readers overlap it, else what is
-    left of that beside compute and `processing`; with arrivals what these leave of the mean gap between requests.
-    `processing` is the seconds that `preprocess` takes for a step's samples. Rates are in B/s, and None where nothing
-    is left to read in, so that no storage is fast enough: `readers` is then how many would leave time, 0 if none.
-    """
-
-    step_bytes: float
+    step_bytes: float  #: bytes that a rank reads for a step
+    #: seconds that a rank has to read them: compute / 0.9 where readers overlap compute, else what compute and
+    #: `processing` leave of that; with arrivals, what both leave of the mean gap between requests
     budget: float
-    rank_rate: float | None
-    total_rate: float | None
-    processing: float = 0.0
-    readers: int = 0
+    rank_rate: float | None  #: B/s of one rank; None where no time is left to read, so that no storage is fast enough
+    total_rate: float | None  #: B/s of all ranks together; None as `rank_rate`
+    processing: float = 0.0  #: seconds that `preprocess` takes for the samples of a step
+    readers: int = 0  #: readers that would leave time, where no time is left; 0: no number of readers would
 
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """Bytes of memory that one rank needs in a phase: batches, the plan's columns, allreduce, `cache memory`.
+    """Bytes of memory that one rank needs in a phase."""
 
-    `staging` is what saves in the background keep until they are flushed.
-    """
-
-    buffers: int = 0
-    plan: int = 0
-    allreduce: int = 0
-    cache: int = 0
-    staging: int = 0
+    buffers: int = 0  #: buffers of batches, or of calls
+    plan: int = 0  #: columns of the plan
+    allreduce: int = 0  #: buffer of the allreduce
+    cache: int = 0  #: samples that `cache memory` keeps
+    staging: int = 0  #: buffers of background saves until they are flushed
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return self.buffers + self.plan + self.allreduce + self.cache + self.staging
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseForecast:
-    """One phase, or epochs of it that are alike, done `times` times; figures are of one time, over the ranks.
+    """One phase, or epochs of a phase that do the same; figures are those of one time, over the ranks."""
 
-    Epochs count from 1 and are None outside loops; `when` has the passes that requests make, or what tells a restore
-    from others. `at_most` where `for` may end a loop sooner, `at_least` where saves go by the clock. `bytes` are those
-    asked of storage, not those that `cache memory` has. `amplification` is bytes moved for each byte asked by O_DIRECT,
-    or where samples lie in units that are read whole, else None. `span_ratio` is the span of the file that a step
-    touches on all ranks of a communicator for each byte that they read there (what a two-phase collective would read),
-    None unless all read one file.
-    """
-
-    verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]
-    name: str
-    times: int
-    steps: int
-    samples: RankSpread
-    bytes: RankSpread
-    files: RankSpread
-    opens: RankSpread
-    calls: RankSpread
-    memory: RankMemory
-    first_epoch: int | None = None
-    last_epoch: int | None = None
-    at_most: bool = False
+    verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
+    name: str  #: name of the loop, data set or checkpoint
+    times: int  #: how often it is done
+    steps: int  #: steps each time
+    samples: RankSpread  #: samples of a rank
+    bytes: RankSpread  #: bytes asked of storage, without those that `cache memory` has
+    files: RankSpread  #: files that a rank reads or makes
+    opens: RankSpread  #: files that a rank opens
+    calls: RankSpread  #: read or write calls
+    memory: RankMemory  #: memory of a rank
+    first_epoch: int | None = None  #: from 1; None outside loops
+    last_epoch: int | None = None  #: inclusive; None outside loops
+    at_most: bool = False  #: true where `for` may end the loop earlier
+    #: bytes moved for each byte asked, with O_DIRECT or where samples are in units that are read whole; else None
     amplification: float | None = None
+    #: span of the file that a step touches on all ranks of a communicator, for each byte that they read there: what a
+    #: two-phase collective would read; None unless all ranks read one file
     span_ratio: float | None = None
-    demand: Demand | None = None
-    when: str = ""
-    at_least: bool = False
+    demand: Demand | None = None  #: rates that storage must deliver; None where nothing says in which time
+    when: str = ""  #: passes that requests make, or the options of a restore
+    at_least: bool = False  #: true where saves follow the clock
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What lies on a root in the end: `copies` of `bytes` in `files` files each."""
+    """The space that is used on a root at the end."""
 
-    kind: Literal["dataset", "checkpoint"]
-    name: str
-    root: str
-    bytes: float
-    files: int
-    copies: int
-    estimated: bool
+    kind: Literal["dataset", "checkpoint"]  #: kind of the data
+    name: str  #: name of the data set or checkpoint
+    root: str  #: name of the root
+    bytes: float  #: bytes of each copy
+    files: int  #: files of each copy
+    copies: int  #: number of copies
+    estimated: bool  #: true where bytes are an estimate
 
 
 @dataclass(frozen=True, slots=True)
 class StateForecast:
-    """What one save of a checkpoint leaves on its root: bytes, files of each kind, and how many ranks write any.
+    """The bytes and files that one save of a checkpoint stores on its root."""
 
-    `contents` has the bytes of the model's weights, of its optimizer and of each other part, `files` how many are
-    called `layer`, `optimizer` and so on ("" where files have no such names), `saves` how often a run saves it.
-    `most` is the bytes of the rank that saves most, `restored` what all ranks read to go on from it, `part_of` and
-    `whole` are `Checkpoint.describe_part`.
-    """
-
-    checkpoint: str
-    saves: int
+    checkpoint: str  #: name of the checkpoint
+    saves: int  #: saves in a run
+    #: (name, bytes) of the model's weights, of its optimizer and of each other part
     contents: tuple[tuple[str, int], ...]
+    #: (label, number) of files called `layer`, `optimizer` and so on; "" where file names have no label
     files: tuple[tuple[str, int], ...]
-    writers: int
-    most: int
-    restored: float
-    part_of: str
-    whole: str
+    writers: int  #: ranks that write any bytes
+    most: int  #: bytes of the rank that saves most
+    restored: float  #: bytes that all ranks read to continue from it
+    part_of: str  #: first text of `Checkpoint.describe_part`
+    whole: str  #: second text of `Checkpoint.describe_part`
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """Bytes of all contents."""
         return sum(size for _, size in self.contents)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A workload's forecast; memory in bytes: of the rank that needs most, and of the fullest node.
+    """The forecast of a workload."""
 
-    `index_bytes` of a node are the sums that place samples of varying size, one copy for all its ranks.
-    """
-
-    workload: str
-    digest: str
-    ranks: int
-    nodes: int
-    phases: tuple[PhaseForecast, ...]
-    storage: tuple[Storage, ...]
-    states: tuple[StateForecast, ...]
-    rank_bytes: int
+    workload: str  #: name of the workload
+    digest: str  #: digest of the workload
+    ranks: int  #: ranks of the job
+    nodes: int  #: nodes of the job
+    phases: tuple[PhaseForecast, ...]  #: phases in order
+    storage: tuple[Storage, ...]  #: space of data sets and checkpoints
+    states: tuple[StateForecast, ...]  #: checkpoints that are saved
+    rank_bytes: int  #: memory of the rank that needs most; bytes
+    #: memory of a node for the sums that place samples of varying size, one copy for all its ranks; bytes
     index_bytes: int
-    node_bytes: int
+    node_bytes: int  #: memory of the fullest node; bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The samples that one rank reads in one epoch, in order; `file` is a path relative to the data set's root."""
+    """The samples that one rank reads in one epoch, in order; each column has one entry a sample."""
 
-    step: NDArray[np.int64]
-    sample: NDArray[np.int64]
-    file: list[str]
-    offset: NDArray[np.int64]
-    length: NDArray[np.int64]
+    step: NDArray[np.int64]  #: step, from 0
+    sample: NDArray[np.int64]  #: number of the sample
+    file: list[str]  #: path relative to the data set's root
+    offset: NDArray[np.int64]  #: first byte in the file
+    length: NDArray[np.int64]  #: bytes

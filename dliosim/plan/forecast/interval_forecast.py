@@ -1,4 +1,4 @@
-"""What failures of the job would cost a workload's checkpoints, before anything was measured."""
+"""The cost of failures for a workload's checkpoints, forecast before anything is measured."""
 
 from __future__ import annotations
 
@@ -13,48 +13,43 @@ from dliosim.plan.forecast.checkpoint_counts import save_interval
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 
-#: Bandwidths of all ranks together, in B/s, that stand below each other where none is given.
+#: Bandwidths of all ranks together, in B/s: rows of the table where no bandwidth is given.
 BANDWIDTHS = (1e9, 10e9, 100e9, 1e12)
 
 
 @dataclass(frozen=True, slots=True)
 class FailureModel:
-    """What is known of the job: its MTBF, and what is said of its storage; seconds, and B/s of all ranks together.
+    """The options about failures and storage; seconds, and B/s of all ranks together."""
 
-    Of `save_time` and `bandwidth` one may do: how long a save holds the ranks is then taken from it. Without
-    `restart_time` a restart takes as long as reading what all ranks restore, as fast as a save is written.
-    """
-
-    mtbf: float
-    save_time: float | None = None
-    bandwidth: float | None = None
+    mtbf: float  #: mean time between failures of the job
+    save_time: float | None = None  #: time that a save holds the ranks; None: computed from a bandwidth
+    bandwidth: float | None = None  #: rate of writing; None: not given
+    #: from a failure until work continues; None: the time to read what all ranks restore, at the rate at which a save
+    #: is written
     restart_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What a save and a failure cost at one bandwidth (None: at the save time given)."""
+    """The costs of a save and a failure at one bandwidth."""
 
-    bandwidth: float | None
-    costs: Costs
+    bandwidth: float | None  #: B/s of all ranks together; None: the save time is given
+    costs: Costs  #: times of a save and a failure
 
 
 @dataclass(frozen=True, slots=True)
 class StateRisks:
-    """The costs of one checkpoint, a `Risk` for each bandwidth; `own` are its intervals, as said and in seconds.
+    """The costs of one checkpoint."""
 
-    There are none where what is saved is a part of what the checkpoint is named for: not all a save costs shrinks so.
-    `knows_stall` is false of saves in the background whose copy to buffers has no pace: it counts as none.
-    """
-
-    state: StateForecast
+    state: StateForecast  #: forecast of the checkpoint
+    #: one for each bandwidth; none where only a part of the checkpoint is saved, as costs do not shrink with the bytes
     risks: tuple[Risk, ...]
-    own: tuple[tuple[str, float], ...]
-    knows_stall: bool
+    own: tuple[tuple[str, float], ...]  #: (text, seconds) of the intervals of the pattern's loops
+    knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
 
 
 def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureModel) -> Iterator[StateRisks]:
-    """What failures cost each checkpoint that a workload saves."""
+    """Yield the cost of failures for each checkpoint that a workload saves."""
     rates: tuple[float | None, ...] = BANDWIDTHS
     if failures.bandwidth is not None or failures.save_time is not None:
         rates = (failures.bandwidth,)
@@ -82,12 +77,12 @@ def _failure_costs(checkpoint: Checkpoint, state: StateForecast, failures: Failu
 
 
 def _staging_seconds(background: Background, state: StateForecast) -> float:
-    """Seconds of the copy to buffers; of one that is as fast as memory none, as nothing says how fast that is."""
+    """Return the seconds of the copy to buffers; 0 for a copy as fast as memory, as nothing says how fast this is."""
     return background.staging.duration(state.most) if background.staging else 0.0
 
 
 def _save_intervals(workload: Workload, checkpoint: Checkpoint) -> Iterator[tuple[str, float]]:
-    """The intervals in which loops save a checkpoint, as their lines say it, and as far as they can be had in time."""
+    """Yield the intervals in which loops save a checkpoint, as text and in seconds, where the time is known."""
     for verb, _ in flatten_verbs(workload.verbs):
         if not isinstance(verb, Loop):
             continue

@@ -1,4 +1,4 @@
-"""What it takes to place the samples of a data set, and how much of that a forecast can afford."""
+"""The places of a data set's samples, as far as a forecast can afford to compute them."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import is_framed, local_prefix_sums, needs_totals, require_framed, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
-_DRAWS = 65_536
-_GUESSED_FILES = 1 << 22  # of formats whose files know their places themselves
+_DRAWS = 65_536  # draws for a mean
+_GUESSED_FILES = 1 << 22  # largest number of files whose own indexes are estimated before they exist
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A data set with what it takes to place its samples; not `exact` where a stand-in of one size takes its place."""
+    """A data set and the places of its samples."""
 
-    dataset: Dataset
-    places: Places
-    exact: bool
+    dataset: Dataset  #: data set, or a stand-in whose samples all have the mean size
+    places: Places  #: index of the files, sums of sizes, or None for closed forms
+    exact: bool  #: false for a stand-in and for estimated indexes
 
 
 @lru_cache(maxsize=16)
 def mean_read_bytes(dataset: Dataset) -> float:
-    """Bytes that reading a sample takes, in the mean of all samples, or of an even part of them if these are too many.
+    """Return the mean bytes that reading a sample takes, over all samples, or over an even part of too many.
 
-    Whatever is said of more samples than are planned rests on it, so that the same data are as many bytes everywhere.
+    All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
     """
     return float(require_framed(dataset).length(dataset, _representative_sizes(dataset)).mean())
 
 
 def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
-    """Sizes of all samples, or of an even part of them."""
+    """Return the sizes of all samples, or of an even part of them; int64 bytes."""
     step = 1 if dataset.samples <= AFFORDABLE else dataset.samples // _DRAWS
     return sample_sizes(dataset, np.arange(0, dataset.samples, step))
 
 
 def estimate_mean(distribution: Distribution) -> float:
-    """The mean of a distribution; with clamping, of 65536 draws."""
+    """Return the mean of a distribution; with clamping, the mean of 65536 draws."""
     if distribution.low is None and distribution.high is None:
         return distribution.mean
     return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
 
 
 def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement:
-    """What places the samples of a data set: what its files say (`found`), or roughly will; or totals of blocks.
+    """Return the places of a data set's samples: the index of its files (`found`), an estimate of it, or sums of sizes.
 
-    Where these are needed and not affordable, a stand-in of one size, the mean, takes the place of all samples.
+    Where sums are needed and not affordable, a stand-in replaces the data set: all its samples have the mean size.
     """
     if found is not None:
         return Placement(dataset, found, True)
@@ -72,14 +72,14 @@ def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement
 
 
 def guess_index(dataset: Dataset) -> DataIndex:
-    """What the files' indexes will roughly say, of files that nobody has written yet; PlanError for too many."""
+    """Return an estimate of the files' indexes before the files are written; PlanError for too many files."""
     form, files = format_for(dataset), dataset.layout.files
     if not isinstance(form, Resolved) or dataset.source:
-        raise PlanError(f"data set `{dataset.name}`: only its files know where its samples lie")
+        raise PlanError(f"data set `{dataset.name}`: only its files know where its samples are")
     if files > _GUESSED_FILES:
         text = f"data set `{dataset.name}` would have {files:_} files of {dataset.format} to look up"
         raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
-    fewest = int(counts.min())  # all files have as many samples, or one more
+    fewest = int(counts.min())  # every file has this number of samples, or one more
     kinds = concat_indexes([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
     return repeat_index(kinds, counts - fewest)

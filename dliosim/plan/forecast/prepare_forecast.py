@@ -24,7 +24,7 @@ _SAMPLED_FILES = 65_536
 
 
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
-    """Writing a data set: whole files dealt over the ranks, or a share of the samples for each."""
+    """Forecast writing a data set: whole files dealt over the ranks, or a share of the samples for each rank."""
     dataset = placement.dataset
     transfer = verb.access.transfer
     if isinstance(placement.places, DataIndex):
@@ -39,7 +39,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
     if is_framed(dataset) and dataset.format != "raw":
         written, files, calls = _mark_frame_estimates(dataset, transfer, written, files, calls)
-    # Past the page cache a call is up to three: what of it is whole pages, and what lies before and behind these.
+    # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
     around = header_bytes(dataset) + 2 * require_framed(dataset).align(dataset) if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
@@ -49,18 +49,18 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
 
 
 def _count_opens(dataset: Dataset, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
-    """Opens of a rank: what a library lays out is opened by it, and once more to write the samples."""
+    """Count the opens of a rank: a library opens a file that it lays out, and it is opened again to write samples."""
     form = format_for(dataset)
     laid_out = isinstance(form, Resolved) and form.is_preallocated(dataset)
-    # One file is opened by all ranks together by MPI-IO, also by those that write nothing of it; what a library does
-    # to it, and what stands beside it, is one rank's.
+    # With MPI-IO all ranks open one file together, also those that write nothing to it. One rank alone opens it by the
+    # library, and opens its sidecars.
     if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
         return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + count_with_sidecars(dataset) - 1), ranks, False)
     return _scale_spread(files, 1 + laid_out)
 
 
 def _scale_spread(figure: RankSpread, factor: int) -> RankSpread:
-    """A figure that is so many times as large on every rank."""
+    """Return a figure multiplied by `factor` on every rank."""
     minimum, mean, maximum, total = (
         factor * value for value in (figure.minimum, figure.mean, figure.maximum, figure.total)
     )
@@ -70,7 +70,7 @@ def _scale_spread(figure: RankSpread, factor: int) -> RankSpread:
 def _count_whole_files(
     placement: Placement, ranks: int, transfer: int | None
 ) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
-    """Samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
+    """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
     dataset = placement.dataset
     files = np.arange(dataset.layout.files)
     owner = files % ranks
@@ -79,7 +79,7 @@ def _count_whole_files(
     # A file without samples still has its header to write.
     calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
     if transfer is None and require_framed(dataset).checksum is not None:
-        # The header is written again once the checksum is known, unless one call holds all.
+        # The header is written again when the checksum is known, unless one call writes the whole file.
         again = samples > 1
         calls, sizes = calls + again, sizes + again * header_bytes(dataset)
     known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
@@ -94,10 +94,9 @@ def _count_whole_files(
 def _mark_frame_estimates(
     dataset: Dataset, transfer: int | None, written: RankSpread, files: RankSpread, calls: RankSpread
 ) -> tuple[RankSpread, RankSpread, RankSpread]:
-    """Bytes, files and calls where samples are surrounded by something: estimates of what depends on their sizes.
+    """Return bytes, files and calls for a format that frames samples: estimates of all that depends on sizes.
 
-    Whole samples are made at a time, so that calls are shorter than `transfer`; what stands beside a file is opened,
-    too, and written.
+    Whole samples are made at a time, so calls are shorter than `transfer`. Sidecars are opened and written, too.
     """
     form = require_framed(dataset)
     beside = count_with_sidecars(dataset) - 1
@@ -110,14 +109,14 @@ def _mark_frame_estimates(
 
 
 def count_with_sidecars(dataset: Dataset) -> int:
-    """Files for each of a data set's: itself, and those that stand beside it."""
+    """Return the number of files for each data file: the file itself and its sidecars."""
     return 1 + (len(require_framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
 
 
 def _count_library_files(
     index: DataIndex, ranks: int, transfer: int | None
 ) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
-    """The same for files that are made whole by a library, or laid out by it: estimates."""
+    """Count the same for files that a library makes whole, or lays out: estimates."""
     files = len(index.size)
     owner, samples = np.arange(files) % ranks, np.diff(index.first_sample)
     calls = samples if transfer is None else -(-index.size // transfer)
@@ -132,7 +131,7 @@ def _count_library_files(
 def _count_many_files(
     dataset: Dataset, ranks: int, transfer: int | None
 ) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
-    """The same for more files than are counted: by the mean of an even sample of them."""
+    """Count the same for too many files to handle each: by the mean of an even sample of files."""
     total, files = dataset.samples, dataset.layout.files
     some = np.arange(0, files, files // _SAMPLED_FILES)
     sizes = file_sizes(dataset, None, some)
@@ -150,17 +149,17 @@ def _count_many_files(
 def _count_shared_files(
     placement: Placement, ranks: int, transfer: int | None
 ) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
-    """The same for ranks that each write a contiguous share of the samples of few files."""
+    """Count the same where each rank writes a contiguous share of the samples of few files."""
     dataset = placement.dataset
     total, files = dataset.samples, dataset.layout.files
     edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
     starts = first_samples(np.arange(files + 1), total, files)
     filled = np.diff(starts) > 0
-    # The header goes with the first sample of a file, the trailer with the last, and to rank f % R where there is none.
+    # The rank of a file's first sample writes the header, that of the last the trailer; without samples rank f % R.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
     closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     before = None if isinstance(placement.places, DataIndex) else placement.places
-    if before is None and dataset.constant_size is None:  # a file for each of few samples: these have no totals
+    if before is None and dataset.constant_size is None:  # a file for each of few samples: there are no sums yet
         before = local_prefix_sums(dataset)
     written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
     header = header_bytes(dataset)
@@ -175,10 +174,10 @@ def _count_shared_files(
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
     empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
-    # A file of no bytes is made, and not written.
+    # A file without bytes is made, but not written.
     filled_by = held - np.bincount(owner[sizes == 0], minlength=ranks)
     calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
-    # A share that lies in several files ends each with a shorter call.
+    # A share in several files ends each of them with a shorter call.
     known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (
         spread_of(samples, ranks, False),
@@ -189,7 +188,7 @@ def _count_shared_files(
 
 
 def _largest_sample(dataset: Dataset) -> float:
-    """Bytes of the largest sample, or four times the mean where there is no limit."""
+    """Return the bytes of the largest sample, or four times the mean where there is no limit."""
     if dataset.constant_size is not None:
         return dataset.constant_size
     return dataset.size.high if dataset.size.high is not None else 4 * estimate_mean(dataset.size)

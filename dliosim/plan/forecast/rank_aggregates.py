@@ -1,4 +1,4 @@
-"""Figures over all ranks, from what was planned of an epoch: exact where closed forms or complete plans allow it."""
+"""Figures over all ranks, from the planned ranks of an epoch: exact where closed forms or complete plans allow it."""
 
 from __future__ import annotations
 
@@ -19,61 +19,50 @@ _COUNTED_RANKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """Figures of one planned rank. Of `calls` as planned so many are `issued`: a copy out of mappings is of many.
+    """Figures of one planned rank."""
 
-    `span` is of some steps, `kept` what `cache memory` takes of a first epoch.
-    """
-
-    bytes: int
-    files: NDArray[np.int64]
-    heads: int
-    calls: int
-    issued: int
-    moved: int
-    largest_step: int
-    plan_bytes: int
-    rounds: NDArray[np.int64]
-    span: NDArray[np.int64]
-    kept: NDArray[np.int64]
+    bytes: int  #: bytes of the samples that are read
+    files: NDArray[np.int64]  #: numbers of the files that are read, sorted, each once
+    heads: int  #: calls before which `open each sample` opens a file
+    calls: int  #: calls as planned
+    issued: int  #: calls as a run counts them; one copy out of a mapping stands for several
+    moved: int  #: bytes of all calls
+    largest_step: int  #: bytes of the largest step
+    plan_bytes: int  #: bytes of the plan's columns
+    rounds: NDArray[np.int64]  #: collective rounds of each step, (steps,)
+    span: NDArray[np.int64]  #: first byte, last byte and bytes of the first steps, (3, steps)
+    kept: NDArray[np.int64]  #: samples that `cache memory` takes in the first epoch, sorted
 
 
 @dataclass(frozen=True, slots=True)
 class EpochAggregate:
-    """What was planned of an epoch, and what for.
+    """The plans of an epoch, and the context for figures over all ranks."""
 
-    `scale` is steps asked for each step planned; `whole` if nothing was left out, of this epoch or of those that it
-    stands for. `reads_all` is whether every sample is read from storage, `opening` whether what all ranks open together
-    is opened, `fresh` which of each planned rank's files were not open before. `group` says for
-    each planned rank which of all `groups` that open a shared file together it is in. `apart` is whether every sample
-    is one range of a file, which no other shares, and `sample_bytes` what reading one moves, None where that varies.
-    `mean_bytes` is that in the mean of all samples where it varies and samples are left out, else None.
-    Unless `counted`, only a run can tell what more is moved, or less for what samples have in common.
-    """
-
-    loop: Loop
-    dataset: Dataset
-    ranks: int
-    nodes: int
-    steps: int
-    scale: float
-    whole: bool
-    found: tuple[RankPlan, ...]
-    reads_all: bool
-    opening: bool
-    fresh: list[NDArray[np.int64]]
-    group: NDArray[np.int64]
-    groups: int
-    apart: bool
-    sample_bytes: int | None
-    counted: bool
+    loop: Loop  #: loop that is planned
+    dataset: Dataset  #: data set of the loop
+    ranks: int  #: ranks of the job
+    nodes: int  #: nodes of the job
+    steps: int  #: steps of the epoch
+    scale: float  #: steps of the epoch for each planned step
+    whole: bool  #: true where nothing was left out, of this epoch or of those that it stands for
+    found: tuple[RankPlan, ...]  #: planned ranks
+    reads_all: bool  #: true where every sample is read from storage
+    opening: bool  #: true where a file that all ranks open together is opened in this epoch
+    fresh: list[NDArray[np.int64]]  #: files that were not open before, for each planned rank
+    group: NDArray[np.int64]  #: group of each planned rank; a group opens a shared file together
+    groups: int  #: number of groups
+    apart: bool  #: true where every sample is one range of a file, and shares no bytes with another sample
+    sample_bytes: int | None  #: bytes that reading a sample moves; None where they vary
+    counted: bool  #: false where only a run shows whether more bytes are moved, or fewer for bytes that samples share
+    #: mean of `sample_bytes` over all samples, where they vary and samples are left out; else None
     mean_bytes: float | None
 
     def make_spread(self, values: list[float], exact: bool = True) -> RankSpread:
-        """The spread of a figure of the planned ranks."""
+        """Return the spread of a figure of the planned ranks."""
         return spread_of(values, self.ranks, not (self.whole and exact))
 
     def scale_by_bytes(self, spread: RankSpread, samples: RankSpread) -> RankSpread:
-        """A figure that goes with the bytes, of the ranks planned, for all samples that are read, of mean size."""
+        """Return a figure that grows with the bytes, scaled from planned ranks to all samples at their mean size."""
         if self.mean_bytes is None or not self.reads_all:
             return spread
         planned = sum(one.bytes for one in self.found) * self.scale / len(self.found)
@@ -87,9 +76,9 @@ class EpochAggregate:
         )
 
     def limit_to_readers(self, spread: RankSpread) -> RankSpread:
-        """A figure of those who read, where with `scatter by node` the first rank of a node reads for all of its.
+        """Return a figure of the ranks that read: with `scatter by node` a node's first rank reads for all others.
 
-        An estimate where ranks of several nodes differ: who is on which node, the launcher decides.
+        It is an estimate where ranks of several nodes differ, as the launcher decides which ranks are on which node.
         """
         members = -(-self.ranks // self.nodes)
         if not self.loop.access.scatter or members == 1:
@@ -100,12 +89,12 @@ class EpochAggregate:
 
 
 def count_handles(access: Access) -> int:
-    """Readers of a rank with open files of their own."""
+    """Return the readers of a rank that have open files of their own."""
     return 1 if access.collective else max(1, access.readers)
 
 
 def count_samples(tally: EpochAggregate) -> RankSpread:
-    """Samples of a rank: by closed forms, or by counting the shards."""
+    """Count the samples of a rank: by closed forms, or by counting the shards."""
     loop, dataset, ranks = tally.loop, tally.dataset, tally.ranks
     wanted = tally.steps * loop.batch
 
@@ -115,7 +104,7 @@ def count_samples(tally: EpochAggregate) -> RankSpread:
     fewest, most = shard_bounds(loop, dataset, ranks)
     if cap_samples(fewest) == cap_samples(most):
         return uniform_spread(cap_samples(most), ranks)
-    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all have as many
+    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all ranks have the same number
         return RankSpread(fewest, dataset.samples / ranks, most, dataset.samples)
     own = samples_of_ranks(loop, dataset, ranks, np.arange(0, ranks, -(-ranks // _COUNTED_RANKS)))
     counted = np.where(own, wanted, 0) if loop.last_batch == "pad" else np.minimum(own, min(wanted, most))
@@ -124,7 +113,7 @@ def count_samples(tally: EpochAggregate) -> RankSpread:
 
 
 def count_bytes(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
-    """Bytes asked of storage."""
+    """Count the bytes asked of storage."""
     size = tally.sample_bytes
     if size is None or not tally.reads_all:
         asked = tally.make_spread([one.bytes * tally.scale for one in tally.found], exact=tally.counted)
@@ -141,18 +130,18 @@ def count_bytes(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 
 def _scale_files(tally: EpochAggregate, files: int) -> float:
-    """Files that a rank touches in all its steps, when it touches `files` in those that were planned."""
+    """Return the files that a rank touches in all its steps, from the `files` that it touches in the planned steps."""
     total = tally.dataset.layout.files
     if tally.scale == 1:
         return files
     if tally.loop.shuffle.samples == "globally" and tally.loop.shard != "by file":
-        # Each step meets files at random: the share left untouched shrinks geometrically.
+        # Each step touches files at random: the share of untouched files shrinks geometrically.
         return float(total * (1 - (1 - files / total) ** tally.scale))
     return min(files * tally.scale, float(total))
 
 
 def count_files(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
-    """Files that a rank reads."""
+    """Count the files that a rank reads."""
     if tally.loop.access.scatter:
         return _files_of_nodes(tally, [one.files for one in tally.found])
     if tally.dataset.layout.files == 1 and tally.reads_all and samples.minimum:
@@ -161,7 +150,7 @@ def count_files(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 
 def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -> RankSpread:
-    """Files that the first rank of each node reads for all of its ranks, of which each has `files`."""
+    """Count the files that the first rank of each node reads for all ranks of the node, where each rank has `files`."""
     together, members = np.concatenate(files), -(-tally.ranks // tally.nodes)
     if tally.whole and tally.nodes == 1:
         found, estimated = float(len(np.unique(together))), False
@@ -169,7 +158,7 @@ def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -
         found, estimated = float(len(together) > 0), not tally.reads_all
     else:
         total = tally.dataset.layout.files
-        # As if each rank met files at random.
+        # As if each rank touched files at random.
         untouched = float(np.mean([1 - _scale_files(tally, len(own)) / total for own in files]))
         found, estimated = total * (1 - untouched**members), True
     least = found if members == 1 else 0
@@ -177,27 +166,27 @@ def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -
 
 
 def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
-    """Files that a rank opens, as often as it does."""
+    """Count how often a rank opens a file."""
     access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
     if access.open == "each sample":
         if access.transfer is None and tally.reads_all and tally.apart:
             return tally.limit_to_readers(samples)
-        # Where one rank's calls end, another's may go on in the same file.
+        # The calls of one rank may continue where those of another end in the same file.
         return tally.limit_to_readers(
             tally.make_spread([one.heads * scale for one in tally.found], exact=not access.scatter)
         )
     handles = count_handles(access)
     always = handles == 1 and tally.reads_all and samples.minimum > 0
     if dataset.layout.files == 1 and (access.is_mpi or always):
-        # Batches of one size never need larger buffers later on, and so no file opened anew.
+        # Batches of one size never need larger buffers later, so no file is opened again.
         exact = tally.whole or dataset.constant_size is not None
         opens, readers = handles if tally.opening else 0, tally.nodes if access.scatter else tally.ranks
         least = opens if readers == tally.ranks else 0
         return RankSpread(least, opens * readers / tally.ranks, opens, opens * readers, not exact)
     if access.scatter:
-        # What one rank of a node had read before may be new to another: less is opened than this.
+        # A file that is new to one rank of a node may be open for another: the real number is smaller than this.
         return replace(_files_of_nodes(tally, tally.fresh), estimated=True)
-    # Each reader is taken to meet every file that the rank reads.
+    # Assumed: each reader touches every file that the rank reads.
     opened = [
         min(_scale_files(tally, len(fresh)) * handles, one.calls * scale)
         for one, fresh in zip(tally.found, tally.fresh, strict=True)
@@ -206,7 +195,7 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 
 def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
-    """Calls that read; a collective one is one on every rank."""
+    """Count the calls that read; a collective call counts as one on every rank."""
     access = tally.loop.access
     if access.collective:
         if access.transfer is None:
@@ -216,7 +205,7 @@ def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     if access.transfer is None and tally.reads_all and tally.apart and access.engine != "mmap":
         return tally.limit_to_readers(samples)
     if access.scatter and access.engine == "mmap" and access.open != "each sample":
-        # One copy out of mappings fills a step of all ranks of a node: as many as the rank with most steps needs.
+        # One copy out of mappings fills a step for all ranks of a node: the rank with most steps decides their number.
         copies = tally.make_spread([one.issued * tally.scale for one in tally.found])
         alike = copies.minimum == copies.maximum
         total = copies.maximum * tally.nodes
@@ -228,7 +217,7 @@ def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 
 def span_ratio(tally: EpochAggregate) -> float | None:
-    """Span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
+    """Return the span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
     spans = np.array([one.span for one in tally.found])
     asked = spans[:, 2].sum(axis=0) * (tally.ranks / len(tally.found))
     planned = [spans[tally.group == group] for group in np.unique(tally.group)]

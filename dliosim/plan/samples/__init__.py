@@ -1,1 +1,1 @@
-"""Which bytes of which files each rank reads and writes."""
+"""The bytes of files that each rank reads and writes."""

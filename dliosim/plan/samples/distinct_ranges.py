@@ -1,4 +1,4 @@
-"""Which bytes of files are asked for, each counted once however often and by however many ranks it is."""
+"""The distinct bytes of files that are asked for: each byte counts once, however often it is read, by any rank."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from dliosim.model.verbs import Loop
 from dliosim.plan.samples.sample_index import DataIndex, Places
 from dliosim.plan.samples.sizes import has_sample_overlap
 
-#: Files are dealt to the ranks that count them in blocks of so many bytes.
+#: Bytes of a block; files are dealt in blocks to the ranks that count them.
 BLOCK = 1 << 26
 
-#: Ranges that a rank keeps in memory to count what is distinct: 24 bytes each, three times over while they are sorted.
+#: Ranges that a rank keeps in memory to count distinct bytes: 24 bytes each, three times this while they are sorted.
 MOST_RANGES = 1 << 22
 
 
 class ByteRanges(NamedTuple):
-    """Bytes [begin, end) of files, int64 (n,) each, by file and place; no two of a file overlap or touch."""
+    """Ranges of bytes in files, sorted by file and offset; no two ranges of a file overlap or touch. int64 (n,)."""
 
-    file: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
+    file: NDArray[np.int64]  #: number of the file
+    begin: NDArray[np.int64]  #: first byte
+    end: NDArray[np.int64]  #: last byte, exclusive
 
     @property
     def bytes(self) -> int:
-        """How many bytes these are."""
+        """Sum of the bytes."""
         return int((self.end - self.begin).sum())
 
 
 def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> ByteRanges:
-    """The bytes that lie in any of some ranges (n,), in any order, which may be empty or overlap."""
+    """Return the bytes that are in any of some ranges (n,), in any order; these may be empty or overlap."""
     some = end > begin
     file, begin, end = file[some], begin[some], end[some]
     order = np.lexsort((begin, file))
     file, begin, end = file[order], begin[order], end[order]
     first = np.ones(len(file), np.bool_)
     first[1:] = file[1:] != file[:-1]
-    # Files one behind the other, so that the greatest end so far is one running maximum.
+    # Files are placed one after another, so that one running maximum gives the largest end so far in each file.
     heads = np.flatnonzero(first)
     longest = np.maximum.reduceat(end, heads) if len(heads) else end
     base = np.repeat(np.cumsum(longest) - longest, np.diff(np.append(heads, len(file))))
@@ -52,7 +52,7 @@ def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray
 
 
 def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
-    """The same bytes, cut where a block of `BLOCK` bytes begins; and for each range a number that its block has."""
+    """Return the same bytes, cut at multiples of `BLOCK`, and for each range a number given by its file and block."""
     first = ranges.begin // BLOCK
     pieces = (ranges.end - 1) // BLOCK + 1 - first
     row = np.repeat(np.arange(len(pieces)), pieces)
@@ -62,7 +62,7 @@ def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
 
 
 def are_reads_distinct(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> bool:
-    """Whether it is certain that in an epoch no byte of the data set is asked for twice, by any of the ranks."""
+    """Return whether it is certain that no byte of the data set is asked for twice in an epoch, by any rank."""
     dealt = loop.shard != "off" or ranks == 1
     once = loop.last_batch != "pad" and loop.arrivals is None
     apart = places.has_disjoint_samples if isinstance(places, DataIndex) else not has_sample_overlap(dataset)

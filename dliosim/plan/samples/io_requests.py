@@ -1,4 +1,4 @@
-"""Where the bytes of samples lie, and the calls that move them into the buffer of a step."""
+"""The extents of samples in files, and the calls that move them into the buffer of a step."""
 
 from __future__ import annotations
 
@@ -21,43 +21,42 @@ Place = TypeVar("Place", int, NDArray[np.int64])
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """One row a sample that a rank touches, in order; step s is rows step_start[s]:step_start[s + 1]. All int64."""
+    """The samples that a rank touches, one row each, in order. All int64."""
 
-    sample: NDArray[np.int64]
-    file: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    length: NDArray[np.int64]
-    step_start: NDArray[np.int64]
+    sample: NDArray[np.int64]  #: number of the sample, (rows,)
+    file: NDArray[np.int64]  #: number of the file, (rows,)
+    offset: NDArray[np.int64]  #: first byte, (rows,)
+    length: NDArray[np.int64]  #: bytes, (rows,)
+    step_start: NDArray[np.int64]  #: step s is rows step_start[s]:step_start[s + 1], (steps + 1,)
 
     @property
     def steps(self) -> int:
-        """How many steps, empty ones included."""
+        """Number of steps, empty ones included."""
         return len(self.step_start) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of every step, in order: `length` bytes at `offset` of `file` go to `start` in the step's buffer.
+    """The calls of every step, in order. All int64 but `goes_on`.
 
-    Step s is calls step_start[s]:step_start[s + 1], holds the samples row_start[s]:row_start[s + 1], and fills
-    step_bytes[s] bytes of its buffer. `sample_start` says for each sample where its first byte lands in the buffer; its
-    bytes lie there in one piece. All int64. Where samples lie in several ranges, `goes_on` says of each call whether it
-    goes on with the sample of the call before it, in the same file.
+    The bytes of each sample are contiguous in the buffer of its step.
     """
 
-    file: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    length: NDArray[np.int64]
-    start: NDArray[np.int64]
-    step_start: NDArray[np.int64]
-    step_bytes: NDArray[np.int64]
-    sample_start: NDArray[np.int64]
-    row_start: NDArray[np.int64]
+    file: NDArray[np.int64]  #: number of the file, (calls,)
+    offset: NDArray[np.int64]  #: first byte in the file, (calls,)
+    length: NDArray[np.int64]  #: bytes, (calls,)
+    start: NDArray[np.int64]  #: first byte in the step's buffer, (calls,)
+    step_start: NDArray[np.int64]  #: step s is calls step_start[s]:step_start[s + 1], (steps + 1,)
+    step_bytes: NDArray[np.int64]  #: bytes of the step's buffer that are filled, (steps,)
+    sample_start: NDArray[np.int64]  #: first byte of each sample in its buffer, (rows,)
+    row_start: NDArray[np.int64]  #: step s holds samples row_start[s]:row_start[s + 1], (steps + 1,)
+    #: true where a call continues the sample of the call before it, in the same file, (calls,); None where every sample
+    #: is one range
     goes_on: NDArray[np.bool_] | None = None
 
     @property
     def steps(self) -> int:
-        """How many steps, empty ones included."""
+        """Number of steps, empty ones included."""
         return len(self.step_bytes)
 
     @property
@@ -66,12 +65,12 @@ class Calls:
         return int(self.step_bytes.max(initial=0))
 
     def step(self, step: int) -> Calls:
-        """The calls of one step; views, no copies."""
+        """Return the calls of one step; views, no copies."""
         first, last = int(self.step_start[step]), int(self.step_start[step + 1])
         return self._slice(first, last, int(self.row_start[step]), int(self.row_start[step + 1]), step)
 
     def round(self, step: int, first: int, last: int) -> Calls:
-        """The calls [first, last) of one step, as `Rounds.calls` gives them, with no samples of their own."""
+        """Return the calls [first, last) of one step, as `Rounds.calls` gives them, without samples."""
         row = int(self.row_start[step])
         return self._slice(first, last, row, row, step)
 
@@ -92,10 +91,11 @@ class Calls:
 def locate(
     dataset: Dataset, places: Places, samples: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """File, offset and length in bytes of what reading each sample takes.
+    """Return file, offset and length (bytes) of what reading each sample takes; three int64 of the shape of `samples`.
 
-    `places` are the sums of `plan.sizes` where `needs_totals` says so, and the files' index where only that knows. Of a
-    sample that lies in several ranges the first is given, and the bytes of all.
+    `places` are the sums of `plan.samples.sizes` where `needs_totals` is true, and the index of the files where only
+    files know the places. For a sample in several ranges, the offset is that of the first range, and the length is that
+    of all.
     """
     if isinstance(places, DataIndex):
         return sample_places(places, samples)
@@ -114,7 +114,7 @@ def locate(
 
 
 def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of each file: its header, its samples with what lies around each, and its trailer."""
+    """Return the bytes of each file: its header, its samples with the bytes around each, and its trailer."""
     if isinstance(places, DataIndex):
         return places.size[files]
     total, count = dataset.samples, dataset.layout.files
@@ -143,13 +143,13 @@ def _bytes_before_files(
 
 
 def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
-    """The calls that read `extents`.
+    """Return the calls that read `extents`.
 
-    With `transfer` None a call a sample. Otherwise samples of one step that follow each other both in order and in the
-    file become one run, cut into calls of at most `transfer` bytes. With `page` above 1 (O_DIRECT) calls are widened to
-    multiples of it, in the file and in the buffer, and `transfer` is rounded down to one; the last call of a file may
-    then reach beyond its end, where a read ends early. Raises PlanError where `transfer` is less than `page`;
-    [E113] where a step would take more calls than `LARGEST_TABLE`.
+    With `transfer` None each sample is one call. Otherwise samples of one step that follow each other in order and in
+    the file become one run, which is cut into calls of at most `transfer` bytes. With `page` above 1 (O_DIRECT) calls
+    are widened to multiples of it, in the file and in the buffer, and `transfer` is rounded down to a multiple. The
+    last call of a file may then reach beyond its end, where a read ends early. Raises PlanError where `transfer` is
+    less than `page`; [E113] where a step would take more calls than `LARGEST_TABLE`.
     """
     if transfer is not None and transfer < page:
         raise PlanError(f"transfer of {transfer} B: reads that bypass the cache are multiples of {page} B")
@@ -195,7 +195,7 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
 
 
 def _continuation_rows(extents: Extents) -> NDArray[np.bool_] | None:
-    """Rows that are another range of the sample of the row before, in the same step and file; None without any."""
+    """Return which rows are another range of the sample of the row before, in its step and file; None without any."""
     goes_on = np.zeros(len(extents.sample), np.bool_)
     goes_on[1:] = (extents.sample[1:] == extents.sample[:-1]) & (extents.file[1:] == extents.file[:-1])
     goes_on[1:] &= extents.offset[1:] != extents.offset[:-1]  # the same range is a sample read twice
@@ -204,7 +204,7 @@ def _continuation_rows(extents: Extents) -> NDArray[np.bool_] | None:
 
 
 def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows that do not go on where the row before them, in the same step and file, ends (in whole pages)."""
+    """Return the rows that do not continue the row before them, in the same step and file (by whole pages)."""
     fresh = np.ones(len(first), np.bool_)
     fresh[1:] = (
         (extents.file[1:] != extents.file[:-1])
@@ -216,10 +216,10 @@ def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int6
 
 
 def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
-    """Which calls begin a sample, as `open each sample` needs to know.
+    """Return which calls begin a sample, for `open each sample`; bool (calls,).
 
-    All do but those that go on with a sample of several ranges, and with `merged` (with `transfer`) those that go on
-    where the one before them in the same step ended.
+    All do, except those that continue a sample of several ranges. With `merged` (with `transfer`) also those do not
+    that continue where the call before them in the same step ended.
     """
     head = np.ones(len(calls.file), np.bool_)
     if merged:
@@ -232,9 +232,10 @@ def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
 
 
 def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
-    """Where the shares of `groups` readers in a step's calls [first, last) begin, and where the last one ends.
+    """Return where the shares of `groups` readers in a step's calls [first, last) begin, and where the last share ends.
 
-    Shares are equal in number of calls to within one (`readers N by sample`). For one step, or for arrays of them.
+    The numbers of calls of two shares differ by 1 at most (`readers N by sample`). For one step, or for arrays of
+    steps.
     """
     return [first + (last - first) * group // groups for group in range(groups + 1)]
 
@@ -242,7 +243,7 @@ def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
 def _pack_steps(
     length: NDArray[np.int64], step_start: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each of `length` begins when those of a step lie back to back, and the bytes of each step."""
+    """Return the offset of each of `length` where those of a step are back to back, and the bytes of each step."""
     before = np.zeros(len(length) + 1, np.int64)
     np.cumsum(length, out=before[1:])
     at_step = before[step_start]
@@ -252,20 +253,18 @@ def _pack_steps(
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How the calls of each step are dealt over collective rounds; round k of step s, if k < count[s], is
-    calls[first:last] of `plan_calls(s, k)`.
-    """
+    """The assignment of each step's calls to collective rounds; round k of step s exists if k < count[s]."""
 
-    round_start: NDArray[np.int64]
-    step_start: NDArray[np.int64]
+    round_start: NDArray[np.int64]  #: first call of each round, and the number of calls, (rounds + 1,)
+    step_start: NDArray[np.int64]  #: first round of each step, and the number of rounds, (steps + 1,)
 
     @property
     def count(self) -> NDArray[np.int64]:
-        """Rounds that this rank needs in each step; all ranks take part in the most of any."""
+        """Rounds that this rank needs in each step, (steps,); all ranks take part in the most of any."""
         return np.diff(self.step_start)
 
     def calls(self, step: int, number: int) -> tuple[int, int]:
-        """The first and the last (exclusive) call of a round; none of a round that this rank does not need."""
+        """Return the first and the last (exclusive) call of a round; (0, 0) for a round that the rank does not need."""
         at = int(self.step_start[step]) + number
         if at >= self.step_start[step + 1]:
             return 0, 0

@@ -1,4 +1,4 @@
-"""Who prepares what: the parts of a data set's files, dealt over the ranks."""
+"""The partition of a data set's files over the ranks that prepare it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,32 @@ from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
 from dliosim.plan.samples.sizes import is_framed, require_framed
 
-#: Samples of a part that are made at a time while preparing; no call goes across.
+#: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536
 
-# Files placed at a time.
+# Files whose places are computed at a time.
 _FILES_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Bytes [offset, offset + length) of a file: samples [first_sample, last_sample), with what lies around each.
+    """Bytes [offset, offset + length) of a file: samples with the bytes around each."""
 
-    The part that is `first` holds the header, too, and makes the file; the one that is `last` holds the trailer.
-    """
-
-    file: int
-    offset: int
-    length: int
-    first_sample: int
-    last_sample: int
-    first: bool
-    last: bool = True
+    file: int  #: number of the file
+    offset: int  #: first byte
+    length: int  #: bytes
+    first_sample: int  #: first sample
+    last_sample: int  #: last sample, exclusive
+    first: bool  #: true: the part also holds the header, and its rank makes the file
+    last: bool = True  #: true: the part also holds the trailer
 
 
 def file_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
-    """The parts that `rank` writes; those of all ranks cover every file once.
+    """Return the parts that `rank` writes; those of all ranks cover every file once.
 
-    File f falls to rank f % R. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless
-    a checksum runs through the file. Of files that a library lays out, parts are samples: their offset says nothing.
+    Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless a
+    checksum covers the whole file. For files that a library lays out, parts are samples, and their offset has no
+    meaning.
     """
     if not is_framed(dataset):
         return _sample_parts(dataset, job.ranks, rank)
@@ -86,7 +84,7 @@ def _share_parts(dataset: Dataset, places: Places, ranks: int, rank: int) -> Ite
             offset = 0 if first == start else _sample_offset(dataset, places, first)
             until = size if last == stop else _sample_offset(dataset, places, last)
             yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
-    # Files without samples (more files than samples) are but a header and a trailer.
+    # Files without samples (more files than samples) have only a header and a trailer.
     for file in range(rank, files, ranks):
         start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
         if start == stop:

@@ -1,4 +1,4 @@
-"""What of an epoch is read from storage, and in which order; a run and its forecast both ask here."""
+"""The ranges of files that an epoch reads from storage, in order; a run and its forecast both use them."""
 
 from __future__ import annotations
 
@@ -18,32 +18,30 @@ from dliosim.plan.samples.sizes import require_framed, sample_sizes
 
 @dataclass(frozen=True, slots=True)
 class ReadRanges:
-    """Ranges of files that calls read: a row each, in order, in the steps that need them. int64.
+    """Ranges of files that calls read, a row each, in order, in the steps that need them. int64 (rows,).
 
-    Row i holds, from its byte `at` on, `held` bytes of the contents of its sample, from their byte `begin` on. `held`
-    is 0 where that is not known, as in an encoded unit, which is `piece` of those of its sample in `column`.
+    Row i holds, from its byte `at` on, `held` bytes of its sample's contents, from byte `begin` of the contents on.
     """
 
-    extents: Extents
-    at: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    held: NDArray[np.int64]
-    column: NDArray[np.int64]
-    piece: NDArray[np.int64]
+    extents: Extents  #: file ranges, with their samples and steps
+    at: NDArray[np.int64]  #: first byte of the contents in the range
+    begin: NDArray[np.int64]  #: first byte of the contents that it holds
+    held: NDArray[np.int64]  #: bytes of the contents; 0 where this is not known, as in an encoded unit
+    column: NDArray[np.int64]  #: column of the index
+    piece: NDArray[np.int64]  #: number of an encoded unit among those of its sample in `column`
 
 
 def plan_reads(
     extents: Extents, access: Access, kept: NDArray[np.int64], dataset: Dataset, places: Places
 ) -> ReadRanges:
-    """The ranges that calls read of the samples of `extents`, in the same steps, of which some may be left without any.
+    """Return the ranges that calls read for the samples of `extents`, in the same steps; a step may have none.
 
-    `kept` has the samples, sorted, that `cache memory` holds: they are not read again. With `order by offset` a batch
-    is read in the order of the files, as it always is by collective calls: a view must go forward in its file. With the
-    batch in the same order in memory nothing needs to be put right. A unit that several samples of a step lie in is
-    read once.
+    `kept` are the samples, sorted, that `cache memory` holds: they are not read again. With `order by offset` a batch
+    is read in the order of the files. Collective calls always read like this: offsets in a file view must not decrease.
+    The batch has this order in memory too, so nothing is reordered. A unit of several samples is read once a step.
 
     Raises PlanError: [E211] where `cache memory` cannot keep samples, as they are several ranges or share one; [E216]
-    where a library would have to read samples of whatever size.
+    where a library would have to read samples without a fixed size.
     """
     if (
         access.memory
@@ -67,7 +65,7 @@ def plan_reads(
 
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
-    """Which rows of the first epoch `cache memory` takes: each sample once, up to the first that does not fit."""
+    """Return which rows of the first epoch `cache memory` keeps: each sample once, up to the first too large one."""
     if not memory:
         return np.zeros(len(stored.sample), np.bool_)
     _, first = np.unique(stored.sample, return_index=True)
@@ -78,16 +76,17 @@ def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
 
 
 def buffer_bytes(dataset: Dataset, needed: int) -> int:
-    """What is allocated for a batch where the largest of an epoch needs `needed`.
+    """Return the bytes that are allocated for a batch where the largest one of an epoch needs `needed`.
 
-    Batches of varying size differ from epoch to epoch: some room saves most from opening anew.
+    Batches of varying size differ from epoch to epoch. A margin of 1/8 avoids most reopening of files for larger
+    buffers.
     """
     fixed = dataset.constant_size is not None and not dataset.source and dataset.compress is None
     return needed if fixed else needed + needed // 8
 
 
 def _single_ranges(extents: Extents, dataset: Dataset) -> ReadRanges:
-    """Samples as they are planned: one range each."""
+    """Return samples as they are planned: one range each."""
     zeros = np.zeros(len(extents.sample), np.int64)
     if dataset.format == "raw":
         return ReadRanges(extents, zeros, zeros, extents.length, zeros, zeros)
@@ -96,7 +95,7 @@ def _single_ranges(extents: Extents, dataset: Dataset) -> ReadRanges:
 
 
 def _index_ranges(extents: Extents, dataset: Dataset, index: DataIndex) -> ReadRanges:
-    """The ranges that a file's index says samples have."""
+    """Return the ranges that the index of the files gives for samples."""
     found = locate_ranges(index, extents.sample)
     starts = np.searchsorted(found.row, extents.step_start)
     rows = Extents(extents.sample[found.row], extents.file[found.row], found.offset, found.length, starts)
@@ -107,9 +106,9 @@ def _index_ranges(extents: Extents, dataset: Dataset, index: DataIndex) -> ReadR
 
 
 def _library_ranges(extents: Extents, dataset: Dataset, places: Places) -> ReadRanges:
-    """What is asked of a library, which finds the samples itself: bytes of the file's samples as one row after another.
+    """Return what a library is asked for: the library finds samples itself, in the contents of a file, row after row.
 
-    That is offsets in contents, not in files: sample k of a file begins at k times a sample's bytes.
+    Offsets are offsets in contents, not in files: sample k of a file begins at k times a sample's bytes.
     """
     if isinstance(places, DataIndex):
         file, first = places.files_of(extents.sample), places.first_sample
@@ -129,7 +128,7 @@ def _library_ranges(extents: Extents, dataset: Dataset, places: Places) -> ReadR
 
 
 def _drop_duplicates(stored: ReadRanges) -> ReadRanges:
-    """Each range once a step: samples may share a unit."""
+    """Return each range once a step: samples may share a unit."""
     rows = stored.extents
     step = _row_steps(rows)
     order = np.lexsort((rows.offset, rows.file, step))
@@ -140,7 +139,7 @@ def _drop_duplicates(stored: ReadRanges) -> ReadRanges:
 
 
 def _row_steps(rows: Extents) -> NDArray[np.int64]:
-    """The step of each row."""
+    """Return the step of each row."""
     return np.repeat(np.arange(rows.steps), np.diff(rows.step_start))
 
 
@@ -157,7 +156,7 @@ def _select_extents(extents: Extents, chosen: NDArray[np.bool_]) -> Extents:
 
 
 def _select_rows(stored: ReadRanges, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> ReadRanges:
-    """Some rows, or all in another order, in the steps that begin at `step_start` of them."""
+    """Return some rows, or all rows in another order, in steps that begin at their rows `step_start`."""
     old = stored.extents
     extents = Extents(old.sample[rows], old.file[rows], old.offset[rows], old.length[rows], step_start)
     others = [getattr(stored, each.name)[rows] for each in fields(ReadRanges)[1:]]
@@ -165,6 +164,6 @@ def _select_rows(stored: ReadRanges, rows: NDArray[np.int64], step_start: NDArra
 
 
 def _sort_by_file(stored: ReadRanges) -> ReadRanges:
-    """The rows of each step in the order of the files' numbers, and within each file in that of their places."""
+    """Return the rows of each step in the order of the files' numbers, and within each file in the order of offsets."""
     rows = stored.extents
     return _select_rows(stored, np.lexsort((rows.offset, rows.file, _row_steps(rows))), rows.step_start)

@@ -1,4 +1,4 @@
-"""Where the samples of files lie whose own indexes say it: those of all files together, asked for by sample."""
+"""The places of samples in files whose own indexes give them: one index of all files, searched by sample."""
 
 from __future__ import annotations
 
@@ -28,27 +28,24 @@ class ExistingFiles:
 
 @dataclass(frozen=True, slots=True)
 class IndexColumn:
-    """A `contract.Column` of all files: one entry a file, and of `offset` and `length` one a unit.
+    """A `protocols.Column` of all files: one entry a file, except where a field says otherwise."""
 
-    The units of file f begin at first_unit[f]. `pipeline` is a row of `DataIndex.pipelines`. `first` has the first
-    sample of each unit (of all, not of its file) where units hold different numbers of them. `step` is as in `Column`.
-    """
-
-    samples: Ints
-    pieces: Ints
-    row_bytes: Ints
-    unit_bytes: Ints
-    pipeline: Ints
-    first_unit: Ints
-    offset: Ints
-    length: Ints
+    samples: Ints  #: samples of a unit
+    pieces: Ints  #: units of a sample, where a sample takes several
+    row_bytes: Ints  #: bytes of a sample in the column; 0 in an encoded unit
+    unit_bytes: Ints  #: decoded bytes of a unit
+    pipeline: Ints  #: row of `DataIndex.pipelines`
+    first_unit: Ints  #: first unit of each file
+    offset: Ints  #: first byte of each unit
+    length: Ints  #: bytes of each unit
+    #: first sample of each unit, counted over all files, where units hold different numbers of samples; else None
     first: Ints | None = None
-    step: Ints | None = None
+    step: Ints | None = None  #: as in `protocols.Column`
 
     def locate_units(self, file: Ints, within: Ints, samples: Ints) -> tuple[Ints, Ints, Ints]:
-        """The (first) unit of each sample, which of its samples that is, and the bytes that it lies behind its offset.
+        """Return for each sample its (first) unit, its number in the unit, and the bytes from the unit's offset to add.
 
-        `within` counts samples in their file.
+        `within` is the number of each sample in its file.
         """
         if self.first is not None:
             unit = np.searchsorted(self.first, samples, side="right") - self.pieces[file]
@@ -64,51 +61,44 @@ class IndexColumn:
 
 @dataclass(frozen=True, slots=True)
 class DataIndex:
-    """Of F files the first sample of each (F + 1 entries), their bytes, and where samples lie. All int64.
+    """The places of the samples of F files. All int64."""
 
-    `sample_bytes` is what the format's library gives for a sample of each file, 0 where that is not one size.
-    """
-
-    first_sample: Ints
-    size: Ints
-    columns: tuple[IndexColumn, ...]
-    pipelines: tuple[tuple[Filter, ...], ...]
-    sample_bytes: Ints
+    first_sample: Ints  #: first sample of each file, and the number of samples, (F + 1,)
+    size: Ints  #: bytes of each file, (F,)
+    columns: tuple[IndexColumn, ...]  #: columns of a sample
+    pipelines: tuple[tuple[Filter, ...], ...]  #: filters that units are encoded with
+    sample_bytes: Ints  #: bytes that the format's library gives for a sample of each file, 0 where sizes differ, (F,)
 
     @property
     def has_disjoint_samples(self) -> bool:
-        """Whether each sample is one range of bytes, and no other sample has any of it."""
+        """Return whether each sample is one range of bytes that no other sample shares."""
         return len(self.columns) == 1 and all(
             bool(((one.pieces == 1) & ((one.row_bytes > 0) | (one.samples == 1))).all()) for one in self.columns
         )
 
     def files_of(self, samples: Ints) -> Ints:
-        """The file of each sample."""
+        """Return the file of each sample."""
         return np.searchsorted(self.first_sample, samples, side="right") - 1
 
 
 Places: TypeAlias = DataIndex | Ints | None
-"""What it takes to place the samples of a data set: its files' indexes, the sums of `plan.sizes`, or nothing."""
+"""Data that place the samples of a data set: the index of its files, the sums of `sizes.prefix_sum`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRanges:
-    """Ranges of files that hold samples, those of a sample one after the other. int64.
+    """Ranges of files that hold samples; those of a sample follow one another. int64 (ranges,)."""
 
-    Range i belongs to row `row[i]` of what was asked for. It holds the sample's contents from byte `begin[i]` on, or
-    (-1) a whole encoded unit: of `column[i]`, and where a sample takes several of these, its piece `piece[i]`.
-    """
-
-    row: Ints
-    column: Ints
-    piece: Ints
-    offset: Ints
-    length: Ints
-    begin: Ints
+    row: Ints  #: index in the samples that were asked for
+    column: Ints  #: number of the column
+    piece: Ints  #: number of an encoded unit among those of its sample
+    offset: Ints  #: first byte in the file
+    length: Ints  #: bytes
+    begin: Ints  #: first byte of the sample's contents in the range; -1 for a whole encoded unit
 
 
 def locate_ranges(index: DataIndex, samples: Ints) -> SampleRanges:
-    """All ranges of samples; units that take no room in their file are left out."""
+    """Return all ranges of samples; units that take no bytes in their file are left out."""
     file = index.files_of(samples)
     within = samples - index.first_sample[file]
     made, before = [], np.zeros(len(samples), np.int64)
@@ -126,7 +116,7 @@ def locate_ranges(index: DataIndex, samples: Ints) -> SampleRanges:
 def _column_ranges(
     column: IndexColumn, number: int, file: Ints, units: tuple[Ints, Ints, Ints], before: Ints
 ) -> SampleRanges:
-    """The ranges of one column; `before` is where in a sample's contents it begins."""
+    """Return the ranges of one column; it begins at byte `before` of a sample's contents."""
     pieces = column.pieces[file]
     row = np.repeat(np.arange(len(file)), pieces)
     ends = np.cumsum(pieces)
@@ -134,7 +124,7 @@ def _column_ranges(
     piece = np.arange(len(row)) - head
     file, unit, inside, behind = file[row], units[0][row] + piece, units[1][row], units[2][row]
     whole, row_bytes = column.length[unit], column.row_bytes[file]
-    # A piece begins where the one before it ends: where an inner dimension is cut, some are shorter than the others.
+    # A piece begins where the one before it ends: pieces differ in length where an inner dimension is cut.
     cut = np.cumsum(whole) - whole
     cut -= cut[head]
     offset = column.offset[unit] + behind + np.where(row_bytes > 0, inside * row_bytes, 0)
@@ -146,7 +136,7 @@ def _column_ranges(
 
 
 def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
-    """File, first offset and bytes of each sample; of an encoded unit that several share, each has an even part."""
+    """Return file, first offset and bytes of each sample; samples that share an encoded unit share its bytes evenly."""
     file = index.files_of(samples)
     within = samples - index.first_sample[file]
     offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
@@ -164,7 +154,7 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _samples_per_unit(index: DataIndex, column: IndexColumn, file: Ints, unit: Ints, begin: Ints) -> Ints:
-    """How many samples share each unit, the first of which is the one `begin` of its file."""
+    """Return the number of samples that share each unit; `begin` is the unit's first sample in its file."""
     left = index.first_sample[file + 1] - index.first_sample[file] - begin
     if column.first is None:
         most = column.samples[file]
@@ -175,7 +165,7 @@ def _samples_per_unit(index: DataIndex, column: IndexColumn, file: Ints, unit: I
 
 
 def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
-    """The indexes of files as one, in their order; all have as many columns."""
+    """Return the indexes of files as one, in their order; all have the same number of columns."""
     pipelines: dict[tuple[Filter, ...], int] = {}
     columns = []
     first = _starts(np.array([file.samples for file in files], np.int64))
@@ -202,7 +192,7 @@ def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
 
 
 def repeat_index(index: DataIndex, kind: Ints) -> DataIndex:
-    """The index of files of which file f is as number kind[f] of `index`; files of a kind share its units."""
+    """Return the index of files where file f is like file kind[f] of `index`; files of a kind share its units."""
     samples = np.diff(index.first_sample)[kind]
     columns = tuple(
         IndexColumn(
@@ -228,7 +218,7 @@ def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:
 
 
 def first_of_units(column: Column) -> Ints:
-    """The first sample, in its file, of each unit of a column."""
+    """Return the first sample, counted in its file, of each unit of a column."""
     if column.first is not None:
         return column.first
     return np.arange(len(column.offset)) // column.pieces * column.samples

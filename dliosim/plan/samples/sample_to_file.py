@@ -1,6 +1,6 @@
-"""Which samples lie in which file: sample i of N in file i * F // N, in closed forms both ways.
+"""The file of each sample: sample i of N is in file i * F // N, by closed forms in both directions.
 
-Files that somebody else has written may hold any number of samples each: then tables take the place of closed forms.
+Files from another source may hold any number of samples each: then tables replace closed forms.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dliosim.plan.samples.shuffling import Permutation
 
 
 def align_up(value: int, align: int) -> int:
-    """`value` rounded up to a multiple of `align`."""
+    """Return `value` rounded up to a multiple of `align`."""
     return -(-value // align) * align
 
 
 def align_values(values: NDArray[np.int64], align: int) -> NDArray[np.int64]:
-    """`values` rounded up to multiples of `align`."""
+    """Return `values` rounded up to multiples of `align`."""
     return values if align == 1 else -(-values // align) * align
 
 
 def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
-    """The file of each sample out of `total` in `files` files."""
+    """Return the file of each sample, of `total` samples in `files` files."""
     if files == total:
         return samples
     if files == 1:
@@ -35,7 +35,7 @@ def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.i
 
 
 def first_samples(file: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
-    """The first sample of each file, `file` in [0, files]; that of the file after the last is `total`."""
+    """Return the first sample of each file, `file` in [0, files]; `total` for the file after the last one."""
     if files == total:
         return file
     if total % files == 0:
@@ -50,11 +50,11 @@ def _check_limits(total: int, files: int) -> None:
 
 
 class FileOrder:
-    """The stream of all samples, file after file; with a key the files are permuted, samples stay in order inside.
+    """The stream of all samples, file after file; a key permutes the files, not the samples inside a file.
 
-    Where files differ in their number of samples (by one, since N is no multiple of F), the larger ones are permuted
-    among the places of larger ones and the smaller among theirs. So the file in place q holds as many samples as file
-    q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
+    Where files differ in their number of samples (by one, since N is no multiple of F), larger files are permuted among
+    the places of larger files, and smaller among those of smaller files. So the file in place q holds as many samples
+    as file q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
     """
 
     __slots__ = ("_large", "_remainder", "_small", "each", "files", "total")
@@ -71,7 +71,7 @@ class FileOrder:
             self._small = Permutation(files - self._remainder, key ^ 0x9E3779B97F4A7C15)
 
     def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The file in each place of the order."""
+        """Return the file in each place of the order."""
         if self._large is None or self._small is None:
             return place
         if self._remainder == 0:
@@ -86,19 +86,19 @@ class FileOrder:
         return result
 
     def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The place in the order of the file that each position of the stream lies in."""
+        """Return the place in the order of the file that holds each position of the stream."""
         return files_of(position, self.total, self.files)
 
     def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        """Return the position of the stream at which the file in each place begins, `place` in [0, files]."""
         return first_samples(place, self.total, self.files)
 
     def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first sample of each file."""
+        """Return the first sample of each file."""
         return first_samples(file, self.total, self.files)
 
     def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sample at each position of the stream."""
+        """Return the sample at each position of the stream."""
         if self._large is None:
             return position
         place = self.places_of(position)
@@ -106,10 +106,10 @@ class FileOrder:
 
 
 class TableOrder:
-    """As `FileOrder`, of files that hold any number of samples: `first` is the first one of each, and last the total.
+    """The same as `FileOrder` for files with any number of samples.
 
-    With a key any file may come in any place, so that the place of a file says nothing of how many samples it holds.
-    Time and memory grow with the files.
+    `first` is the first sample of each file, and at the end the total. With a key any file may have any place, so the
+    place of a file does not give its number of samples. Time and memory grow with the number of files.
     """
 
     __slots__ = ("_file", "_first", "_start", "each", "files", "total")
@@ -126,23 +126,23 @@ class TableOrder:
             np.cumsum(np.diff(first)[self._file], out=self._start[1:])
 
     def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The file in each place of the order."""
+        """Return the file in each place of the order."""
         return place if self._file is None else self._file[place]
 
     def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The place in the order of the file that each position of the stream lies in; no empty file's."""
+        """Return the place in the order of the file that holds each position of the stream; never an empty file's."""
         return np.searchsorted(self._start, position, side="right") - 1
 
     def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The position of the stream at which the file in each place begins, `place` in [0, files]."""
+        """Return the position of the stream at which the file in each place begins, `place` in [0, files]."""
         return self._start[place]
 
     def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first sample of each file."""
+        """Return the first sample of each file."""
         return self._first[file]
 
     def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sample at each position of the stream."""
+        """Return the sample at each position of the stream."""
         if self._file is None:
             return position
         place = self.places_of(position)

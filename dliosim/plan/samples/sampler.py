@@ -1,4 +1,4 @@
-"""What one rank reads in one epoch of a loop: the order of samples, sharded, shuffled, cut into steps, and placed."""
+"""The reads of one rank in one epoch of a loop: samples sharded, shuffled, cut into steps, with their places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dliosim.plan.samples.sample_index import DataIndex, Places
 from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
 from dliosim.plan.samples.shuffling import Permutation, shuffle_buffer_order
 
-#: Columns of `Extents` and of `Calls`, 8 bytes each.
+#: Bytes of a plan for each step and each row: the columns of `Extents` and of `Calls`, 8 bytes each.
 _STEP_BYTES = 3 * 8
 _ROW_BYTES = 9 * 8
 
@@ -31,14 +31,14 @@ _ROW_BYTES = 9 * 8
 def plan_epoch(
     loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int, first: int = 0
 ) -> Extents:
-    """The samples of each step of `rank` in `epoch` (from 0), of step `first` and all after it, and where they lie.
+    """Return the extents of `rank` in `epoch` (from 0), of step `first` and all later steps.
 
-    Time and memory grow with the rank's own steps, not with the data set or the ranks; `shuffle files within shard`
-    takes as much as the rank has files, too, and so does `shard by file` where N is no multiple of the files. Where
-    files hold any number of samples (`Dataset.counts`), `shuffle files globally` takes as much as there are files.
+    Time and memory grow with the rank's own steps, not with the data set or the ranks. `shuffle files within shard`
+    also needs a table of the rank's files, and so does `shard by file` where N is no multiple of the files. Where files
+    hold any number of samples (`Dataset.counts`), `shuffle files globally` needs a table of all files.
 
-    Raises PlanError where that takes a table of more files than `LARGEST_TABLE`; [E215] where the order of files would
-    decide how many samples a rank has.
+    Raises PlanError: [E113] where a table would have more files than `LARGEST_TABLE`; [E215] where the order of files
+    would decide how many samples a rank has.
     """
     if (files := files_in_table(loop, dataset, job.ranks)) > LARGEST_TABLE:
         raise PlanError(
@@ -47,7 +47,7 @@ def plan_epoch(
     if has_order_dependent_shards(loop, dataset):
         text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
         raise PlanError(text, "E215")
-    # Shifted by N ranks: this rank reads what the rank N further on would have.
+    # `shifted by N ranks`: this rank reads the samples of rank (rank + N) mod ranks.
     reader = (rank + loop.shift) % job.ranks
     own = samples_of_rank(loop, dataset, job.ranks, reader)
     steps = steps_of_epoch(loop, dataset, job.ranks)
@@ -63,7 +63,7 @@ def plan_epoch(
 
 
 def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
-    """Bytes of memory that planning so many steps of a rank takes, at least."""
+    """Return the bytes of memory that planning `steps` steps of a rank takes, at least."""
     return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
 
 
@@ -77,7 +77,7 @@ def _rank_samples(
     own: int,
     index: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The samples at places `index` of the rank's own sequence of `own`."""
+    """Return the samples at places `index` of the rank's own sequence of `own` samples."""
     if not len(index):
         return index
     total, shuffle = dataset.samples, loop.shuffle
@@ -114,7 +114,7 @@ def _file_order(dataset: Dataset, places: Places, key: int | None) -> FileOrder 
 
 
 def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions, in the stream of all samples, of places in the sequence of one rank."""
+    """Return the positions in the stream of all samples for places in the sequence of one rank."""
     if loop.shard == "by sample":
         return index + (index // loop.batch * (ranks - 1) + rank) * loop.batch
     if loop.shard == "by block":
@@ -125,7 +125,7 @@ def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDAr
 def _count_places_below(
     loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many places of the rank's sequence lie before each position of the stream."""
+    """Count the places of the rank's sequence before each position of the stream."""
     if loop.shard == "by sample":
         turn = position // (ranks * loop.batch)
         below: NDArray[np.int64] = np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
@@ -139,7 +139,7 @@ def _count_places_below(
 def _samples_by_file(
     order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
+    """Return samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
     places = len(range(rank, order.files, ranks))
     if order.each is not None:
         group, within = np.divmod(index, order.each)
@@ -156,7 +156,7 @@ def _samples_by_file(
 def _permute_files(
     loop: Loop, order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Places with the files that the rank has a share of permuted, each share staying in order inside."""
+    """Return places with the files of the rank's shard permuted; the samples of each file keep their order."""
     if order.each == 1:
         return Permutation(own, own_key)(index)
     ends = _stream_positions(loop, order.total, ranks, rank, np.array([0, own - 1]))
@@ -170,7 +170,7 @@ def _permute_files(
 def _permute_groups(
     counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which group, and which of its members, stands at each place when groups of `counts` come in permuted order."""
+    """Return the group and the member at each place, where groups of `counts` members are in permuted order."""
     groups = np.arange(len(counts))
     if key is not None:
         groups = Permutation(len(counts), key)(groups)

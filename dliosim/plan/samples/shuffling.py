@@ -1,4 +1,4 @@
-"""Orders that need no stored permutation: a keyed bijection, and the streaming reservoir of tf.data."""
+"""Orders without a stored permutation: a keyed bijection, and the shuffle buffer of tf.data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dliosim.model.counter_rng import map_chunks, random_words
 
-# Up to here a permutation is a table of sorted random words: exact, and cheaper than the bijection.
+# Up to this n a permutation is a table, made by sorting random words: uniform, and cheaper than the bijection.
 TABLE_LIMIT = 4096
 _ROUNDS = 6
 _FIRST = np.uint64(0xD6E8FEB86659FD93)
@@ -18,10 +18,10 @@ _32 = np.uint64(32)
 
 
 class Permutation:
-    """A permutation of [0, n) that is a function of (n, key), evaluated where it is asked.
+    """A permutation of [0, n) that is a function of (n, key), computed only where it is asked.
 
-    An additive Feistel network over the smallest rectangle a x b >= n with a = ceil(sqrt(n)); values outside [0, n),
-    fewer than one in sqrt(n), walk on along their cycle. Time and memory are those of the positions asked.
+    An additive Feistel network over the smallest rectangle a x b >= n with a = ceil(sqrt(n)). A value outside [0, n),
+    fewer than one in sqrt(n), is mapped again until it is inside. Time and memory grow with the positions asked for.
     """
 
     __slots__ = ("_columns", "_keys", "_rows", "_table", "n")
@@ -38,7 +38,7 @@ class Permutation:
         self._keys = random_words(key, np.arange(_ROUNDS))
 
     def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The image of each position; positions must lie in [0, n)."""
+        """Return the image of each position; positions must be in [0, n)."""
         if self._table is not None:
             return self._table[positions]
         return map_chunks(self._images, positions, np.int64)
@@ -73,23 +73,23 @@ def _add_random(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.
     word *= size
     word >>= _32
     target += word
-    # Below `size` the difference wraps round to a huge number, so the smaller of both is the remainder.
+    # Where `target` is below `size`, the difference wraps to a huge number: the smaller of both is the remainder.
     np.subtract(target, size, out=word)
     np.minimum(target, word, out=target)
 
 
 def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.int64]:
-    """The first `outputs` inputs that a shuffle buffer of `buffer` lets out of a stream of n.
+    """Return the first `outputs` inputs that a shuffle buffer of `buffer` samples returns from a stream of n.
 
-    As tf.data: the buffer is filled with the first inputs; each output picks a slot at random, which the next input
-    refills; when the stream has ended the rest comes out in random order. So output j is an input below j + buffer.
-    Time and memory grow with the outputs, not with the buffer.
+    As in tf.data: the buffer is filled with the first inputs. Each output picks a slot at random, and the next input
+    refills it. When the stream has ended, the rest is returned in random order. So output j is an input below j +
+    buffer. Time and memory grow with the outputs, not with the buffer.
     """
     buffer = max(1, min(buffer, n))
     picks = max(0, min(outputs, n - buffer))
     words = random_words(key, np.arange(picks))
     slot = ((words >> _32) * np.uint64(buffer)) >> _32
-    # All picks of one slot stand together and in order of time: each takes out what the one before it put in.
+    # Sorted by slot, picks of one slot are neighbours in order of time: each returns the input of the pick before it.
     by_slot = np.argsort(slot, kind="stable")
     chains = slot[by_slot].astype(np.int64)
     head = np.ones(picks, np.bool_)
@@ -101,7 +101,7 @@ def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> NDArray
     result[by_slot] = content
     if outputs > picks:
         left = Permutation(buffer, key ^ 0x2545F4914F6CDD1D)(np.arange(outputs - picks))
-        if picks:  # the last pick of a slot leaves there what it put in
+        if picks:  # a slot still holds the input of its last pick
             tail = np.append(head[1:], True)
             slots, last = chains[tail], by_slot[tail] + buffer
             place = np.minimum(np.searchsorted(slots, left), len(slots) - 1)

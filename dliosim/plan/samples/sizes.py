@@ -1,7 +1,7 @@
-"""Sizes of samples in memory and in their files, drawn by counter, and the sums that place samples in shared files.
+"""Sizes of samples in memory and in files, drawn by counter, and the sums that place samples in shared files.
 
-Sizes are cheap to draw, so only the totals of blocks of 64 samples are kept (one copy a node, passed in by the caller);
-what is before a sample inside its block is drawn again.
+Sizes are cheap to draw. So only the totals of blocks of 64 samples are kept (one copy a node, passed in by the caller);
+the sizes before a sample in its block are drawn again.
 """
 
 from __future__ import annotations
@@ -19,59 +19,60 @@ from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.sample_to_file import align_values
 
-#: Types of formats, and whether they are framed.
+#: {type of a format: whether it is framed}.
 _KNOWN: dict[type[Format], bool] = {}
 
 
 def is_framed(dataset: Dataset) -> bool:
-    """Whether every byte of the data set's files has its place before it is written."""
+    """Return whether every byte of the data set's files has its place before it is written."""
     return not dataset.source and _cast_framed(format_for(dataset)) is not None
 
 
 def require_framed(dataset: Dataset) -> Framed:
-    """The format of such a data set; PlanError where only the files know."""
+    """Return the format of a framed data set; PlanError where only the files know the places of samples."""
     if dataset.format == "raw":  # most plans, and the hottest path
         return RAW
     form = _cast_framed(format_for(dataset))
     if form is None:
-        raise PlanError(f"data set `{dataset.name}`: only its files know where samples lie in {dataset.format}")
+        raise PlanError(f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}")
     return form
 
 
 def _cast_framed(form: Format) -> Framed | None:
-    """The format, if it is such a one."""
+    """Return the format if it is framed, else None."""
     kind = type(form)
-    if kind not in _KNOWN:  # to look for all methods takes 20 us
+    if kind not in _KNOWN:  # the check for all methods takes 20 us
         _KNOWN[kind] = isinstance(form, Framed)
     return cast(Framed, form) if _KNOWN[kind] else None
 
 
 def header_bytes(dataset: Dataset) -> int:
-    """Bytes before sample 0 of every file."""
+    """Return the bytes before sample 0 of every file."""
     return require_framed(dataset).header(dataset)
 
 
 def sample_strides(dataset: Dataset, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes from where samples of these sizes begin to where the next ones do."""
+    """Return the bytes from the beginning of each sample to that of the next one, for samples of these sizes."""
     form = require_framed(dataset)
     return align_values(form.stride(dataset, sizes), form.align(dataset))
 
 
 def has_sample_overlap(dataset: Dataset) -> bool:
-    """Whether reading a sample takes bytes of the next one, too: those of `indexed` have a token in common."""
+    """Return whether reading a sample reads bytes of the next one too: neighbours in `indexed` share a token."""
     sizes = np.array([dataset.constant_size or 1])
     return bool((require_framed(dataset).length(dataset, sizes) > sample_strides(dataset, sizes)).any())
 
 
 BLOCK = 64
-# Blocks drawn at a time: 2 MiB of sizes.
+# Blocks whose sizes are drawn at a time: 2 MiB of sizes.
 _BLOCKS_AT_ONCE = 4096
-SUMS_OF_SAMPLES = 5_000_000  # 40 MB of a process by itself; then no block is drawn again for each sample
+# Largest number of samples for which one process keeps a sum for each sample, 40 MB: no block is drawn again.
+SUMS_OF_SAMPLES = 5_000_000
 _LARGEST = float(1 << 53)
 
 
 def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of each sample, to the nearest byte and at least 1: a function of (seed, data set, sample)."""
+    """Return the bytes of each sample, rounded, at least 1: a function of (seed, data set, sample). int64."""
     if dataset.constant_size is not None:
         return np.full(len(samples), dataset.constant_size, np.int64)
     values = draw(dataset.size, key(dataset.seed, "size", dataset.name), samples)
@@ -81,17 +82,17 @@ def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int
 
 
 def needs_totals(dataset: Dataset) -> bool:
-    """Whether the place of a sample depends on the sizes of others: sizes vary and several samples share a file."""
+    """Return whether the offset of a sample depends on other sizes: sizes vary, and several samples share a file."""
     return dataset.constant_size is None and dataset.layout.files < dataset.samples and is_framed(dataset)
 
 
 def block_count(dataset: Dataset) -> int:
-    """Blocks of 64 samples, the last one perhaps shorter."""
+    """Return the number of blocks of 64 samples; the last block may be shorter."""
     return -(-dataset.samples // BLOCK)
 
 
 def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
-    """Bytes that the samples of blocks [first, last) take in their files, with what lies around each."""
+    """Return the bytes that samples of blocks [first, last) take in files, framing included; int64 (blocks,)."""
     totals = np.empty(last - first, np.int64)
     for begin in range(first, last, _BLOCKS_AT_ONCE):
         end = min(begin + _BLOCKS_AT_ONCE, last)
@@ -102,7 +103,7 @@ def block_totals(dataset: Dataset, first: int, last: int) -> NDArray[np.int64]:
 
 
 def local_prefix_sums(dataset: Dataset) -> NDArray[np.int64]:
-    """What `bytes_before` needs, of one process by itself: of each sample where these are few, else of each block."""
+    """Return the sums that `bytes_before` needs, in one process: for each sample of a few, else for each block."""
     if dataset.samples > SUMS_OF_SAMPLES:
         return prefix_sum(block_totals(dataset, 0, block_count(dataset)))
     step, result = _BLOCKS_AT_ONCE * BLOCK, np.zeros(dataset.samples + 1, np.int64)
@@ -114,14 +115,14 @@ def local_prefix_sums(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def prefix_sum(totals: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes before each block, and after the last: one longer than `totals`."""
+    """Return the bytes before each block, and after the last one: one entry more than `totals`."""
     result = np.zeros(len(totals) + 1, np.int64)
     np.cumsum(totals, out=result[1:])
     return result
 
 
 def bytes_before(dataset: Dataset, prefix: NDArray[np.int64] | None, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes that all samples before each of `samples` (which may be N, for all of them) take in their files.
+    """Return the bytes that all samples before each of `samples` take in their files; a sample may be N, for all.
 
     `prefix`, the bytes before each block or each sample, is needed where sizes vary; PlanError without it.
     """

@@ -1,4 +1,4 @@
-"""Which descriptions of a checkpoint come to the same calls."""
+"""Descriptions of a checkpoint that cause the same calls, and others that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often checkpoints are saved is known before anything is planned."""
+"""The number of saves is known before anything is planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checkpoints take of storage and memory, those of published models among them."""
+"""Storage and memory that checkpoints need, also those of published models."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_shares_are_shares(interval: float, risk: Costs) -> None:
 
 
 def simulated(interval: float, risk: Costs, saves: int) -> tuple[float, float, float]:
-    """Shares lost in saving, work done again and restarts, of a job that fails at random and goes on."""
+    """Shares lost in saving, work done again and restarts, of a job that fails at random and then continues."""
     dice = random.Random(1)
     now = restarting = 0.0
     failure = dice.expovariate(1 / risk.mtbf)

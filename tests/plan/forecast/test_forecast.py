@@ -90,7 +90,7 @@ def only(*verbs, **others):
 
 
 def is_of(spread: RankSpread, values) -> bool:
-    """Whether a spread is the one of these values, all ranks' own."""
+    """Return whether a spread is that of these values, one for each rank."""
     column = np.array(list(values))
     found = (spread.minimum, spread.mean, spread.maximum, spread.total)
     return not spread.estimated and found == pytest.approx((column.min(), column.mean(), column.max(), column.sum()))
@@ -254,7 +254,7 @@ def test_what_may_end_early_is_at_most_whatever_is_inside_it():
 
 
 def test_each_step_opens_anew_where_each_sample_does():
-    """Steps go on where those before them ended, and what a step reads by several calls is opened once."""
+    """Steps continue where those before them ended, and a file that a step reads by several calls is opened once."""
     access = Access(open="each sample", transfer=6000)
     loop = replace(LOOP, batch=2, epochs=1, shard="by block", access=access)
     phase = only(loop)
@@ -384,7 +384,7 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
 
 
 def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
-    """10 ms of compute leave 1.111 ms, of which 5 samples of 100 us take 500 us: 8.18 GB/s in place of 4.5."""
+    """10 ms of compute leave 1.111 ms; 5 samples of 100 us take 500 us of them: 8.18 GB/s in place of 4.5."""
     dataset = replace(DATASET, size=constant(10**6))
     loop = replace(LOOP, epochs=1, compute=Compute(constant(0.01)))
     assert only(loop, dataset=dataset).demand.rank_rate == pytest.approx(4.5e9)
@@ -392,7 +392,7 @@ def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
     assert taken.processing == pytest.approx(500e-6)
     assert taken.budget == pytest.approx(0.01 / 9 - 500e-6)
     assert taken.rank_rate == pytest.approx(5e6 / (0.01 / 9 - 500e-6))
-    # Beside the compute reading takes all of the time, as before.
+    # Reading has all the time of the compute, as before.
     beside = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
     assert only(beside, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
 
@@ -401,7 +401,7 @@ def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
     ("readers", "milliseconds", "enough"), [(0, 0.3, 1), (0, 5, 3), (1, 3, 2), (2, 5, 3), (2, 4, 0)]
 )
 def test_where_preprocessing_takes_all_the_time_no_storage_is_fast_enough(readers, milliseconds, enough):
-    """Steps of 10 ms have 1.111 ms beside compute, and their readers 11.11 ms each; a step has 5 samples."""
+    """Steps of 10 ms have 1.111 ms in addition to compute, and their readers 11.11 ms each; a step has 5 samples."""
     access = Access(readers=readers, prefetch=2 * readers)
     loop = replace(LOOP, epochs=1, access=access, compute=Compute(constant(0.01)))
     found = only(replace(loop, preprocess=Compute(constant(milliseconds / 1000)))).demand
@@ -417,7 +417,7 @@ def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them(
 
 
 def test_the_same_data_are_as_many_bytes_wherever_they_are_said():
-    """More ranks than are planned: what is prepared, what lies on storage and what each epoch reads are one figure."""
+    """More ranks than are planned: what is prepared, what is stored and what each epoch reads are one figure."""
     varied = Distribution("normal", (4096.0, 2000.0), low=100.0, high=9000.0)
     dataset = replace(DATASET, samples=30_000, size=varied, layout=Layout("file per sample", 30_000))
     loop = replace(LOOP, batch=1, epochs=9, shuffle=Shuffle("globally"), access=Access(transfer=1000))
@@ -514,7 +514,7 @@ def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
 
 @pytest.mark.parametrize("files", [1, 8])
 def test_calls_that_prepare_past_the_page_cache_are_an_estimate(files):
-    """What of a call is no whole page is a call of its own."""
+    """The bytes of a call outside whole pages are a call of their own."""
     dataset = replace(DATASET, layout=Layout("files", files), header=1)
     for cache, estimated in (("off", True), ("page", False)):
         assert only(Prepare("d", Access(cache=cache)), dataset=dataset).calls.estimated is estimated

@@ -1,4 +1,4 @@
-"""What failures would cost checkpoints that nobody has saved yet."""
+"""The cost of failures for checkpoints that are not saved yet."""
 
 from __future__ import annotations
 

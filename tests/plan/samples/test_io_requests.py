@@ -1,4 +1,4 @@
-"""Samples lie inside their files, apart, and calls read exactly their bytes."""
+"""Samples are inside their files and do not overlap, and calls read exactly their bytes."""
 
 from __future__ import annotations
 
@@ -260,4 +260,6 @@ def test_ranges_of_one_sample_are_read_of_a_file_that_is_opened_once(transfer):
     head = sample_heads(made, transfer is not None)
     # The second step begins in the midst of sample 3; one range that is read twice is that of two samples.
     assert made.offset[head].tolist() == [0, 10, 95, 0, 10, 10]
-    assert sample_heads(made.round(0, 1, 3), transfer is not None)[0], "whoever begins in the midst opens the file, too"
+    assert sample_heads(made.round(0, 1, 3), transfer is not None)[0], (
+        "a round that begins in the middle opens the file, too"
+    )

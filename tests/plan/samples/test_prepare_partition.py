@@ -1,4 +1,4 @@
-"""Writers' parts and slices lie apart and cover every byte; readers of a checkpoint find each byte once."""
+"""Writers' parts and slices do not overlap and cover every byte; readers of a checkpoint find each byte once."""
 
 from __future__ import annotations
 

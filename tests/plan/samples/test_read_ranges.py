@@ -1,4 +1,4 @@
-"""What is read from storage: not what memory keeps, and for collective calls in the order of the file."""
+"""The ranges read from storage: not those that memory keeps, and for collective calls in the order of the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = Dataset("d", 1, 100, constant(10), Layout("shared file", 1), "d")
 
 
 def extents_of(*steps: list[int], length: int = 10) -> Extents:
-    """Steps of samples that lie in one file in the order of their numbers."""
+    """Steps of samples that are in one file in the order of their numbers."""
     sample = np.array([one for step in steps for one in step], np.int64)
     starts = np.cumsum([0, *(len(step) for step in steps)])
     return Extents(sample, np.zeros_like(sample), sample * length, np.full_like(sample, length), starts)

@@ -18,7 +18,7 @@ def columns(draw: st.DrawFn, count: int) -> Column:
     filters = (Filter("deflate", (4,)),) if "encoded" in kind else ()
     row = draw(st.integers(1, 50))
     if "pieces" in kind:
-        # A sample is several runs, each cut in units of which the last is shorter where they do not divide it.
+        # A sample is several runs, each cut in units; the last unit is shorter where they do not divide it.
         unit, runs = draw(st.integers(1, row)), draw(st.integers(1, 3))
         along = -(-row // unit)
         length = np.full(count * runs * along, unit)

@@ -1,4 +1,4 @@
-"""What must hold of the epochs of all ranks, for any loop, data set and number of ranks."""
+"""Properties of the epochs of all ranks, for any loop, data set and number of ranks."""
 
 from __future__ import annotations
 

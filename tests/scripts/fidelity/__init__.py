@@ -1,4 +1,4 @@
-"""The scripts beside each other are a package of their own, which is found from their folder."""
+"""Tests of the package scripts/fidelity, which is imported from the folder scripts/."""
 
 from __future__ import annotations
 

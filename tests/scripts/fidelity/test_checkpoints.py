@@ -1,4 +1,4 @@
-"""What is held against PyTorch's checkpoints: patterns that say the same state, and measures of calls on it."""
+"""The comparison with PyTorch's checkpoints: patterns of the same state, and measures of the calls on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of how alike two traces are: 1 for the same, less for less, and what each of them does not look at."""
+"""Measures of how similar two traces are: 1 for the same, less for others, and what each measure ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strace prints becomes calls on files, with the offsets that read() does not say."""
+"""Output of strace becomes calls on files, with the offsets that read() does not say."""
 
 from __future__ import annotations
 
