@@ -344,14 +344,14 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_job(parser: argparse.ArgumentParser, default: int | None) -> None:
-    said = f", {default} if not given" if default else ""
+    default_text = f", {default} if not given" if default else ""
     parser.add_argument(
         "--ranks",
         type=_parse_ranks,
         default=default,
         required=default is None,
         metavar="N",
-        help=f"ranks of the job{said}",
+        help=f"ranks of the job{default_text}",
     )
     parser.add_argument("--nodes", type=_parse_positive, metavar="M", help="nodes of the job, 1 if not given")
 

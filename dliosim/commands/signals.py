@@ -24,14 +24,14 @@ def capture_signals() -> int:
     Nothing else happens until `handle_signals` reads them. A rank that ended before MPI is there would leave the others
     in MPI_Init for ever: MPICH's launcher does not notice a rank that ends so early.
     """
-    told, teller = os.pipe()
+    reader, teller = os.pipe()
     os.set_blocking(teller, False)
     for number in _KEPT:
         signal.signal(number, lambda number, frame: None)
         # A run continues after SIGUSR1: its calls must not be interrupted.
         signal.siginterrupt(number, False)
     signal.set_wakeup_fd(teller)
-    return told
+    return reader
 
 
 def handle_signals(
@@ -45,11 +45,11 @@ def handle_signals(
     and a batch system signal it as well. Where SIGTERM came to another rank alone, `end_late` is called with a message
     and the status.
     """
-    told = capture_signals()
+    reader = capture_signals()
 
     def watch() -> None:
         while True:
-            number = signal.Signals(os.read(told, 1)[0])
+            number = signal.Signals(os.read(reader, 1)[0])
             if number not in _KEPT:
                 continue
             status = 128 + number

@@ -84,18 +84,18 @@ def _exchange_folder(world: World, watch: StallOptions) -> str:
 
 def _save_results(save: Callable[[str], str]) -> str:
     """Return what `save` did with the results, in words; it may hang in the file system of the results."""
-    said: list[str] = []
+    lines: list[str] = []
 
     def save_partial() -> None:
         try:
-            said.append(save("a stall"))
+            lines.append(save("a stall"))
         except Exception as error:  # the job must end, even if its results cannot be made
-            said.append(f"the partial results could not be made: {error!r}")
+            lines.append(f"the partial results could not be made: {error!r}")
 
     thread = threading.Thread(target=save_partial, daemon=True)
     thread.start()
     thread.join(RESULTS_DUE)
-    return said[0] if said else "the partial results could not be written in time"
+    return lines[0] if lines else "the partial results could not be written in time"
 
 
 def _write_stderr(text: str) -> None:

@@ -66,8 +66,8 @@ def residency_notes(outcome: Outcome[P]) -> Iterator[str]:
     low, high = min(shares.values()), max(shares.values())
     span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
     unlike = "; CACHES WERE NOT THE SAME" if high - low > _UNLIKE else ""
-    vain = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
-    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{vain}{unlike}."
+    no_effect = "; dropping them had no effect" if outcome.caches == "cold" and low > _UNLIKE else ""
+    yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{no_effect}{unlike}."
 
 
 def machine_notes(outcome: Outcome[P]) -> Iterator[str]:

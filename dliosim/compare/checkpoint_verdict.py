@@ -69,8 +69,8 @@ def _stall_lengths(outcome: Outcome[StallPass]) -> Iterator[str]:
     medians = {one.label: float(np.median([each.stall for each in one.block_passes])) for one in outcome.measured}
     least, longest = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
     chosen = dict.fromkeys([least, outcome.measured[0].label, longest])
-    said = ", ".join(f"{seconds(medians[label], 3)} with `{label}`" for label in chosen)
-    yield f"How long the job stalls for a {doing}, median of the slowest rank: {said}."
+    text = ", ".join(f"{seconds(medians[label], 3)} with `{label}`" for label in chosen)
+    yield f"How long the job stalls for a {doing}, median of the slowest rank: {text}."
     flushed = [one for one in outcome.measured if one.median(lambda each: each.flush)]
     for one in flushed:
         complete = one.median(lambda each: each.completion_time)
@@ -84,8 +84,8 @@ def _stall_parts(outcome: Outcome[StallPass]) -> Iterator[str]:
         stall = one.median(lambda each: each.comparison_time) or 0.0
         parts = {name: part for name, part in _median_parts(one).items() if part >= _WORTH_A_WORD * stall}
         if parts:
-            said = ", ".join(f"{name} {percent(min(part / stall, 1.0), 2)}" for name, part in parts.items())
-            yield f"Stall of `{one.label}`, by the rank that took longest in each part: {said}."
+            text = ", ".join(f"{name} {percent(min(part / stall, 1.0), 2)}" for name, part in parts.items())
+            yield f"Stall of `{one.label}`, by the rank that took longest in each part: {text}."
 
 
 def _median_parts(one: VariantResult[StallPass]) -> dict[str, float]:
@@ -112,8 +112,8 @@ def _conditions(outcome: Outcome[StallPass]) -> Iterator[str]:
     for one in outcome.measured:
         amounts.setdefault(one.passes[0].bytes, []).append(f"`{one.label}`")
     if len(amounts) > 1:
-        said = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
-        yield f"Not the same bytes are moved: {said}."
+        text = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
+        yield f"Not the same bytes are moved: {text}."
     yield from hint_notes(outcome.measured)
     yield from striping_notes(outcome.measured)
     yield from residency_notes(outcome)

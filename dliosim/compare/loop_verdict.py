@@ -31,9 +31,9 @@ _FROM_DEVICE = 0.9
 
 def loop_verdict(outcome: Outcome[LoopPass]) -> list[str]:
     """Return sentences, the most important first; they call variants by their labels."""
-    said = list(_fastest_variant(outcome))
+    sentences = list(_fastest_variant(outcome))
     return [
-        *said,
+        *sentences,
         *_time_shares(outcome),
         *_read_amplification(outcome),
         *_two_phase_notes(outcome),
@@ -60,8 +60,8 @@ def _fastest_variant(outcome: Outcome[LoopPass]) -> Iterator[str]:
         by = f": {number(against.ratio, 3)} times as fast as {reference}, {number(against.low, 3)} to "
         by += number(against.high, 3)
     if tied:
-        alike = "; ".join(measured[one].label for one in tied)
-        yield f"Highest rate: {best.label}{by}. Not shown to be slower than it: {alike}."
+        tied_labels = "; ".join(measured[one].label for one in tied)
+        yield f"Highest rate: {best.label}{by}. Not shown to be slower than it: {tied_labels}."
     else:
         yield f"Fastest: {best.label}{by}."
     if not tied and len(measured) > 2:
@@ -108,8 +108,8 @@ def _time_shares(outcome: Outcome[LoopPass]) -> Iterator[str]:
             "processing": one.share(lambda each: each.processing),
             "tool": one.share(lambda each: each.tool),
         }
-        said = ", ".join(f"{part} {percent(share, 3)}" for part, share in parts.items() if share)
-        yield f"Time of {one.label}: {said}."
+        sentences = ", ".join(f"{part} {percent(share, 3)}" for part, share in parts.items() if share)
+        yield f"Time of {one.label}: {sentences}."
 
 
 def _read_amplification(outcome: Outcome[LoopPass]) -> Iterator[str]:
@@ -120,11 +120,11 @@ def _read_amplification(outcome: Outcome[LoopPass]) -> Iterator[str]:
 
 
 def _two_phase_notes(outcome: Outcome[LoopPass]) -> Iterator[str]:
-    said: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for one in outcome.measured:
         if one.two_phase:
-            said.setdefault(one.two_phase, []).append(one.label)
-    for state, labels in said.items():
+            sentences.setdefault(one.two_phase, []).append(one.label)
+    for state, labels in sentences.items():
         yield f"Two-phase {state}: {'; '.join(labels)}."
 
 

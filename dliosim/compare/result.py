@@ -95,8 +95,8 @@ class VariantResult(Generic[P]):
     @property
     def two_phase(self: VariantResult[LoopPass]) -> str:
         """State of two-phase in the passes that count: the same word for all, or `in some passes`."""
-        said = {one.two_phase for one in self.block_passes}
-        return said.pop() if len(said) == 1 else "in some passes"
+        states = {one.two_phase for one in self.block_passes}
+        return states.pop() if len(states) == 1 else "in some passes"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _ASTRAY = {
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 #: Flags that make a file, or truncate an existing one.
-ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+CREATE_OR_TRUNCATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 _AT_ONCE = 1 << 20
 
@@ -78,7 +78,7 @@ def open_for_read(path: str | Path, folder: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def open_for_write(path: Path, flags: int = ANEW) -> Iterator[int]:
+def open_for_write(path: Path, flags: int = CREATE_OR_TRUNCATE) -> Iterator[int]:
     """Open a file to write during the block, and close it at the end. Raises ExecutionError for errors of both."""
     try:
         descriptor = open_regular(path, flags)

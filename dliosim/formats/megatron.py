@@ -82,31 +82,29 @@ class Indexed(SimpleFormat):
         other, as in files that Megatron writes; else ExecutionError [R401].
         """
         size = path.stat().st_size
-        beside = path.with_suffix(".idx")
-        item, lengths, pointers, touched = _read_index(beside)
+        sidecar = path.with_suffix(".idx")
+        item, lengths, pointers, touched = _read_index(sidecar)
         if dataset.shape is not None and item != ELEMENTS[dataset.shape.element]:
             text = (
-                f"{beside} says that tokens have {item} bytes, and the data set that they are {dataset.shape.element}"
+                f"{sidecar} says that tokens have {item} bytes, and the data set that they are {dataset.shape.element}"
             )
             raise ExecutionError(text, "R401")
         taken = lengths * item
         outside = (pointers < 0) | (pointers > size - taken)
         if outside.any():
             which = int(np.argmax(outside))
-            text = (
-                f"{beside}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the {size} bytes"
-            )
-            raise ExecutionError(f"{text} of {path.name}", "R401")
+            text = f"{sidecar}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the"
+            raise ExecutionError(f"{text} {size} bytes of {path.name}", "R401")
         each = dataset.constant_size
         if each is None:
             column = Column(1, 1, ENCODED, int(taken.max(initial=0)), pointers, taken)
             return FileIndex(len(lengths), size, (column,), touched)
         if each % item or each < 2 * item:
-            raise ExecutionError(f"{beside}: samples of {each} bytes are not two or more tokens of {item}", "R401")
+            raise ExecutionError(f"{sidecar}: samples of {each} bytes are not two or more tokens of {item}", "R401")
         ends = np.cumsum(taken)
-        apart = pointers != ends - taken
-        if apart.any():
-            text = f"{beside}: sequence {int(np.argmax(apart))} does not follow the one before it"
+        gaps = pointers != ends - taken
+        if gaps.any():
+            text = f"{sidecar}: sequence {int(np.argmax(gaps))} does not follow the one before it"
             raise ExecutionError(f"{text}, so samples are in pieces", "R401")
         own = each - item
         count = max(0, int(taken.sum()) - item) // own

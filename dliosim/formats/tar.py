@@ -137,12 +137,12 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
 
 
 def _check_header(head: bytes, archive: str, offset: int) -> None:
-    said = _parse_number(head[148:156], archive, offset)
+    stored = _parse_number(head[148:156], archive, offset)
     rest = head[:148] + head[156:]
     total = sum(rest) + 8 * ord(" ")
     signed = total - 256 * len(rest.translate(None, _BELOW_128))  # some old writers summed signed bytes
-    if said not in (total, signed):
-        text = f"{archive}: no tar header at {offset}: its checksum is {total}, and it says {said}"
+    if stored not in (total, signed):
+        text = f"{archive}: no tar header at {offset}: its checksum is {total}, and it says {stored}"
         raise ExecutionError(text, "R401")
 
 

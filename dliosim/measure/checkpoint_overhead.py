@@ -104,9 +104,9 @@ def save_times(run: RunSummary) -> list[SaveTimes]:
 
 def flush_step_times(epochs: Sequence[EpochSummary]) -> tuple[StepTimes, StepTimes] | None:
     """Return the steps of epochs with a save in the background, and those without; None unless there are both."""
-    beside = _mean_steps([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
+    flushing = _mean_steps([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
     clear = _mean_steps([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
-    return (beside, clear) if beside and clear and clear.step_seconds > 0 else None
+    return (flushing, clear) if flushing and clear and clear.step_seconds > 0 else None
 
 
 def _mean_steps(given: Sequence[tuple[int, float | None, float | None]]) -> StepTimes | None:

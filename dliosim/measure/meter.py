@@ -161,8 +161,8 @@ def _union_length(begin: NDArray[np.int64], end: NDArray[np.int64], series: Epoc
         return 0
     order = np.argsort(begin)
     begin, reached = begin[order], np.maximum.accumulate(end[order])
-    apart = begin[1:] > reached[:-1]
-    union = np.stack([begin[np.append(True, apart)], reached[np.append(apart, True)]])
+    gaps = begin[1:] > reached[:-1]
+    union = np.stack([begin[np.append(True, gaps)], reached[np.append(gaps, True)]])
     if series is not None:
         series.add_busy(union)
     return int((union[1] - union[0]).sum())

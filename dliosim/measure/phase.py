@@ -98,5 +98,5 @@ def add_null_times(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
     """
     seconds = {(epoch.epoch, epoch.steps): epoch.seconds for epoch in null.epochs}
     epochs = tuple(replace(epoch, null_seconds=seconds.get((epoch.epoch, epoch.steps))) for epoch in phase.epochs)
-    alike = all(epoch.null_seconds is not None for epoch in epochs)
-    return replace(phase, epochs=epochs, null_seconds=null.seconds if alike else None)
+    all_known = all(epoch.null_seconds is not None for epoch in epochs)
+    return replace(phase, epochs=epochs, null_seconds=null.seconds if all_known else None)

@@ -158,8 +158,8 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """Return the figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
     sums |= {"ranks": 1, **_uncertain_sums(record, UNCERTAIN)}
-    nobody = np.empty(0, np.int64)
-    reduced = _reduce_record(sums, _extremes(record, _VERB_TIMES), [record.call_latency], nobody, reducer)
+    no_vector = np.empty(0, np.int64)
+    reduced = _reduce_record(sums, _extremes(record, _VERB_TIMES), [record.call_latency], no_vector, reducer)
     if reduced is None:
         return None
     from dliosim.measure.epoch_formulas import verb_summary

@@ -90,14 +90,14 @@ class Checkpoint:
         The time of a part does not give the time of the whole: the number of calls, syncs and renames does not shrink
         with the bytes.
         """
-        said, whole = [], []
+        phrases, whole = [], []
         if self.model is not None and self.model.scale > 1:
-            said.append(f"1/{self.model.scale} of the bytes of {self.model.name}")
+            phrases.append(f"1/{self.model.scale} of the bytes of {self.model.name}")
             whole.append(f"-D {self.model.name}.scale=1")
         if split.played:
-            said.append(f"the first {split.played} of its {split.ranks} ranks alone")
+            phrases.append(f"the first {split.played} of its {split.ranks} ranks alone")
             whole.append(f"{split.ranks} ranks")
-        return " and ".join(said), " and ".join(whole)
+        return " and ".join(phrases), " and ".join(whole)
 
     def copies(self, split: Split) -> Copies:
         """Return which data-parallel rank saves a replica: the first one, or a rank that writes alone saves its own."""

@@ -126,14 +126,14 @@ class Restore:
     @property
     def option_text(self) -> str:
         """Options that differ from a plain restore of the checkpoint, in few words; empty without any."""
-        told = [
+        phrases = [
             f"by {self.parallel.axes_text}" if self.parallel else "",
             f"from {self.written_by.axes_text}" if self.written_by else "",
             f"shifted by {self.shift}" if self.shift else "",
             "everything" * self.everything,
             "once" * self.once,
         ]
-        return " ".join(filter(None, told))
+        return " ".join(filter(None, phrases))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Gallery:
 
 def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
     """Return the pictures of one loop of a run."""
-    said: list[str] = []
+    notes: list[str] = []
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
         pictures.append(
@@ -55,17 +55,17 @@ def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
             )
         )
     else:
-        said.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
+        notes.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
     if recorded:
         pictures += _timeline_pictures(saved, loop, recorded)
         if saved.run.null:
-            said.append("Bandwidth is left out: nothing was read (--null).")
+            notes.append("Bandwidth is left out: nothing was read (--null).")
     else:
         missing = "timeline.h5" in saved.missing
         why = "there is no timeline.h5 next to results.json" if missing else "timeline.h5 has no epoch of this loop"
-        said.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
-    return Gallery(tuple(pictures), tuple(said))
+        notes.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
+    return Gallery(tuple(pictures), tuple(notes))
 
 
 def comparison_gallery(found: ComparisonResult) -> Gallery:

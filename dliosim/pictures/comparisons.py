@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
 from dliosim.readable import number, seconds, size
-from dliosim.report.reader.comparison import ALIKE, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
+from dliosim.report.reader.comparison import EQUAL, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
 from dliosim.report.reader.labels import variant_legend
 
 FOREST_CAPTION = (
@@ -48,8 +48,8 @@ STALL_GRID_CAPTION = (
     "Formula: stall of the reference / stall of the variant."
 )
 
-_COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
-_MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D", REFERENCE: "D"}
+_COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", EQUAL: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
+_MARKERS = {FASTER: "o", SLOWER: "s", EQUAL: "D", UNJUDGED: "D", REFERENCE: "D"}
 
 # Ticks at common factors; below 1 at their inverses.
 _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
@@ -73,14 +73,16 @@ def forest_plot(found: ComparisonResult) -> Figure:
         colour = INK if is_reference else _COLOURS[one.verdict]
         axes.plot([low, high], [row, row], color=colour, linewidth=1.8, solid_capstyle="butt")
         axes.plot([ratio], [row], color=colour, marker="|" if is_reference else _MARKERS[one.verdict], markersize=7)
-        said = "reference" if is_reference else f"{number(ratio, 3)} ({_interval(one)}), {one.verdict}"
-        axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
+        caption = "reference" if is_reference else f"{number(ratio, 3)} ({_interval(one)}), {one.verdict}"
+        axes.text(1.01, row, caption, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
     reach = max(1.25, *(edge for one in shown for edge in _interval_factors(one)))
     axes.set_xscale("log")
     axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
     _ratio_axis(axes.xaxis, reach * 1.08)
-    said = f"stall of {found.reference} / stall" if found.is_stall_comparison else f"rate / rate of {found.reference}"
-    axes.set_xlabel(wrap_text(said, 100))
+    caption = (
+        f"stall of {found.reference} / stall" if found.is_stall_comparison else f"rate / rate of {found.reference}"
+    )
+    axes.set_xlabel(wrap_text(caption, 100))
     axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)

@@ -64,14 +64,14 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
 def step_text(epoch: RecordedEpoch) -> str:
     """Return which ranks and steps of an epoch `rank_timeline` shows."""
     rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
-    said = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
+    caption = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
     if rows <= MOST_ROWS:
-        return said
+        return caption
     known = len(np.unique(epoch.reads_ns[:, 0]))
     some = f" Read calls are known of {known} ranks only." if 0 < known < rows else ""
     return (
-        f"{said}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps to "
-        "the end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
+        f"{caption}{some} Of {rows} ranks {MOST_ROWS} are shown: the 8 that took longest from the begin of these steps "
+        "to the end of their compute (slow), the 8 that took least (fast), and 16 chosen evenly from between them."
     )
 
 

@@ -39,7 +39,7 @@ figcaption p { margin: .25rem 0; }
 .warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none;
   font-size: .92rem; }
 .warnings li { margin: .25rem 0; }
-.said { font-weight: 600; }
+.verdict { font-weight: 600; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
 @media print {
@@ -114,12 +114,12 @@ def table(content: Table) -> str:
 def _table_part(content: Table, columns: Sequence[int]) -> str:
     """Return some columns of a table; a `LINE` is a rule between rows."""
     head = "".join(f"<th>{escape(content.headings[column])}</th>" for column in columns)
-    body, is_apart = [], False
+    body, is_separate = [], False
     for row in content.rows:
         if row:
             cells = "".join(f"<td>{escape(row[column])}</td>" for column in columns)
-            body.append(f"<tr{_class('separate' if is_apart else '')}>{cells}</tr>")
-        is_apart = not row
+            body.append(f"<tr{_class('separate' if is_separate else '')}>{cells}</tr>")
+        is_separate = not row
     rows = "\n".join(body)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
 
@@ -128,10 +128,10 @@ def picture(title: str, caption: str, svg: bytes) -> str:
     """Return a picture with its caption. As an image, its SVG cannot run scripts, and its ids cannot conflict."""
     data = base64.b64encode(svg).decode()
     how, _, formula = caption.partition(" Formula: ")
-    said = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
+    figure_text = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
     return (
         f'<figure><h4>{escape(title)}</h4><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{said}</figcaption></figure>"
+        f"<figcaption>{figure_text}</figcaption></figure>"
     )
 
 

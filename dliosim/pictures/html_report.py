@@ -103,7 +103,7 @@ def _comparison_section(saved: SavedComparison, anchor: str) -> _Section:
     section = _Section(saved.label, anchor)
     section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
     # The first sentence is the answer, the others say how far to trust it.
-    section.pieces += [html.paragraph(line, "said") for line in found.verdict[:1]]
+    section.pieces += [html.paragraph(line, "verdict") for line in found.verdict[:1]]
     section.pieces.append(html.items(found.verdict[1:]))
     section.pieces.append(html.items(legend_of_comparison(saved)))
     section.pieces += [html.table(one) for one in tables_of_comparison(saved)]

@@ -118,10 +118,10 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
         for count, rate in middles.items():
             share = percent(rate * fewest / (base * count), 2) if count > fewest else ""
             is_doubtful = any(one.is_doubtful for one in points if one.ranks in (fewest, count))
-            if said := f"{share}{'?' if is_doubtful else ''}":
+            if note := f"{share}{'?' if is_doubtful else ''}":
                 # Labels of different lines have different heights, as the lines may meet.
                 below = (7, -9 - 11 * (i % 4))
-                axes.annotate(said, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
+                axes.annotate(note, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(_select_ticks(counts)))

@@ -43,15 +43,15 @@ def _study_key(run: RunSummary, loop: LoopResult) -> object:
 
 def _study_labels(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
     runs = [saved.run for saved, _ in pairs]
-    apart = [
+    differences = [
         [f"pattern {name}" for name in pattern_names(runs)] if len({run.name for run in runs}) == 1 else [],
         *([f"{row[0]}={cell}" if cell != ABSENT else "" for cell in row[1:]] for row in override_rows(runs)),
         ["--null" if run.null else "" for run in runs],
         ["--verify" if run.verify else "" for run in runs],
         [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
     ]
-    apart = [texts for texts in apart if len(set(texts)) > 1]
+    differences = [texts for texts in differences if len(set(texts)) > 1]
     return [
-        ", ".join(filter(None, [f"{saved.run.name}: {loop.title}", loop.phases[0].api or "no reads", *beside]))
-        for (saved, loop), *beside in zip(pairs, *apart, strict=True)
+        ", ".join(filter(None, [f"{saved.run.name}: {loop.title}", loop.phases[0].api or "no reads", *details]))
+        for (saved, loop), *details in zip(pairs, *differences, strict=True)
     ]

@@ -188,18 +188,18 @@ def _overheads(run: RunSummary) -> str:
 
 def _overhead_line(text: str, one: Overhead) -> str:
     saves = count(one.saves, "save")
-    told = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
-    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({told})", WIDTH)
+    details = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
+    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({details})", WIDTH)
 
 
 def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
     times = number(flushed.step_seconds / clear.step_seconds, 3)
     text = f"steps of {loop} during a save in the background took {times} times as long as others"
-    told = ", ".join(
+    details = ", ".join(
         f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
         for which, one in (("these", flushed), ("those", clear))
     )
-    return textwrap.fill(f"{text} ({told}; steps of all ranks but their first)", WIDTH)
+    return textwrap.fill(f"{text} ({details}; steps of all ranks but their first)", WIDTH)
 
 
 def _intervals(run: RunSummary) -> str:
@@ -217,5 +217,6 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
     if run.mtbf is None:
         return
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):
-        text = f"how often to save {shorten_name(name)} is unknown: saves of only {part} do not tell the time of a whole one"
+        unknown = f"how often to save {shorten_name(name)} is unknown"
+        text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
         yield textwrap.fill(f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time", WIDTH)

@@ -117,10 +117,10 @@ def _cache_at_start(phase: PhaseSummary) -> str:
     return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
 
 
-def _group_by_text(said: Sequence[tuple[str, str]]) -> list[str]:
+def _group_by_text(texts: Sequence[tuple[str, str]]) -> list[str]:
     """Return `prepare d, train: ...` for each text, with the names of all phases that have it."""
     names: dict[str, dict[str, None]] = {}
-    for name, text in said:
+    for name, text in texts:
         names.setdefault(text, {})[name] = None
     return [f"{', '.join(those)}: {text}" for text, those in names.items()]
 

@@ -80,13 +80,13 @@ def _access_method(phase: PhaseSummary) -> str:
 
 def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
     """Return the parts of the time of all ranks in one sentence; over the epochs after the first, if there are any."""
-    said = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
-    if not said:
+    sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
+    if not sentence:
         return ""
     later = " after the first epoch" if epochs[1:] else ""
     waited = aggregate.core_wait_share(epochs[1:] or epochs)
     within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
-    return textwrap.fill(f"{name}: where the time went{later}: {said}{within}", WIDTH)
+    return textwrap.fill(f"{name}: where the time went{later}: {sentence}{within}", WIDTH)
 
 
 def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
@@ -252,11 +252,11 @@ def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
                 rows += [LINE, (_epoch_range(epochs[1:]), *latency_cells(merge_histograms(map(of, epochs[1:]))))]
             tables.append((kind, rows))
     headings = ["epoch", *(f"{kind}\n{tail}" for kind, _ in tables for tail in _TAILS)]
-    beside = [
+    lines = [
         sum((row[1:] for row in rest), first) if first else LINE
         for first, *rest in zip(*(rows for _, rows in tables), strict=True)
     ]
-    return grid(title, headings, beside, [len(_TAILS)] * len(tables)) if tables else ""
+    return grid(title, headings, lines, [len(_TAILS)] * len(tables)) if tables else ""
 
 
 def latency_cells(latencies: Histogram) -> tuple[str, ...]:

@@ -80,11 +80,11 @@ def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
     """Return label and text of each warning; one that several runs share is there once, with all their labels."""
-    said: dict[str, list[str]] = {}
+    labels_by_line: dict[str, list[str]] = {}
     for one in runs:
         for line in warnings_of(one.run):
-            said.setdefault(line, []).append(one.label)
-    return [(", ".join(labels), line) for line, labels in said.items()]
+            labels_by_line.setdefault(line, []).append(one.label)
+    return [(", ".join(labels), line) for line, labels in labels_by_line.items()]
 
 
 def tables_of_comparison(saved: SavedComparison) -> list[Table]:

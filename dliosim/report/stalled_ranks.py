@@ -36,8 +36,8 @@ def stall_text(stall: JobStall) -> str:
         more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
         hosts = ", ".join(stall.silent[:_MOST]) + more
         lines.append(
-            f"  not heard of: {_rank_phrase(stall.unknown_ranks)} on {hosts}: all of them are stopped, or the node is down, or it "
-            "cannot write where results go"
+            f"  not heard of: {_rank_phrase(stall.unknown_ranks)} on {hosts}: all of them are stopped, or the node is "
+            "down, or it cannot write where results go"
         )
     elif stall.unknown_ranks:
         lines.append(

@@ -33,14 +33,14 @@ def headline(
     later = epochs[1:] or epochs
     busy, rate = aggregate.utilization(later), aggregate.bytes_per_second(later)
     kind, late = aggregate.main_latency(later)
-    said = [
+    phrases = [
         f"{percent(busy, 3)}{'?' if doubtful else ''} busy" if busy is not None else "",
         f"{size(rate, 3)}/s{_byte_source(later, counted)}" if rate is not None else "",
         f"{kind} p99 {seconds(late.p99, 3)}" if late is not None else "",
     ]
     when = " after the first epoch" if len(epochs) > 1 else ""
     state = "nothing was read" if runs[0].api == "null" else _start_state(runs[0])
-    lines = [f"{name}: {', '.join(filter(None, said))}{when}; {state}", _rate_target(runs[0], later)]
+    lines = [f"{name}: {', '.join(filter(None, phrases))}{when}; {state}", _rate_target(runs[0], later)]
     return "\n".join(textwrap.fill(line, WIDTH) for line in lines if line)
 
 

@@ -73,8 +73,8 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
         yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
-        lie = "is" if len(memories) == 1 else "are"
-        yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
+        is_or_are = "is" if len(memories) == 1 else "are"
+        yield f"root {', '.join(memories)} {is_or_are} in memory: nothing there says anything about storage"
 
 
 def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ def test_each_name_that_it_offers_is_there(name: str) -> None:
 
 
 def test_another_name_is_refused_as_by_any_module() -> None:
-    with pytest.raises(AttributeError, match="has no attribute .Nothing"):
+    with pytest.raises(AttributeError, match=r"has no attribute .Nothing"):
         _ = extend.Nothing  # type: ignore[attr-defined]
 
 

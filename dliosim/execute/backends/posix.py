@@ -15,7 +15,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate, only_file
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
-from dliosim.execute.safe_open import ANEW, close_written, open_regular
+from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -82,7 +82,7 @@ class PosixReader:
         The calls of one sample share the descriptor.
         """
         count = len(calls.file)
-        if self._merged or calls.goes_on is not None:
+        if self._merged or calls.continues is not None:
             bounds = [*np.flatnonzero(sample_heads(calls, self._merged)).tolist(), count]
         else:
             bounds = list(range(count + 1))
@@ -154,7 +154,7 @@ class PosixWriter:
         self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
         before = perf_counter_ns()
         try:
-            self._descriptor = open_regular(path, ANEW if create else os.O_WRONLY)
+            self._descriptor = open_regular(path, CREATE_OR_TRUNCATE if create else os.O_WRONLY)
             if access.cache == "off":
                 self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
         except OSError as error:

@@ -71,8 +71,8 @@ class ScatteredBatches:
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
         self._node.allreduce(rows, "sum")
-        goes_on = calls.goes_on if calls.goes_on is not None else np.zeros(len(calls.file), np.int64)
-        columns = np.stack([calls.file, calls.offset, calls.length, calls.start, goes_on.astype(np.int64)], axis=1)
+        continues = calls.continues if calls.continues is not None else np.zeros(len(calls.file), np.int64)
+        columns = np.stack([calls.file, calls.offset, calls.length, calls.start, continues.astype(np.int64)], axis=1)
         found = self._gather_table(columns, rows)
         if self._node.rank == 0:
             sent, counts = per_step.reshape(self._node.size, steps, 2).transpose(2, 0, 1)
@@ -140,14 +140,14 @@ class ScatteredBatches:
 def _merge_calls(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
     """Merge the calls of several ranks: by step, then by rank; the calls of each rank fill a slot of its own.
 
-    `table` (calls, 5) has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next.
+    `table` (calls, 5) has file, offset, length, start and `continues` of all calls of the first rank, then of the next.
     `rows` (ranks,) has the number of calls of each rank, `per_step` (ranks, steps) those of each step. `slot` is bytes.
     """
     ranks, steps = per_step.shape
     step = np.concatenate([np.repeat(np.arange(steps), counts) for counts in per_step])
     table[:, 3] += np.repeat(np.arange(ranks) * slot, rows)
     # A stable sort keeps the ranks in order within a step, and the calls of each rank in its own order.
-    file, offset, length, start, goes_on = table[np.argsort(step, kind="stable")].T.copy()
+    file, offset, length, start, continues = table[np.argsort(step, kind="stable")].T.copy()
     none = np.zeros(steps + 1, np.int64)
     return Calls(
         file,
@@ -158,5 +158,5 @@ def _merge_calls(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: ND
         np.full(steps, ranks * slot),
         none[:0],
         none,
-        goes_on.astype(np.bool_) if goes_on.any() else None,
+        continues.astype(np.bool_) if continues.any() else None,
     )

@@ -42,9 +42,9 @@ def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArr
     begun = perf_counter_ns()
     own = _shard_rows(files, world.rank)
     gathered = _gather_rows(world, own)
-    told = own.ravel().copy()
-    world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(told))
-    if not np.array_equal(told, own.ravel()):
+    received = own.ravel().copy()
+    world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(received))
+    if not np.array_equal(received, own.ravel()):
         raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
     plan = None if gathered is None else _number_files(files, gathered)
     record.plan_ns += perf_counter_ns() - begun

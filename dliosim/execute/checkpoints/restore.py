@@ -126,8 +126,8 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
     else:
         tensor, stage, data = holder.coordinates(place)
         # Ranks with the same tensor and pipeline coordinates hold equal shards: one rank reads them for this group.
-        with split_ranks(world, tensor + holder.tensor * stage, data) as alike:
-            shared = ReadPass(lambda: shared_reads(files, holder, place), alike)
+        with split_ranks(world, tensor + holder.tensor * stage, data) as group:
+            shared = ReadPass(lambda: shared_reads(files, holder, place), group)
             yield [shared, ReadPass(lambda: lone_reads(files, holder, place), None)]
 
 
@@ -135,8 +135,8 @@ def _inspect_checkpoint(
     session: Session, files: StateFiles, found: FoundCheckpoint, record: VerbRecord
 ) -> tuple[str, ...]:
     """Measure how much of it is in the page cache, and read its file of plans; return notes on what is unknown."""
-    apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
-    names = sorted(found.saved.files.keys() - apart)
+    excluded = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
+    names = sorted(found.saved.files.keys() - excluded)
     record.resident_bytes, record.examined_bytes, notes = measure_file_residency(
         session, len(names), lambda file: found.directory / names[file]
     )

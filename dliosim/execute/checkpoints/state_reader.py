@@ -194,7 +194,7 @@ class _StateReader:
         checkpoint = self.files.checkpoint
         access, whole = checkpoint.access, checkpoint.pieces == "whole"
         planned = cut_steps(one.fetches(), access.transfer, whole, access.page)
-        before, told = self.aside_ns, False
+        before, status = self.aside_ns, False
         # All ranks of a collective access run the same number of rounds, also without a step: a rank that leaves early
         # would let the others hang in their read. With other accesses `rounds` is the number of this rank's steps.
         for _ in range(rounds):
@@ -209,8 +209,8 @@ class _StateReader:
                 self._read_round(plan, mine)
             # Every rank of the group plans the same steps, so each knows the bytes to receive without another message.
             # Broadcasts stop at the one that says that the reading rank failed: it sends no further ones.
-            if one.group is not None and step is not None and not told:
-                told = self._broadcast_step(one.group, plan.buffer_size, before)
+            if one.group is not None and step is not None and not status:
+                status = self._broadcast_step(one.group, plan.buffer_size, before)
             if self.given_up and not access.collective:
                 return
 
@@ -271,14 +271,14 @@ class _StateReader:
         """Send what was read to the group, or receive it; return whether the reading rank failed and sends no more."""
         # The trailer goes with the data in one message: a message of its own would add its latency to each step.
         data = self.buffer[: size + _TRAILER]
-        told = np.frombuffer(data, np.uint8)[size:]
+        status = np.frombuffer(data, np.uint8)[size:]
         if group.rank == 0:
-            told[:] = np.array([self.given_up, self.aside_ns - before], _WORD).view(np.uint8)
+            status[:] = np.array([self.given_up, self.aside_ns - before], _WORD).view(np.uint8)
         begun = perf_counter_ns()
         group.broadcast(data)
         ended = perf_counter_ns()
         self.record.broadcast_ns += ended - begun
-        failed, aside = np.frombuffer(told.tobytes(), _WORD).tolist()
+        failed, aside = np.frombuffer(status.tobytes(), _WORD).tolist()
         if group.rank:
             # This rank waited while the reading rank planned and compared; that time does not count.
             waited = max(0, before + aside - self.aside_ns)

@@ -90,8 +90,8 @@ class FileFinder:
         # Root and description count too: equal names and sizes may mean other data on another root or in other columns.
         digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
         for (name, linked), index in zip(matching, indexes, strict=True):
-            said = f"{name}\0{index.size}\0{index.samples}\0{'linked' if linked else ''}"
-            digest.update(said.encode(errors="surrogateescape"))
+            line = f"{name}\0{index.size}\0{index.samples}\0{'linked' if linked else ''}"
+            digest.update(line.encode(errors="surrogateescape"))
         samples, short = sum(index.samples for index in indexes), digest.hexdigest()[:16]
         names, links = [name for name, _ in matching], [linked for _, linked in matching]
         self.sources[short] = ExistingFiles(names, links, indexes)
@@ -102,13 +102,13 @@ class FileFinder:
         """Read the indexes of files, several at the same time; if several are bad, raise the error of the first."""
         root, found = self.roots[dataset.root], list[FileIndex]()
         real, form = os.path.realpath(root), format_for(dataset)
-        beside = form.sidecars(dataset) if isinstance(form, Framed) else ()
+        suffixes = form.sidecars(dataset) if isinstance(form, Framed) else ()
         self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(files), "file")
 
         def follow_and_read(file: tuple[str, bool]) -> FileIndex:
             name, linked = file
             path = root / name
-            for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
+            for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):
                 if one.is_symlink() or (linked and one is path):
                     follow_to_file(real, str(one.relative_to(root)))
             return _read_index(form, dataset, path)

@@ -151,10 +151,10 @@ def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> E
     This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
     only later.
     """
-    beside = require_framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
+    suffixes = require_framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
     for file in range(session.world.rank, dataset.layout.files, session.world.size):
         path = directory / dataset.file_name(file)
-        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in beside)):
+        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):
             try:
                 os.lstat(one)
             except OSError as error:

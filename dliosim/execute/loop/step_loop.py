@@ -76,7 +76,7 @@ class StepPlan:
     #: timers of the checkpoints by seconds
     timers: CheckpointTimers
     #: returns when saves ran in the background since a clock reading: begins and ends, perf_counter_ns, shape (n, 2)
-    beside: Callable[[int], NDArray[np.int64]]
+    flush_intervals: Callable[[int], NDArray[np.int64]]
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ def run_steps(
             # One flat list for all marks: one extension a step, and one conversion to an array in `_record_steps`.
             marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
-                _record_steps(times, source, record, series, course.beside)
+                _record_steps(times, source, record, series, course.flush_intervals)
             if samples >= flush_at:
                 # Readers take no lock: this thread collects their clock readings, between two steps.
                 flush_at = samples + _FLUSH_SAMPLES
@@ -228,7 +228,7 @@ def run_steps(
     except DliosimError as error:
         syncer.fail_all_ranks(error, step, course.steps, saves)
     block.end(before, record.blocks)
-    _record_steps(times, source, record, series, course.beside)
+    _record_steps(times, source, record, series, course.flush_intervals)
     record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
     record.steps = step + 1
     record.samples, record.bytes = samples, moved
@@ -259,7 +259,7 @@ def _record_steps(
     source: BatchSource,
     record: EpochRecord,
     series: EpochSeries,
-    beside: Callable[[int], NDArray[np.int64]],
+    flush_intervals: Callable[[int], NDArray[np.int64]],
 ) -> None:
     marks = _pop_values(times.marks).reshape(-1, len(MARKS))
     waits = marks[:, 1] - marks[:, 0]
@@ -267,16 +267,18 @@ def _record_steps(
     record.batch_latency.add(waits)
     record.request_latency.add(_pop_values(times.requests))
     # Without the epoch's first step: much of its time is spent on work that no other step has.
-    _sum_flush_steps(marks[1:] if series.steps == 0 else marks, beside, record)
+    _sum_flush_steps(marks[1:] if series.steps == 0 else marks, flush_intervals, record)
     series.add_steps(marks, _pop_values(source.reading).reshape(-1, 2))
 
 
-def _sum_flush_steps(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.int64]], record: EpochRecord) -> None:
+def _sum_flush_steps(
+    marks: NDArray[np.int64], flush_intervals: Callable[[int], NDArray[np.int64]], record: EpochRecord
+) -> None:
     """Add up the steps during which a save ran in the background, and those without one; `marks` (steps, 8)."""
     if not len(marks):
         return
     begun, ready, synced = marks[:, 0], marks[:, 1], marks[:, 5]
-    flushed = overlap_mask(begun, synced, beside(int(begun[0])))
+    flushed = overlap_mask(begun, synced, flush_intervals(int(begun[0])))
     lasted, waited = synced - begun, ready - begun
     count, total, wait = (int(each.sum()) for each in (flushed, lasted[flushed], waited[flushed]))
     record.flush_steps += count

@@ -26,7 +26,7 @@ _PATIENCE = 10.0
 RESULTS_DUE = 20.0
 
 #: Seconds in which rank 0 should end a job when all ranks got the signal to end.
-_TOLD = RESULTS_DUE + 5
+_ABORT_WAIT = RESULTS_DUE + 5
 
 #: Seconds that a launcher needs to forward a message.
 _FORWARDED = 0.2
@@ -75,7 +75,7 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
 
 def end_job_late(job: str, text: str, status: int) -> None:
     """Give rank 0 the time to end the job, then end it as `end_job` does."""
-    sleep(_TOLD)
+    sleep(_ABORT_WAIT)
     end_job(job, text, status)
 
 

@@ -153,9 +153,9 @@ class SpinningRanks:
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the rows for this rank by MPI_Alltoallv; None if any count is negative."""
-        told = np.empty((self.size, self.size), np.int64)
-        self.comm.Allgather(counts, told)
-        return None if told.min() < 0 else _alltoallv_rows(self.comm, rows, told)
+        table = np.empty((self.size, self.size), np.int64)
+        self.comm.Allgather(counts, table)
+        return None if table.min() < 0 else _alltoallv_rows(self.comm, rows, table)
 
     def send(self, data: memoryview, target: int) -> None:
         """Send bytes by MPI_Ssend, which returns when the target receives them."""
@@ -239,9 +239,9 @@ class SleepingRanks:
         for piece in (*pieces, values[:0]):
             memory.own_piece(len(piece), kind)[:] = piece
             begin, end = (len(before) * number // memory.size for number in (memory.rank, memory.rank + 1))
-            brought = memory.all_pieces(len(before), kind)[:, begin:end]
+            received = memory.all_pieces(len(before), kind)[:, begin:end]
             whole = np.frombuffer(memory.shared_piece(before=True), kind, len(before))
-            _BY_NUMPY[operation].reduce(brought, axis=0, out=whole[begin:end])
+            _BY_NUMPY[operation].reduce(received, axis=0, out=whole[begin:end])
             memory.run_barrier(partial(self._reduce_over_nodes, whole, operation))
             before[:] = whole
             before = piece
@@ -284,14 +284,14 @@ class SleepingRanks:
         """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere."""
         if self._nodes == 1:
             return _gather_serially(self, part, lengths)
-        told = self.broadcast_object([*lengths] if self.rank == 0 else None)
+        table = self.broadcast_object([*lengths] if self.rank == 0 else None)
         # On other nodes than rank 0's each rank sends to its leader and sleeps; the leader forwards to rank 0.
         if self._leader_of[self.rank] == 0:
-            return _gather_serially(self, part, told, self._leader_of)
+            return _gather_serially(self, part, table, self._leader_of)
         if self.rank != self._leader_of[self.rank]:
-            return _gather_serially(self, part, told, to=self._leader_of[self.rank])
+            return _gather_serially(self, part, table, to=self._leader_of[self.rank])
         for member in self._own_node:
-            data = part if member == self.rank else np.empty(told[member], np.int64)
+            data = part if member == self.rank else np.empty(table[member], np.int64)
             if len(data):
                 if member != self.rank:
                     self.receive(data.data.cast("B"), member)
@@ -303,13 +303,13 @@ class SleepingRanks:
         if self._nodes == 1:
             _scatter_serially(self, parts, own)
             return
-        told = self.broadcast_object([len(part) for part in parts] if parts is not None else None)
+        table = self.broadcast_object([len(part) for part in parts] if parts is not None else None)
         leader = self._leader_of[self.rank]
         if leader == 0 or self.rank != leader:
             _scatter_serially(self, parts, own, leader, self._leader_of)
             return
         for member in self._own_node:
-            data = own if member == self.rank else memoryview(bytearray(told[member]))
+            data = own if member == self.rank else memoryview(bytearray(table[member]))
             self.receive(data, 0)
             if member != self.rank:
                 self.send(data, member)
@@ -358,25 +358,25 @@ class SleepingRanks:
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the rows for this rank; None if any count is negative. By MPI if there are several nodes."""
-        told = self.broadcast_object(self.gather(counts))
-        if told.min() < 0:
+        table = self.broadcast_object(self.gather(counts))
+        if table.min() < 0:
             return None
         if self._nodes > 1:
             self.barrier()
-            return _alltoallv_rows(self.comm, rows, told)
+            return _alltoallv_rows(self.comm, rows, table)
         memory, width = self._memory, rows.shape[1]
         # ends: the end of each rank's elements for each target. wanted: begin and end of its elements for this rank.
-        ends = np.cumsum(told, axis=1) * width
-        wanted = np.stack([ends[:, self.rank] - told[:, self.rank] * width, ends[:, self.rank]], axis=1).tolist()
+        ends = np.cumsum(table, axis=1) * width
+        wanted = np.stack([ends[:, self.rank] - table[:, self.rank] * width, ends[:, self.rank]], axis=1).tolist()
         flat, most = np.ascontiguousarray(rows).reshape(-1), memory.piece // rows.itemsize
         parts: list[list[NDArray[np.int64]]] = [[] for _ in wanted]
         for begin in range(0, int(ends[:, -1].max()), most):
             own = flat[begin : begin + most]
             memory.own_piece(len(own), own.dtype)[:] = own
             memory.run_barrier()
-            brought = memory.all_pieces(most, flat.dtype)
+            received = memory.all_pieces(most, flat.dtype)
             for source, (first, last) in enumerate(wanted):
-                parts[source].append(brought[source, max(first - begin, 0) : max(last - begin, 0)].copy())
+                parts[source].append(received[source, max(first - begin, 0) : max(last - begin, 0)].copy())
         return np.concatenate([piece for pieces in parts for piece in pieces] or [flat[:0]]).reshape(-1, width)
 
     def send(self, data: memoryview, target: int) -> None:
@@ -448,9 +448,9 @@ def _scatter_serially(
             ranks.send(part, (by[target] or target) if by is not None else target)
 
 
-def _alltoallv_rows(comm: MPI.Intracomm, rows: NDArray[np.int64], told: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Exchange rows by MPI_Alltoallv and return those for this rank; rank r has `told[r, t]` for rank t. Collective."""
-    width, meant = rows.shape[1], told[:, comm.rank]
+def _alltoallv_rows(comm: MPI.Intracomm, rows: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Exchange rows by MPI_Alltoallv and return those for this rank; `table[r, t]` go from rank r to t. Collective."""
+    width, meant = rows.shape[1], table[:, comm.rank]
     found = np.empty((int(meant.sum()), width), np.int64)
-    comm.Alltoallv([np.ascontiguousarray(rows), width * told[comm.rank]], [found, width * meant])
+    comm.Alltoallv([np.ascontiguousarray(rows), width * table[comm.rank]], [found, width * meant])
     return found

@@ -26,11 +26,11 @@ class SharedMemory:
     def __init__(self, comm: MPI.Intracomm, size: int) -> None:
         self._window: MPI.Win | None = None
         # The process of the first rank, and its descriptor of the file.
-        told = np.zeros(2, np.int64)
+        handle = np.zeros(2, np.int64)
         if comm.rank == 0:
-            told[:] = os.getpid(), _make_memfd(size)
-        wait(comm.Ibcast(told), comm.size)
-        process, descriptor = told.tolist()
+            handle[:] = os.getpid(), _make_memfd(size)
+        wait(comm.Ibcast(handle), comm.size)
+        process, descriptor = handle.tolist()
         mapped = _map_memfd(process, descriptor, size)
         good = np.array([mapped is not None], np.int64)
         wait(comm.Iallreduce(MPI.IN_PLACE, good, MPI.MIN), comm.size)

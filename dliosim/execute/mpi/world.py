@@ -261,16 +261,16 @@ def run_on_first_rank(comm: MPI.Intracomm, action: Callable[[], str | None]) -> 
     """
     if comm.size == 1:
         return action() or ""
-    said: str | ExecutionError = ""
+    answer: str | ExecutionError = ""
     if comm.rank == 0:
         try:
-            said = action() or ""
+            answer = action() or ""
         except ExecutionError as error:
-            said = error
-    said = _broadcast_result(comm, 0, said)
-    if isinstance(said, ExecutionError):
-        raise said
-    return said
+            answer = error
+    answer = _broadcast_result(comm, 0, answer)
+    if isinstance(answer, ExecutionError):
+        raise answer
+    return answer
 
 
 def find_first_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
@@ -284,15 +284,17 @@ def find_first_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -
     wait(comm.Iallreduce(MPI.IN_PLACE, first, MPI.MIN), comm.size)
     source = int(first[0]) % comm.size
     own = ExecutionError(f"rank {source} of the {comm.size} that open it: {error.message}", error.code)
-    told = _broadcast_result(comm, source, own)
-    return told if isinstance(told, ExecutionError) else error
+    result = _broadcast_result(comm, source, own)
+    return result if isinstance(result, ExecutionError) else error
 
 
-def _broadcast_result(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
+def _broadcast_result(comm: MPI.Intracomm, source: int, answer: str | ExecutionError) -> str | ExecutionError:
     """Return the path, or the error, of rank `source` on every rank; the error is marked as shared. Collective."""
     note = np.zeros(_LONGEST_NOTE, np.uint8)
     if comm.rank == source:
-        text = os.fsencode(f"-{said.code or ''}\n{said.message}" if isinstance(said, ExecutionError) else f"+{said}")
+        text = os.fsencode(
+            f"-{answer.code or ''}\n{answer.message}" if isinstance(answer, ExecutionError) else f"+{answer}"
+        )
         text = text[:_LONGEST_NOTE]
         note[: len(text)] = np.frombuffer(text, np.uint8)
     wait(comm.Ibcast(note, source), comm.size)

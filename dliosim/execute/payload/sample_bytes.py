@@ -250,12 +250,12 @@ def _fill_strided(words: NDArray[np.uint64], length: int, start: int, stride: in
     pool, (whole, rest) = _pool(), divmod(length, 8)
     if whole:
         rows: NDArray[np.uint64] = np.ndarray((len(words), whole), _WORD, out, start, (stride, 8))
-        apart = 8 // gcd(8, stride)  # every `apart`-th sample has the same distance from a word's address
+        period = 8 // gcd(8, stride)  # every `period`-th sample has the same distance from a word's address
         if rows.flags.aligned:
             _xor_rows(pool[:whole], words, rows)
-        elif len(words) >= apart * _WORTH_ALIGNING and _ALIGNED_FROM <= whole < _ALIGNED_TO:
-            for lane in range(apart):
-                _fill_aligned(words[lane::apart], whole, start + lane * stride, apart * stride, out)
+        elif len(words) >= period * _WORTH_ALIGNING and _ALIGNED_FROM <= whole < _ALIGNED_TO:
+            for lane in range(period):
+                _fill_aligned(words[lane::period], whole, start + lane * stride, period * stride, out)
         else:
             np.bitwise_xor(pool[:whole], words[:, None], out=rows)
     if rest:

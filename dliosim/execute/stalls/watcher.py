@@ -95,7 +95,7 @@ class Watcher(threading.Thread):
         self._transfers = 0, 0
         self._seen: dict[int, tuple[tuple[int, ...], int]] = {}
         self._next = limits.report
-        self._said: float = 0.0
+        self._reported: float = 0.0
         nodes, pause = len(board.hosts), max(self._every, first / 8)
         self._talk = ReportExchange(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
 
@@ -129,7 +129,7 @@ class Watcher(threading.Thread):
         if not moved:
             self._note_kernel_call(row)
         leads = self._is_leader(now)
-        if leads or self._said:
+        if leads or self._reported:
             self._handle_stall(now, leads)
         if not leads and self._talk is not None:
             self._talk.word = None
@@ -161,9 +161,9 @@ class Watcher(threading.Thread):
             return
         quiet = min(quiet, *(each for each, _ in others.values())) if others else quiet
         if quiet < self._first:
-            if self._said:
-                self._reactions.moves(self._said)
-            self._said, self._next = 0.0, self._limits.report
+            if self._reported:
+                self._reactions.moves(self._reported)
+            self._reported, self._next = 0.0, self._limits.report
             return
         ends = self._limits.end is not None and quiet >= self._limits.end
         if not leads:
@@ -178,7 +178,7 @@ class Watcher(threading.Thread):
             first = self._board.node if any(one.blame > 2 for one in stall.seen) else 0
         if first != self._board.node and not (ends and quiet >= (self._limits.end or 0) + _LATER):
             return
-        self._said = quiet
+        self._reported = quiet
         if ends:
             self._reactions.end(stall)
         self._reactions.say(stall)

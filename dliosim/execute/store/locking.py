@@ -223,10 +223,10 @@ def _write_holder(descriptor: int, saves: bool) -> None:
     """Write into the lock file who holds it; nothing where there is no room or no right to write."""
     job = next((f"{name} {os.environ[name]}" for name in _JOBS if os.environ.get(name)), "")
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    told = {"host": socket.gethostname(), "process": os.getpid(), "job": job, "since": since, "saves": saves}
+    owner = {"host": socket.gethostname(), "process": os.getpid(), "job": job, "since": since, "saves": saves}
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(told).encode(), 0)
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
 
 
 def _read_holder(descriptor: int) -> dict[str, object]:
@@ -240,21 +240,21 @@ def _read_holder(descriptor: int) -> dict[str, object]:
 
 def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
     """Return the message for a job that cannot take the lock."""
-    told = {
+    owner = {
         name: text[:100]
         for name in ("host", "process", "job", "since")
         if (text := str(found.get(name, ""))) and text.isprintable()
     }
     others = "restores from" if found.get("saves") is False else "saves to"
     who = "".join(
-        text.format(told[name])
+        text.format(owner[name])
         for name, text in (
             ("job", ", {}"),
             ("host", ", on host {}"),
             ("process", ", process {}"),
             ("since", ", since {}"),
         )
-        if name in told
+        if name in owner
     )
     doing = "saved to" if saves else "restored from"
     return (

@@ -17,7 +17,7 @@ from dliosim.model import Dataset, FileSurvey, Finder, Layout, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
 from dliosim.units import SIZE
 
-_SAID_BY_FILES: Final = {
+_GIVEN_BY_FILES: Final = {
     "samples": "they are counted",
     "layout": "their layout is fixed",
     "prepared by": "they exist already",
@@ -59,7 +59,7 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
         hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
         context.report(mistake("E215", message, place, "no ending", hint=hint))
     form = storage_settings.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
-    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _SAID_BY_FILES
+    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _GIVEN_BY_FILES
     for head, reason in refused.items():
         if settings.find_line(head) is not None:
             labels = [

@@ -179,10 +179,10 @@ def _check_communicator(settings: Settings, access: Access, dataset: Dataset, da
             alone = ("open", "`open each sample`", "each rank opens the file for itself")
         else:
             return
-    head, beside, reason = alone
+    head, setting, reason = alone
     place = data if head == "layout" else settings
     labels = [*settings.labels("communicator", "ranks that open the file together"), *place.labels(head, reason)]
-    message = f"`communicator` has no effect with {beside}"
+    message = f"`communicator` has no effect with {setting}"
     settings.context.found.append(make_diagnostic("W305", message, labels, hint))
 
 
@@ -206,15 +206,15 @@ def _check_contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         )
     together = loop.access.api == "mpi-collective" or loop.access.scatter
     if loop.seconds is not None and loop.sync.kind == "off" and (together or in_step):
-        external_readers = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
+        others = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
         if loop.access.api == "mpi-collective":
-            external_readers += settings.labels("api", "but all ranks read each step together")
+            others += settings.labels("api", "but all ranks read each step together")
         if loop.access.scatter:
-            external_readers += settings.labels("scatter", "but one rank reads each step for all of its node")
+            others += settings.labels("scatter", "but one rank reads each step for all of its node")
         labels = [
             *settings.labels("for", "each rank looks at its own clock"),
             *settings.labels("sync", "nothing lets ranks agree on the last step"),
-            *external_readers,
+            *others,
         ]
         message = f"ranks of `{loop.name}` cannot agree on the last step"
         found.append(make_diagnostic("E211", message, labels, "use `sync barrier`, or `steps N` in place of `for`"))
@@ -291,14 +291,14 @@ def _check_engine(settings: Settings, access: Access) -> list[Diagnostic]:
         refused = "E211", "transfer", "there are no calls that this could cut", hint
     else:
         return []
-    code, beside, reason, hint = refused
+    code, setting, reason, hint = refused
     what = {
         "preadv": "one call after the other",
         "mmap": "a batch is copied out of a mapping of the page cache",
         "queued": "each rank keeps calls of its own in flight",
     }[access.engine]
-    labels = [*settings.labels("engine", what), *settings.labels(beside.split()[0], reason)]
-    return [make_diagnostic(code, f"`engine {access.engine}` does not work with `{beside}`", labels, hint)]
+    labels = [*settings.labels("engine", what), *settings.labels(setting.split()[0], reason)]
+    return [make_diagnostic(code, f"`engine {access.engine}` does not work with `{setting}`", labels, hint)]
 
 
 def _check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:

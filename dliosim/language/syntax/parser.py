@@ -174,7 +174,7 @@ _TIME_WORDS: Final = {
 
 
 #: Rules in which a number is a count, and what must follow it; `{}` stands for the phrase so far.
-_GOES_ON: Final = {
+_CONTINUED_BY: Final = {
     "batch": ("batch {} per rank", "batch {} total"),
     "communicator": ("communicator {} ranks",),
     "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
@@ -234,10 +234,10 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     before.exhaust_lexer()
     expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
     hint = ""
-    if rule in _GOES_ON and "UNIT" in expected:
+    if rule in _CONTINUED_BY and "UNIT" in expected:
         expected -= {"UNIT"}
         if at_end and len(text) <= _QUOTABLE:
-            whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _GOES_ON[rule])
+            whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _CONTINUED_BY[rule])
             hint = f"write {' or '.join(f'`{form}`' for form in whole)}"
     if at_end and rule == "model" and len(text) <= _QUOTABLE:
         hint = f"write `model {'NAME' if text in ('', 'transformer') else text} transformer {{`"
@@ -256,7 +256,7 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
         return mistake(
             "E002", f"unknown unit `{word}`", here, "not a unit", hint=_setting_hint(rule, word) or unit_hint(word)
         )
-    hint = unit_hint(word) if rule in _GOES_ON and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
+    hint = unit_hint(word) if rule in _CONTINUED_BY and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or suggest_word(word, known)

@@ -50,7 +50,8 @@ def whole_number(value: Value, low: int, high: int) -> int:
     if value.amount.denominator != 1:
         below, above = format_value(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
         what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
-        nearest = f"the nearest values are {below} and {format_value(Fraction(above), value.dimension)}; write floor(…) or ceil(…)"
+        values = f"{below} and {format_value(Fraction(above), value.dimension)}"
+        nearest = f"the nearest values are {values}; write floor(…) or ceil(…)"
         raise mistake("E112", f"{what}: {nearest_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
         limit = ("at least", low) if value.amount < low else ("at most", high)

@@ -48,13 +48,13 @@ def _drop_call_settings(checkpoint: Checkpoint) -> Checkpoint:
     )
 
 
-def _list_writes(checkpoint: Checkpoint, ranks: int, cut_alike: bool) -> Iterator[object]:
+def _list_writes(checkpoint: Checkpoint, ranks: int, same_pieces: bool) -> Iterator[object]:
     """Yield for each rank its writer, the files it makes, and its calls, or the shards that calls are cut from."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     for rank in range(files.split.present_ranks):
         yield files.writer(rank), files.file_names(rank)
         shards = files.shards(rank)
-        if cut_alike:
+        if same_pieces:
             yield from shards
         else:
             yield from cut_pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
@@ -68,14 +68,14 @@ def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, b
     return read, verb.once
 
 
-def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, cut_alike: bool) -> Iterator[object]:
+def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, same_pieces: bool) -> Iterator[object]:
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     for rank in range(holder.present_ranks):
         yield rank
         found = whole_state_reads(files) if verb.everything else shard_reads(files, holder, (rank + verb.shift) % ranks)
-        if cut_alike:
+        if same_pieces:
             yield from found
             continue
         for step in cut_steps(found, access.transfer, whole, access.page):

@@ -31,8 +31,8 @@ class ShardSizes:
         self._stage = _column(part.stage for part in parts)
         # The data-parallel rank that saves; -1 where all do.
         number = np.arange(len(parts))
-        alike = -1 if copies == "all" else copies
-        self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, alike)
+        replica = -1 if copies == "all" else copies
+        self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, replica)
 
         # Parts that are held and saved in the same way are one kind, as those of many layers are: work is done once a
         # kind. `_kinds` has a row for each kind, `_kind` the kind of each part.

@@ -95,7 +95,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
 
     def count_rank(rank: int) -> tuple[ReadTotals, int]:
         if verb.everything:
-            return nothing if verb.once and rank else alike
+            return nothing if verb.once and rank else every_unit
         place = int(places[rank])
         needs = counts.units_to_restore(place)
         if not verb.once:
@@ -114,7 +114,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
         raise PlanError(f"{text}: `plan` counts {_MOST_OF_A_RANK:.2g} at most")
     some, instead = choose_sample_ranks((reads_for_others & verb.once).astype(np.int64), 0 if verb.everything else work)
     nothing = ReadTotals(0, 0, 0, 0), 0
-    alike = count_units(counts.all_units()) if verb.everything else nothing
+    every_unit = count_units(counts.all_units()) if verb.everything else nothing
     found = [count_rank(rank) for rank in some]
     estimated = len(found) < ranks and not verb.everything
 

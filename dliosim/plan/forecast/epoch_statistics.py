@@ -119,14 +119,14 @@ def count_passes(
     among = max(1, loops // _FULL)
     ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
     case = _CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
-    alike = _has_one_order(loop)
+    one_order = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
     held = _RankState([_NONE] * len(ranks), [_NONE] * len(ranks))
     result = []
     for one in passes:
-        epochs = range(one.first - 1, one.last if every and not alike else one.first)
-        known = alike or every or one.last <= 2
+        epochs = range(one.first - 1, one.last if every and not one_order else one.first)
+        known = one_order or every or one.last <= 2
         result.append(_average_epochs([_count_epoch(case, epoch, one.steps, held, known) for epoch in epochs]))
     return result
 
@@ -161,8 +161,8 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
         held.kept = [one.kept for one in found]
     together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
-    apart, sample_bytes, counted = _classify_samples(case)
-    varies = sample_bytes is None and apart and not isinstance(case.placement.places, DataIndex)
+    disjoint, sample_bytes, counted = _classify_samples(case)
+    varies = sample_bytes is None and disjoint and not isinstance(case.placement.places, DataIndex)
     tally = EpochAggregate(
         loop,
         case.dataset,
@@ -177,13 +177,13 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
         fresh,
         np.array(ranks) // together,
         -(-job.ranks // together),
-        apart,
+        disjoint,
         sample_bytes,
         counted,
         mean_read_bytes(case.dataset) if varies and not all_planned and not case.dataset.source else None,
     )
     samples = count_samples(tally)
-    in_units = not apart and loop.access.through == "direct"
+    in_units = not disjoint and loop.access.through == "direct"
     asked = sum(one.bytes for one in found)
     return PassFigures(
         steps,
@@ -200,7 +200,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
 
 
 def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
-    """Return the fields `apart`, `sample_bytes` and `counted` of `EpochAggregate`."""
+    """Return the fields `disjoint`, `sample_bytes` and `counted` of `EpochAggregate`."""
     loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
     size = dataset.constant_size
     if access.through == "library":

@@ -99,12 +99,12 @@ def _mark_frame_estimates(
     Whole samples are made at a time, so calls are shorter than `transfer`. Sidecars are opened and written, too.
     """
     form = require_framed(dataset)
-    beside = count_with_sidecars(dataset) - 1
+    sidecar_count = count_with_sidecars(dataset) - 1
     again = form.checksum is not None and transfer is not None
     return (
-        replace(written, estimated=written.estimated or beside > 0 or again),
-        replace(_scale_spread(files, 1 + beside), estimated=files.estimated or beside > 0),
-        replace(calls, estimated=calls.estimated or beside > 0 or transfer is not None),
+        replace(written, estimated=written.estimated or sidecar_count > 0 or again),
+        replace(_scale_spread(files, 1 + sidecar_count), estimated=files.estimated or sidecar_count > 0),
+        replace(calls, estimated=calls.estimated or sidecar_count > 0 or transfer is not None),
     )
 
 

@@ -51,7 +51,7 @@ class EpochAggregate:
     fresh: list[NDArray[np.int64]]  #: files that were not open before, for each planned rank
     group: NDArray[np.int64]  #: group of each planned rank; a group opens a shared file together
     groups: int  #: number of groups
-    apart: bool  #: true where every sample is one range of a file, and shares no bytes with another sample
+    disjoint: bool  #: true where every sample is one range of a file, and shares no bytes with another sample
     sample_bytes: int | None  #: bytes that reading a sample moves; None where they vary
     counted: bool  #: false where only a run shows whether more bytes are moved, or fewer for bytes that samples share
     #: mean of `sample_bytes` over all samples, where they vary and samples are left out; else None
@@ -83,9 +83,9 @@ class EpochAggregate:
         members = -(-self.ranks // self.nodes)
         if not self.loop.access.scatter or members == 1:
             return spread
-        alike = spread.minimum == spread.maximum and self.ranks % self.nodes == 0
+        uniform = spread.minimum == spread.maximum and self.ranks % self.nodes == 0
         most = spread.total if self.nodes == 1 else spread.mean * members
-        return RankSpread(0, spread.mean, most, spread.total, spread.estimated or not (alike or self.nodes == 1))
+        return RankSpread(0, spread.mean, most, spread.total, spread.estimated or not (uniform or self.nodes == 1))
 
 
 def count_handles(access: Access) -> int:
@@ -169,7 +169,7 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     """Count how often a rank opens a file."""
     access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
     if access.open == "each sample":
-        if access.transfer is None and tally.reads_all and tally.apart:
+        if access.transfer is None and tally.reads_all and tally.disjoint:
             return tally.limit_to_readers(samples)
         # The calls of one rank may continue where those of another end in the same file.
         return tally.limit_to_readers(
@@ -202,15 +202,15 @@ def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
             return uniform_spread(tally.steps, tally.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)
         return uniform_spread(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
-    if access.transfer is None and tally.reads_all and tally.apart and access.engine != "mmap":
+    if access.transfer is None and tally.reads_all and tally.disjoint and access.engine != "mmap":
         return tally.limit_to_readers(samples)
     if access.scatter and access.engine == "mmap" and access.open != "each sample":
         # One copy out of mappings fills a step for all ranks of a node: the rank with most steps decides their number.
         copies = tally.make_spread([one.issued * tally.scale for one in tally.found])
-        alike = copies.minimum == copies.maximum
+        uniform = copies.minimum == copies.maximum
         total = copies.maximum * tally.nodes
         least = copies.maximum if tally.nodes == tally.ranks else 0
-        return RankSpread(least, total / tally.ranks, copies.maximum, total, copies.estimated or not alike)
+        return RankSpread(least, total / tally.ranks, copies.maximum, total, copies.estimated or not uniform)
     return tally.limit_to_readers(
         tally.scale_by_bytes(tally.make_spread([one.issued * tally.scale for one in tally.found]), samples)
     )

@@ -65,5 +65,5 @@ def are_reads_distinct(loop: Loop, dataset: Dataset, places: Places, ranks: int)
     """Return whether it is certain that no byte of the data set is asked for twice in an epoch, by any rank."""
     dealt = loop.shard != "off" or ranks == 1
     once = loop.last_batch != "pad" and loop.arrivals is None
-    apart = places.has_disjoint_samples if isinstance(places, DataIndex) else not has_sample_overlap(dataset)
-    return dealt and once and apart
+    disjoint = places.has_disjoint_samples if isinstance(places, DataIndex) else not has_sample_overlap(dataset)
+    return dealt and once and disjoint

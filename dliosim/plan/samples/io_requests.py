@@ -37,7 +37,7 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of every step, in order. All int64 but `goes_on`.
+    """The calls of every step, in order. All int64 but `continues`.
 
     The bytes of each sample are contiguous in the buffer of its step.
     """
@@ -52,7 +52,7 @@ class Calls:
     row_start: NDArray[np.int64]  #: step s holds samples row_start[s]:row_start[s + 1], (steps + 1,)
     #: true where a call continues the sample of the call before it, in the same file, (calls,); None where every sample
     #: is one range
-    goes_on: NDArray[np.bool_] | None = None
+    continues: NDArray[np.bool_] | None = None
 
     @property
     def steps(self) -> int:
@@ -84,7 +84,7 @@ class Calls:
             self.step_bytes[step : step + 1],
             self.sample_start[first_row:last_row],
             np.array([0, last_row - first_row]),
-            self.goes_on[first:last] if self.goes_on is not None else None,
+            self.continues[first:last] if self.continues is not None else None,
         )
 
 
@@ -160,8 +160,8 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         start, step_bytes = _pack_steps(last - first, extents.step_start)
         at = start if page == 1 else start + (extents.offset - first)
         rows = extents.step_start
-        goes_on = _continuation_rows(extents)
-        return Calls(extents.file, first, last - first, start, rows, step_bytes, at, rows, goes_on)
+        continues = _continuation_rows(extents)
+        return Calls(extents.file, first, last - first, start, rows, step_bytes, at, rows, continues)
     transfer = transfer // page * page
     head = _run_heads(extents, first, last)
     tail = np.append(head[1:], len(first)) - 1 if len(head) else head
@@ -180,7 +180,7 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         )
     run = np.repeat(np.arange(len(head)), pieces)
     done = (np.arange(len(run)) - piece_start[run]) * transfer
-    goes_on = _continuation_rows(extents)
+    continues = _continuation_rows(extents)
     return Calls(
         extents.file[head][run],
         run_first[run] + done,
@@ -190,17 +190,17 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         step_bytes,
         sample_start,
         extents.step_start,
-        goes_on[head][run] & (done == 0) if goes_on is not None else None,
+        continues[head][run] & (done == 0) if continues is not None else None,
     )
 
 
 def _continuation_rows(extents: Extents) -> NDArray[np.bool_] | None:
     """Return which rows are another range of the sample of the row before, in its step and file; None without any."""
-    goes_on = np.zeros(len(extents.sample), np.bool_)
-    goes_on[1:] = (extents.sample[1:] == extents.sample[:-1]) & (extents.file[1:] == extents.file[:-1])
-    goes_on[1:] &= extents.offset[1:] != extents.offset[:-1]  # the same range is a sample read twice
-    goes_on[extents.step_start[extents.step_start < len(goes_on)]] = False
-    return goes_on if goes_on.any() else None
+    continues = np.zeros(len(extents.sample), np.bool_)
+    continues[1:] = (extents.sample[1:] == extents.sample[:-1]) & (extents.file[1:] == extents.file[:-1])
+    continues[1:] &= extents.offset[1:] != extents.offset[:-1]  # the same range is a sample read twice
+    continues[extents.step_start[extents.step_start < len(continues)]] = False
+    return continues if continues.any() else None
 
 
 def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -225,8 +225,8 @@ def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
     if merged:
         head[1:] = calls.file[1:] != calls.file[:-1]
         head[1:] |= calls.offset[1:] != calls.offset[:-1] + calls.length[:-1]
-    if calls.goes_on is not None:
-        head &= ~calls.goes_on
+    if calls.continues is not None:
+        head &= ~calls.continues
     head[calls.step_start[calls.step_start < len(head)]] = True
     return head
 

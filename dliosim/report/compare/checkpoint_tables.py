@@ -61,12 +61,12 @@ def stall_report(outcome: Outcome[StallPass]) -> str:
 
 
 def _tables(outcome: Outcome[StallPass], names: list[str]) -> list[str]:
-    said = "how many times less than the first variant it stalls"
+    meaning = "how many times less than the first variant it stalls"
     title = (
         f"{outcome.what}: how long until complete, and the longest of any rank in each part (making contents left out)"
     )
     return [
-        verdict_table(outcome, names, ["stall", "GB/s", "times\nless"], [_stall, _gigabytes], said),
+        verdict_table(outcome, names, ["stall", "GB/s", "times\nless"], [_stall, _gigabytes], meaning),
         columns_table(outcome, names, _MORE, title),
         sweep_table(outcome, _stall, "stall"),
     ]

@@ -60,10 +60,10 @@ def compare_report(outcome: Outcome[LoopPass]) -> str:
 
 
 def _tables(outcome: Outcome[LoopPass], names: list[str]) -> list[str]:
-    said = "times as fast as the first variant"
+    meaning = "times as fast as the first variant"
     title = f"{outcome.what}: batch latency, where the time of all ranks went, and what was read"
     return [
-        verdict_table(outcome, names, ["samples\n/s", "GB/s", "times as\nfast"], [_samples, _gigabytes], said),
+        verdict_table(outcome, names, ["samples\n/s", "GB/s", "times as\nfast"], [_samples, _gigabytes], meaning),
         columns_table(outcome, names, _MORE, title),
         sweep_table(outcome, _samples, "samples/s"),
     ]

@@ -65,9 +65,9 @@ def loop_content(outcome: Outcome[LoopPass]) -> dict[str, Any]:
 
 
 def common_content(
-    outcome: Outcome[P], what: Mapping[str, str], variants: Sequence[Mapping[str, Any]], said: Sequence[str]
+    outcome: Outcome[P], what: Mapping[str, str], variants: Sequence[Mapping[str, Any]], verdict_lines: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the common content of every compare.json; `what` names the target, `said` is the verdict."""
+    """Return the common content of every compare.json; `what` names the target, `verdict_lines` is the verdict."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "kind": "compare",
@@ -90,7 +90,7 @@ def common_content(
         "caches": outcome.caches,
         "variants": list(variants),
         "not_run": [asdict(one) for one in outcome.not_run],
-        "verdict": list(said),
+        "verdict": list(verdict_lines),
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
 

@@ -67,7 +67,7 @@ def verdict_table(
     names: list[str],
     headings: Sequence[str],
     figures: Sequence[Callable[[VariantResult[P]], str]],
-    said: str,
+    meaning: str,
 ) -> str:
     """Return a row for each variant: its figures, and its comparison with the first."""
     rows = [
@@ -75,7 +75,7 @@ def verdict_table(
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
     ]
     title = (
-        f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {said} "
+        f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {meaning} "
         "from the ratios within each block (not of the medians), 95 % intervals and p of all variants together"
     )
     return grid(title, ["variant", *headings, "from", "to", "p", "would\nshow", "verdict"], rows)

@@ -76,7 +76,8 @@ def _intervals(one: StateRisks) -> list[float | None]:
 
 def _title(mtbf: float, one: StateRisks) -> str:
     own = " or ".join(f"{text} of compute, {seconds(time)}" if text else seconds(time) for text, time in one.own)
-    text = f"how often to save {one.state.checkpoint} ({size(one.state.bytes)}) if the job fails every {format_long_time(mtbf)}"
+    saved = f"{one.state.checkpoint} ({size(one.state.bytes)})"
+    text = f"how often to save {saved} if the job fails every {format_long_time(mtbf)}"
     return f"{text} on average" + (f"; its own interval: {own}" if own else "")
 
 

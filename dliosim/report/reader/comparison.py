@@ -16,7 +16,7 @@ _VERSION = 1
 _STALLS = ("save", "restore")
 
 #: The verdicts of a variant against the reference.
-FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
+FASTER, SLOWER, EQUAL, UNJUDGED, REFERENCE = VERDICTS = (
     "faster",
     "slower",
     "no difference shown",

@@ -48,9 +48,9 @@ def _shorten_names(names: Sequence[str]) -> list[str]:
     if len(long) == 1:
         return [f"{name[: kept // 2]}...{name[kept // 2 - kept :]}" if name in long else name for name in names]
     least, greatest = min(long, default=""), max(long, default="")
-    alike = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
+    common = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
     # Cut before the last word that begins the same in all, so that columns are narrow.
-    begin = 1 + max(least.rfind(mark, 0, alike) for mark in "-_./ ")
-    if all(len(name) - kept <= alike for name in long):
+    begin = 1 + max(least.rfind(mark, 0, common) for mark in "-_./ ")
+    if all(len(name) - kept <= common for name in long):
         return [f"...{name[max(begin, len(name) - kept) :]}" if name in long else name for name in names]
     return [f"({i + 1})" if name in long else name for i, name in enumerate(names)]

@@ -78,19 +78,19 @@ def run(
     series: EpochSeries | None = None,
     saves: frozenset[int] = frozenset(),
     content: int = 0,
-    beside: Sequence[tuple[int, int]] = (),
+    flushes: Sequence[tuple[int, int]] = (),
     deadline: int | None = None,
     own: int = 0,
 ) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns).
 
-    After the steps of `saves` a save of 10 ms and `content` ns; `beside` is when others were in the background.
+    After the steps of `saves` a save of 10 ms and `content` ns; `flushes` is when others were in the background.
     """
     clock = Clock()
     monkeypatch.setattr(step_loop, "perf_counter_ns", clock)
     monkeypatch.setattr(step_loop, "sleep_until", clock.sleep_until)
     syncer = StepSync(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
-    between = np.array(beside, np.int64).reshape(-1, 2)
+    between = np.array(flushes, np.int64).reshape(-1, 2)
 
     def save(step: int) -> int:
         clock.now += 10 * MS + content
@@ -230,7 +230,7 @@ def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monke
 def test_steps_beside_a_flush_are_counted_apart_but_for_the_first(
     monkeypatch: pytest.MonkeyPatch, intervals: list[tuple[int, int]], flushed: int
 ) -> None:
-    record = run(monkeypatch, 5 * MS, [], beside=[(begin * MS, end * MS) for begin, end in intervals])
+    record = run(monkeypatch, 5 * MS, [], flushes=[(begin * MS, end * MS) for begin, end in intervals])
     assert (record.flush_steps, record.clear_steps) == (flushed, 2 - flushed)
     assert (record.flush_steps_ns, record.clear_steps_ns) == (flushed * 8 * MS, (2 - flushed) * 8 * MS)
     assert (record.flush_data_wait_ns, record.clear_data_wait_ns) == (flushed * MS, (2 - flushed) * MS)
