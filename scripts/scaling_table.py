@@ -20,9 +20,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from dliosim.errors import UsageError
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_oversleep, doubt_of_times
 from dliosim.readable import ABSENT, count
 from dliosim.report.reader.fields import read_json

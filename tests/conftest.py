@@ -1,7 +1,9 @@
 """Settings of all tests.
 
-Property tests are never timed: machines that run them are busy. All processes of tests get Ctrl-C, and use short time
-slices: ranks that wait inside MPI spin until their slice ends, and there are more ranks than cores.
+All processes of tests get Ctrl-C, and use short time slices: ranks that wait inside MPI spin until their slice ends,
+and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest. Where Python
+keeps no bytecode, the processes of tests keep their own until the tests are over: hundreds of them would compile every
+module otherwise.
 """
 
 from __future__ import annotations
@@ -9,26 +11,61 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import shutil
 import signal
 import struct
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import tests.examples  # noqa: F401, it has the profiles
 from tests.mpi.waiting import close_all
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.load_profile("quick")
 
 # What a shell runs in its background ignores this signal, and so does whatever that starts in turn.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+#: Folders whose files take long.
+_LONG = ("mpi", "scripts", "plan", "extending")
+
 #: `struct sched_attr` of the first version, with the length of a turn where a deadline's runtime would be (Linux 6.12).
 _ATTRIBUTES, _SCHED_SETATTR, _TURN_NS = "=IIQiIQQQ", 314, 100_000
 
+#: Python's variable for "keep none", that for a directory to keep it in, and one with that directory for all workers.
+_KEEP_NONE, _KEPT_BELOW, _BYTECODE = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "DLIOSIM_TEST_BYTECODE"
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ask for short turns, for this process and all that it starts; a kernel that has none does as it always does."""
+    """Prepare this process and all that it starts."""
+    if hasattr(config.option, "loadscopereorder"):  # by the order below instead
+        config.option.loadscopereorder = False
+    _keep_bytecode(config)
+    _ask_for_short_turns()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first: with one of them at the end, the other workers would have nothing to do."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Give what tests start a directory for bytecode, one for all workers, where Python is to keep none."""
+    if not os.environ.get(_KEEP_NONE):
+        return
+    if _BYTECODE not in os.environ:
+        directory = os.environ[_BYTECODE] = tempfile.mkdtemp(prefix="dliosim-bytecode-")
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    if not config.getoption("numprocesses", None):  # the workers themselves are started as they always are
+        del os.environ[_KEEP_NONE]
+        os.environ[_KEPT_BELOW] = os.environ[_BYTECODE]
+
+
+def _ask_for_short_turns() -> None:
+    """Ask for short turns on the cores; a kernel that has none does as it always does."""
     if platform.machine() != "x86_64":
         return  # the call has another number
     size = struct.calcsize(_ATTRIBUTES)

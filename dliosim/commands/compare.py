@@ -28,7 +28,7 @@ from dliosim.compare.result import Outcome, P, VariantResult
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.context import Options, Phase, Session
-from dliosim.execute.datasets.discovery import ExistingFiles, FileFinder
+from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.offset_tables import share_sample_places
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
@@ -40,6 +40,7 @@ from dliosim.execute.store.locking import LockTable
 from dliosim.measure.board import process_row
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.model.verbs import flatten_verbs
+from dliosim.plan.samples.sample_index import ExistingFiles
 from dliosim.readable import printable
 from dliosim.report.compare.results import write_comparison, write_rows
 from dliosim.report.progress import ProgressLine

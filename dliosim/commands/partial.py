@@ -13,7 +13,7 @@ from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import RESULTS_DUE
 
 if TYPE_CHECKING:
-    from dliosim.measure.epoch_summaries import RunSummary
+    from dliosim.measure.run_summary import RunSummary
 
 
 class PartialResults:

@@ -1,4 +1,4 @@
-"""What every phase of a run needs: the workload, the ranks, where data lie, and how to run."""
+"""The context of every phase of a run: the workload, the ranks, the places of data, and how to run."""
 
 from __future__ import annotations
 
@@ -22,68 +22,77 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.samples.sample_index import Places
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import ExistingFiles
+    from dliosim.plan.samples.sample_index import ExistingFiles
 
 
 class Progress(Protocol):
-    """Somebody who wants to know how far a phase is; see `report.progress`."""
+    """A display of how far a phase is; see `report.progress`."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        """A new epoch begins."""
+        """Begin an epoch."""
         ...
 
     def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
-        """A block in which this rank writes or reads bytes (`total` of them) without steps; may lie in an epoch."""
+        """Show a block in which this rank moves `total` bytes without steps; it may be inside of an epoch."""
         ...
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """A step or a call is done; cheap when nothing is due."""
+        """Show that a step or a call is done; cheap when no update is due."""
         ...
 
     def end(self) -> None:
-        """The epoch is over."""
+        """End the epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: without I/O (`null`), with every byte read checked (`verify`)."""
+    """Options of a run."""
 
+    #: without I/O
     null: bool = False
+    #: with a check of every byte read
     verify: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of one workload on one rank.
+    """One run of one workload on one rank."""
 
-    `places` says where samples of each data set lie, as far as is known. `sources` has, on rank 0, the files that were
-    found for data sets `from files` by `Dataset.found`, and `names` their names on every rank. `index_notes` says what
-    reading the indexes of a data set's files took. `locks` has, on
-    rank 0, the directories of checkpoints that the run holds; who made them releases them. `finished` is what the run
-    has come to so far.
-    """
-
+    #: the pattern that is run
     workload: Workload
+    #: the ranks
     world: World
+    #: directory of each root, by its name
     roots: Mapping[str, Path]
+    #: how to run
     options: Options
+    #: the display of how far the run is
     progress: Progress
+    #: places of the samples of each data set, as far as they are known, by its name
     places: dict[str, Places] = field(default_factory=dict)
+    #: files found for data sets `from files`, by `Dataset.found`; on rank 0 only
     sources: Mapping[str, ExistingFiles] = field(default_factory=dict)
+    #: function from the number of such a file to its path below the root, by the data set's name; on all ranks
     names: dict[str, Callable[[int], str]] = field(default_factory=dict)
+    #: notes on reading the indexes of a data set's files, by its name
     index_notes: dict[str, str] = field(default_factory=dict)
+    #: locked directories of checkpoints, on rank 0; the code that made the table releases them
     locks: LockTable = field(default_factory=LockTable)
+    #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 
     def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
-        """Where the files of a data set lie, and the path of each below that."""
+        """Return the directory of a data set's files, and a function from a file's number to its path below that."""
         if dataset.source:
             return self.roots[dataset.root], self.names[dataset.name]
         return self.directory(dataset.root, dataset.path, dataset.digest()), dataset.file_name
 
     def directory(self, root: str, path: str, digest: str) -> Path:
-        """Where data of one description lie; UsageError if the root is unknown or the path leaves it."""
+        """Return the directory of data of one description.
+
+        Raises UsageError if the root is unknown, [E208] if the path leaves it.
+        """
         if root not in self.roots:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
         return resolve_in_root(self.roots[root], f"{path}/{digest}")
@@ -98,20 +107,21 @@ class Session:
             self.drain_directory(checkpoint)
 
     def save_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
-        """Where the checkpoints lie that ranks split so save (None: as this job's are)."""
+        """Return the directory of the checkpoints that ranks of this split save (None: the split of this job)."""
         return self.directory(
             checkpoint.root, checkpoint.path, checkpoint.digest(split or checkpoint.split(self.world.size))
         )
 
     def drain_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path | None:
-        """Where complete ones are copied to, if they are."""
+        """Return the directory that complete checkpoints are drained to; None without `drain to`."""
         digest = checkpoint.digest(split or checkpoint.split(self.world.size))
         return self.directory(checkpoint.drain, checkpoint.path, digest) if checkpoint.drain is not None else None
 
     def lock_checkpoints(self) -> None:
-        """Keep other jobs from the checkpoints that this one will save, and from saving those that it will restore.
+        """Lock the checkpoints that this job will save, and those that it will restore.
 
-        For rank 0. Raises ExecutionError [R405] where another job is there before, OSError as the calls do.
+        Then no other job saves there. For rank 0. Raises ExecutionError [R405] where another job is there before,
+        OSError as the calls do.
         """
         saved, restored = set(), []
         for verb, _ in flatten_verbs(self.workload.verbs):
@@ -135,10 +145,10 @@ class Session:
                     self.locks.lock_to_restore(base)
 
     def make_roots(self) -> None:
-        """Make the directories under which the workload's data lie.
+        """Make the directories of the roots that the workload uses.
 
-        UsageError where the directory above one is missing: a mistyped path would be made on another file system, and
-        that one measured.
+        Raises UsageError where the directory above one is missing: a mistyped path would be made on another file
+        system, and that one would be measured.
         """
         used = {dataset.root for dataset in self.workload.datasets}
         used |= {checkpoint.root for checkpoint in self.workload.checkpoints}
@@ -153,42 +163,45 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a phase gave: its figures, and those of every rank (`gather_ranks`) and its course where rank 0 has them."""
+    """The result of a phase."""
 
+    #: its figures
     summary: PhaseSummary
+    #: figures of every rank (`gather_ranks`), where rank 0 has them
     rank_rows: NDArray[np.int64] | None = None
+    #: its timeline, where rank 0 has one
     timeline: Timeline | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunningLoop:
-    """A loop that runs: `so_far` makes its phase of the epochs that are done, of `epochs` (None: time decides)."""
+    """A loop that is running."""
 
+    #: returns its phase of the epochs that are done
     so_far: Callable[[], PhaseSummary]
+    #: number of epochs; None: time decides
     epochs: int | None
 
 
 @dataclass(slots=True)
 class PhaseLog:
-    """What a run has come to, which another thread of rank 0 may look at whenever it likes.
+    """The phases of a run so far; another thread of rank 0 may read it at any time."""
 
-    `phases` is only added to, and the place of a save is filled when that is over. `_now` is replaced as a whole: how
-    many verbs are over, how many of `phases` are theirs, and the loops that run.
-    """
-
+    #: phases in the order of the verbs; only appended to, but the place of a save (None) is filled when it is over
     phases: list[Phase | None] = field(default_factory=list)
+    #: number of verbs that are over, number of their phases, running loops; only replaced as a whole
     _now: tuple[int, int, tuple[RunningLoop, ...]] = (0, 0, ())
 
     def begin_loops(self, loops: tuple[RunningLoop, ...]) -> None:
-        """A verb is a loop, with those inside it."""
+        """Note that the current verb is a loop, with its inner loops."""
         self._now = (self._now[0], len(self.phases), loops)
 
     def end_verb(self) -> None:
-        """A verb is over, and `phases` has what it gave."""
+        """Note that a verb is over and that `phases` has its phases."""
         self._now = (self._now[0] + 1, len(self.phases), ())
 
     def partial_phases(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], PartialProgress]:
-        """The phases that are over and the epochs done of loops that run, and what is missing of so many verbs."""
+        """Return the phases that are over, those of running loops so far, and how much of `verbs` verbs is missing."""
         done, count, loops = self._now
         phases = [phase.summary for phase in self.phases[:count] if phase is not None]
         running = [(loop.so_far(), loop.epochs) for loop in loops]

@@ -1,4 +1,4 @@
-"""What a failed call is called: one message that names the call, the file, the place and the reason."""
+"""The errors of failed calls: one message that names the call, the file, the offset and the reason."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _KINDS = {
     errno.ESPIPE: "no regular file stands where a file should be",
 }
 
-#: What to do about something that could not be read.
+#: The remedy for data that could not be read.
 _TRY_AGAIN = "nothing proves that it is damaged: see why it cannot be read, and try again"
 
-#: What the system says where there is no room.
+#: Error numbers of a system without room.
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
 
 
 def is_damage(error: OSError) -> bool:
-    """Whether a call that failed proves that data are not what was written: a file is not there, or no file.
+    """Return whether a failed call proves that data are not what was written: a file is missing, or is no file.
 
-    All else (EIO, ESTALE, EACCES, EMFILE, ENOMEM, ...) says nothing of the data, which may be read the next time.
+    All else (EIO, ESTALE, EACCES, EMFILE, ENOMEM, ...) proves nothing about the data: the next read may succeed.
     """
     return error.errno in _DAMAGED or (isinstance(error, ExecutionError) and error.code == "R401")
 
 
 def error_reason(error: OSError) -> str:
-    """Why a call failed, in words."""
+    """Return the reason of a failed call, in words."""
     if isinstance(error, ExecutionError):
         return error.message
     return os.strerror(error.errno) if error.errno else str(error)
@@ -43,10 +43,10 @@ def error_reason(error: OSError) -> str:
 def call_error(
     call: str, path: str, error: OSError, where: str = "", hint: str = "", reading: bool = False
 ) -> ExecutionError:
-    """The error of a system call; `where` is like ' of 4096 bytes at offset 0'.
+    """Return the error of a system call; `where` is like ' of 4096 bytes at offset 0'.
 
-    Its code is R402 where there is no room, and with `reading` R401 where it is proof of damage. An ExecutionError,
-    which is an OSError too, says all of that already, and is returned as it is.
+    Its code is R402 where there is no room, and with `reading` R401 where it proves damage. An ExecutionError, which is
+    an OSError too, already has all of that and is returned unchanged.
     """
     if isinstance(error, ExecutionError):
         return error
@@ -58,14 +58,14 @@ def call_error(
 
 
 def unreadable_error(failure: ExecutionError, instead: str = "") -> ExecutionError:
-    """The same error as one [R401] of data that may be whole; `instead` is what else can be done about it."""
+    """Return the error as one [R401] of data that may be whole; `instead` is another remedy."""
     text = f"{failure.message}: {_TRY_AGAIN}" + (f", or {instead}" if instead else "")
     return ExecutionError(text, failure.code or "R401")
 
 
 @contextmanager
 def wrap_call(call: str, path: Path) -> Iterator[None]:
-    """A block that makes one system call: what that raises is an ExecutionError, which names the call and the file."""
+    """Make each OSError of the block, which makes one system call, an ExecutionError with the call and the file."""
     try:
         yield
     except OSError as error:
@@ -73,16 +73,16 @@ def wrap_call(call: str, path: Path) -> Iterator[None]:
 
 
 def rank_0_error(doing: str, error: OSError) -> ExecutionError:
-    """The error of something that rank 0 does for all; R402 where there is no room."""
+    """Return the error of something that rank 0 does for all; R402 where there is no room."""
     place = f": {error.filename}" if error.filename else ""
     code = "R402" if error.errno in NO_ROOM else None
     return ExecutionError(f"rank 0 could not {doing}{place}: {error.strerror or error}", code)
 
 
 def truncation_error(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
-    """The error of a read that returned less than was planned, and nothing more when it was gone on with.
+    """Return the error of a read that returned less than was planned, and then nothing more.
 
-    It is a short read, and no proof [R401] of a file cut short, where the file has more bytes than that.
+    It is R401 where the file is too short. Where the file has more bytes it is a short read, without a code.
     """
     with suppress(OSError):
         size = Path(path).stat().st_size
@@ -97,5 +97,5 @@ def truncation_error(call: str, path: str, offset: int, length: int, got: int) -
 
 
 def storage_full_code(text: str) -> str | None:
-    """The code R402 if that is why something failed, says a library's text."""
+    """Return R402 if the text of a library says that there is no room, else None."""
     return "R402" if any(os.strerror(number) in text for number in NO_ROOM) else None

@@ -1,4 +1,4 @@
-"""What a verb that writes or reads files gives as a phase, and the hints that it asked for and was granted."""
+"""The phase of a verb that writes or reads files, and the hints that it asked for and was granted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verb_phase(
     access: Access | None,
     notes: tuple[str, ...] = (),
 ) -> Phase:
-    """The phase of a verb, with figures on rank 0 only. Collective."""
+    """Return the phase of a verb, with figures on rank 0 only. Collective."""
     asked: _Hints = ()
     granted: _Hints = ()
     if access is not None:
@@ -49,7 +49,7 @@ def verb_phase(
 
 
 def share_granted_hints(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
-    """The hints asked, and those of the first rank that opened a file; none where nobody did. Collective."""
+    """Return the hints asked for, and those of the first rank that opened a file; none if no rank did. Collective."""
     first = int(world.allreduce(np.array([world.rank if granted is not None else world.size], np.int64), "min")[0])
     if first == world.size:
         return (), ()

@@ -1,4 +1,4 @@
-"""How much of some files is in the page caches of their readers' nodes, before they are read."""
+"""The share of files that is in the page caches of their readers' nodes, before they are read."""
 
 from __future__ import annotations
 
@@ -12,32 +12,39 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
 from dliosim.execute.node.page_cache import count_resident_bytes
 
-#: Files that a node looks at before they are read. To look at a file opens it, and what was opened once (inodes,
-#: layouts, locks) is opened faster the next time: of many files these are few, and of few files all tell the truth.
+#: The most files that a node examines before they are read. This opens them, and the next open of a file is faster
+#: (inodes, layouts and locks are cached): of many files that are few ones, and of few files all are examined.
 MOST_READ = 64
 
 
 class Residency(NamedTuple):
-    """Bytes in this node's page cache, and bytes looked at, in this rank's share of some files.
+    """The residency of this rank's share of some files on its node.
 
-    (0, 0) on every rank where one of them could not look, which `notes` then tell all.
+    (0, 0) bytes on every rank where one rank could not examine a file; `notes` then say why, on every rank.
     """
 
+    #: bytes in this node's page cache
     resident: int = 0
+    #: bytes examined
     examined: int = 0
+    #: notes for the report
     notes: tuple[str, ...] = ()
 
 
 def measure_file_residency(session: Session, files: int, path: Callable[[int], Path]) -> Residency:
-    """How much of some of so many files is in the page cache. Collective.
+    """Measure how much of some of `files` files is in the page cache. Collective.
 
-    Raises ExecutionError [R401] on every rank for one that is not there. What else fails is no reason to end a run.
+    Raises ExecutionError [R401] on every rank for a missing file. Any other failure does not end the run: it becomes a
+    note.
     """
     return measure_residency(session, lambda: resident_share(session, files, MOST_READ, path))
 
 
 def measure_residency(session: Session, look: Callable[[], tuple[int, int]]) -> Residency:
-    """Look on each rank by `look`, which gives bytes that are cached and bytes looked at. Collective."""
+    """Measure residency on each rank by `look`, which returns cached bytes and examined bytes. Collective.
+
+    Raises as `measure_file_residency` does.
+    """
     world, why = session.world, ""
 
     def measure_own() -> tuple[int, int]:
@@ -58,13 +65,13 @@ def measure_residency(session: Session, look: Callable[[], tuple[int, int]]) -> 
 
 
 def resident_share(session: Session, files: int, most: int, path: Callable[[int], Path]) -> tuple[int, int]:
-    """Look at this rank's of at most `most` files of a node, spread evenly: bytes that are cached, bytes looked at."""
+    """Return cached bytes and examined bytes of this rank's share of at most `most` files of a node, spread evenly."""
     node, count = session.world.node, min(files, most)
     chosen = np.arange(node.rank, count, node.size, dtype=np.int64) * files // max(count, 1)
     return add_pairs(count_resident_bytes(path(file)) for file in chosen.tolist())
 
 
 def add_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Add up first and second numbers."""
+    """Return the sum of the first numbers, and of the second numbers."""
     listed = list(pairs)
     return sum(found for found, _ in listed), sum(size for _, size in listed)

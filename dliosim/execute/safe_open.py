@@ -1,8 +1,8 @@
-"""Making, opening and closing files: no link leads out of the root, no pipe is waited for, no rank fails alone.
+"""Make, open and close files: no link leads out of the root, no pipe blocks, no rank fails alone.
 
-Every descriptor of the small files beside data, and of data that are not read through a `Reader`, is opened and closed
-here. What fails when a descriptor is closed that was only read from says nothing of what was read, and is not told; of
-one that was written to it is an error like that of a write.
+All descriptors of small files next to data, and of data that are not read through a `Reader`, are opened and closed
+here. An error of closing a descriptor that was only read from says nothing about what was read, and is ignored. An
+error of closing one that was written to is raised like that of a write.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _ASTRAY = {
     errno.ELOOP: "symbolic links lead in a circle",
 }
 
-#: Flags of every open: an open of a pipe, or of a device, would wait for whoever is at its other end.
+#: Flags of every open: without O_NONBLOCK, opening a pipe or a device would wait for its other end.
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-#: Flags that make a file, or empty the one that is there.
+#: Flags that make a file, or truncate an existing one.
 ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 _AT_ONCE = 1 << 20
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
-    """A descriptor of a file, below the directory `folder` if that is given, whose calls wait as usual.
+    """Open a file, below the directory `folder` if that is given, and return a descriptor whose calls block as usual.
 
-    Raises OSError as the calls do, and ExecutionError [R401] where something else than a file stands there.
+    Raises OSError as the calls do, and ExecutionError [R401] if it is not a regular file.
     """
     try:
         descriptor = os.open(path, flags | SAFE, 0o644, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what a socket says, and a pipe that nobody reads
+        if error.errno == errno.ENXIO:  # from a socket, and from a pipe without a reader
             raise file_kind_error("open", path, os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode) from error
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise file_kind_error("open", path, mode)
-        # Lustre asks for its locks without waiting where this stays set, and io_uring may give EAGAIN.
+        # With O_NONBLOCK, Lustre would not wait for its locks, and io_uring may return EAGAIN.
         os.set_blocking(descriptor, True)
     except OSError:
         close_read([descriptor])
@@ -57,19 +57,19 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, folder: int | None 
 
 
 def close_read(descriptors: Iterable[int]) -> None:
-    """Close descriptors that were only read from; what fails then is not told."""
+    """Close descriptors that were only read from; errors are ignored."""
     left = iter(descriptors)
     while True:
         try:
             deque(map(os.close, left), 0)
         except OSError:
-            continue  # with those that are left: it is closed all the same
+            continue  # with the next one: this descriptor is closed in spite of the error
         return
 
 
 @contextmanager
 def open_for_read(path: str | Path, folder: int | None = None) -> Iterator[int]:
-    """A block with a descriptor of a file to read, as of `open_regular`."""
+    """Open a file to read during the block, as `open_regular` does."""
     descriptor = open_regular(path, folder=folder)
     try:
         yield descriptor
@@ -79,7 +79,7 @@ def open_for_read(path: str | Path, folder: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def open_for_write(path: Path, flags: int = ANEW) -> Iterator[int]:
-    """A block with a descriptor of a file to write, which is closed well at its end. Raises ExecutionError for both."""
+    """Open a file to write during the block, and close it at the end. Raises ExecutionError for errors of both."""
     try:
         descriptor = open_regular(path, flags)
     except OSError as error:
@@ -98,8 +98,8 @@ def open_for_write(path: Path, flags: int = ANEW) -> Iterator[int]:
 def close_written(descriptor: int) -> None:
     """Close a descriptor that was written to. Raises OSError where the file system could not keep the data.
 
-    A close that a signal interrupts is done: Linux gives the descriptor back first, what was written stays in the page
-    cache, and durable is only what was synced before.
+    A close that a signal interrupts is done: Linux frees the descriptor first, and what was written stays in the page
+    cache. Only what was synced before is durable.
     """
     with suppress(InterruptedError):
         os.close(descriptor)
@@ -107,7 +107,7 @@ def close_written(descriptor: int) -> None:
 
 @contextmanager
 def open_folder(directory: Path, follow: bool = False) -> Iterator[int]:
-    """A block with a descriptor of a directory, which is no link unless that may be followed. Raises OSError."""
+    """Open a directory during the block; it must not be a link unless `follow` is set. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     descriptor = os.open(directory, flags if follow else flags | os.O_NOFOLLOW)
     try:
@@ -117,7 +117,7 @@ def open_folder(directory: Path, follow: bool = False) -> Iterator[int]:
 
 
 def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
-    """What a file holds from its beginning to its end, but no more than `most` bytes of it. Raises OSError."""
+    """Yield the content of a file from its beginning, but no more than `most` bytes of it. Raises OSError."""
     at = 0
     while data := os.pread(descriptor, min(most - at, _AT_ONCE), at):
         yield data
@@ -125,7 +125,7 @@ def read_pieces(descriptor: int, most: int) -> Iterator[bytes]:
 
 
 def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
-    """Make a file, or write over the one that is there; its bytes. Raises ExecutionError."""
+    """Make or overwrite a file, and return its bytes. Raises ExecutionError."""
     call, at = "write", 0
     with open_for_write(path) as descriptor:
         try:
@@ -141,7 +141,7 @@ def write_file(path: Path, pieces: Iterable[bytes], durable: bool) -> int:
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all of `data` at an offset of a file, by as many calls as it takes. Raises OSError."""
+    """Write all of `data` at an offset of a file, in as many calls as needed. Raises OSError."""
     left = memoryview(data)
     while left:
         wrote = os.pwrite(descriptor, left, offset)
@@ -151,14 +151,14 @@ def write_at(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def create_file(path: str) -> None:
-    """Make a file, or empty the one that is there; ExecutionError if that fails or `path` is no file."""
+    """Make a file, or truncate an existing one; ExecutionError if that fails or `path` is no file."""
     write_file(Path(path), (), durable=False)
 
 
 def remove_file(path: str) -> None:
-    """Remove a file that MPI_File_open is to make anew.
+    """Remove a file before MPI_File_open makes it again.
 
-    ExecutionError if that fails, `path` is a link, or there is no directory for it, which MPI would not name.
+    Raises ExecutionError if that fails, `path` is a link, or its directory is missing, which MPI would not name.
     """
     refuse_link(path)
     try:
@@ -171,12 +171,12 @@ def remove_file(path: str) -> None:
 def refuse_link(path: str) -> None:
     """Raise ExecutionError if `path` is a link, which MPI_File_open would follow, or no file at all.
 
-    MPICH opens a directory, and its Iread_at of one is never complete; opening a pipe waits for whoever writes to it.
+    MPICH opens a directory, and its Iread_at of one never completes; opening a pipe waits for a writer.
     """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        return  # MPI_File_open says so, or makes it
+        return  # MPI_File_open raises this, or makes the file
     except OSError as error:
         raise call_error("lstat", path, error) from error
     if not stat.S_ISREG(mode):
@@ -194,11 +194,11 @@ def require_file(path: Path) -> None:
 
 
 def follow_links(root: str, name: str) -> tuple[str, int]:
-    """What a name below `root`, an absolute path without links, leads to by links: its path below it, and its mode.
+    """Return the path below `root` that a name below it leads to by links, and the mode of that file.
 
-    What opens that path follows no link any more. The system itself is asked, as it may be for every sample, and a walk
-    from link to link would take longer. Raises ExecutionError [R401] where links lead nowhere, in a circle, or out of
-    the root.
+    `root` is an absolute path without links. The returned path has no links, so it can be opened without following any.
+    The kernel resolves the name (O_PATH), since this may be done for every sample, and following link after link would
+    take longer. Raises ExecutionError [R401] where links lead nowhere, in a circle, or out of the root.
     """
     path = f"{root}/{name}"
     try:
@@ -216,7 +216,7 @@ def follow_links(root: str, name: str) -> tuple[str, int]:
 
 
 def follow_to_file(root: str, name: str) -> str:
-    """As `follow`, to a file and nothing else."""
+    """Return the path below `root` that a name leads to, as `follow_links`; ExecutionError [R401] if it is no file."""
     below, mode = follow_links(root, name)
     if not stat.S_ISREG(mode):
         raise ExecutionError(f"open refused on {root}/{name}: a symbolic link leads to {_kind_name(mode)}", "R401")
@@ -224,7 +224,7 @@ def follow_to_file(root: str, name: str) -> str:
 
 
 def file_kind_error(call: str, path: str | Path, mode: int) -> ExecutionError:
-    """The error [R401] of a call on what is no file, by its mode."""
+    """Return the error [R401] of a call on something that is no file, by its mode."""
     return ExecutionError(
         f"{call} refused on {path}: {_kind_name(mode)} stands where a file should be; move it away", "R401"
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.protocols import Bytes, Dressed, EncodeTime, FileIndex, Format, Framed, Ints, Resolved
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 

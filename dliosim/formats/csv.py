@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from io import FileIO
 from pathlib import Path
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import ContiguousFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST_LINE: Final = 1 << 30
 """Bytes of a line; longer ones are refused."""

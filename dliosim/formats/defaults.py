@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-import numpy as np
-
 from dliosim.formats.protocols import Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 

@@ -24,12 +24,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution
 
 if TYPE_CHECKING:

@@ -31,14 +31,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
-from dliosim.model.counter_rng import key, uniforms
 
 CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
 """Types of tokens, by numpy's names, and what stands for them in an index."""
@@ -170,6 +168,8 @@ class Indexed(SimpleFormat):
         Their lengths are drawn, by (seed, first sample, number of the document), once for each part of the index: so
         what this takes in memory does not grow with the file.
         """
+        from dliosim.model.counter_rng import key
+
         item = ELEMENTS[_token_type(dataset)]
         each = int(sizes[0]) // item - 1 if len(sizes) else 1
         tokens = len(sizes) * each + 1
@@ -200,6 +200,8 @@ def _token_type(dataset: Dataset) -> str:
 
 def _draw_lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
     """Tokens of each document, in pieces, that add up to `tokens`: uniform from each / 2 to 3 each / 2, from 1."""
+    from dliosim.model.counter_rng import uniforms
+
     low = max(1, each // 2)
     high = max(low, min(_LONGEST, each + each // 2))
     done = begin = 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.protocols import Bytes, Ints
+from dliosim.lazy_numpy import np
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-#: Sizes from which a varint takes one byte more, to 63 bits.
-_STEPS: Final = np.array([1 << 7 * count for count in range(1, 9)], np.int64)
+_STEPS: Final = tuple(1 << 7 * count for count in range(1, 9))
+"""Sizes from which a varint takes one byte more, to 63 bits."""
 
 
 def varint_size(values: Ints) -> Ints:

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
-Ints: TypeAlias = NDArray[np.int64]
-Bytes: TypeAlias = NDArray[np.uint8]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ints: TypeAlias = "NDArray[np.int64]"
+Bytes: TypeAlias = "NDArray[np.uint8]"
 
 ENCODED: Final = 0
 """`Column.row_bytes` of units that can only be read whole."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import ContiguousFormat, refuse_unused
 from dliosim.formats.protocols import Bytes, Column, FileIndex
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 

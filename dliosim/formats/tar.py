@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import Scanner, file_to_read
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 UNIT: Final = 512

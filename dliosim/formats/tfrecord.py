@@ -38,7 +38,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 from crc32c import crc32c
 
 from dliosim.errors import ExecutionError
@@ -46,6 +45,7 @@ from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
 from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 CLASSES: Final = 1000
@@ -59,6 +59,7 @@ _FOOT: Final = 4
 _LABEL: Final = b"\x0a\x1b\x0a\x11image/class/label\x12\x06\x1a\x04\x0a\x02"
 _KEY: Final = b"\x0a\x0dimage/encoded"
 _LABEL_BYTES: Final = len(_LABEL) + 2
+_MOST_AROUND: Final = 128  # bytes of an Example around contents: 33 of the label, 15 of the key, 5 lengths
 _GZIP: Final = b"\x1f\x8b"
 _HEADER: Final = struct.Struct("<QI")
 _LINES: Final = 16_384
@@ -76,7 +77,7 @@ class TfRecord(SimpleFormat):
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Samples that no record can hold, and what records have no use for."""
         size = dataset.constant_size
-        if size is not None and int(_example_bytes(np.array([size]))[0]) > LARGEST:
+        if size is not None and size > LARGEST - _MOST_AROUND and _example_bytes_cached(size) > LARGEST:
             return "size", "a record of tfrecord is a protobuf message, which must be shorter than 2 GiB"
         return refuse_unused(dataset, self.name, ("shape", "names"))
 

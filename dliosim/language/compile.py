@@ -1,4 +1,4 @@
-"""From the path of a pattern to a Workload with nothing left to look up."""
+"""Compile a pattern file into a Workload in which every name is resolved."""
 
 from __future__ import annotations
 
@@ -38,21 +38,26 @@ from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format
 
 @dataclass(slots=True)
 class CompiledPattern:
-    """A workload, and where it comes from: the lines of each noun by name, of each loop and prepare by id."""
+    """A workload and the pattern lines that it was made from."""
 
+    #: the compiled workload
     workload: Workload
+    #: the document, the scope, and what was found
     context: CompileContext
+    #: settings of each data set, model and checkpoint, by name
     nouns: dict[str, Settings]
+    #: settings of each loop, prepare and restore, by the id of its model
     verbs: dict[int, Settings]
+    #: W codes only, sorted by `_sort_diagnostics`
     warnings: tuple[Diagnostic, ...]
 
 
 def compile_pattern(
     path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder
 ) -> tuple[Workload, tuple[Diagnostic, ...]]:
-    """The workload that a pattern file describes for a job, and the warnings about it.
+    """Return the workload that a pattern file describes for a job, and the warnings about it.
 
-    `overrides` are the pairs of `-D name=value`. `finder` looks at the files of data sets `from files` that a loop
+    `overrides` are the pairs of `-D name=value`. `finder` inspects the files of data sets `from files` that a loop
     reads. Raises PatternError with every mistake found.
     """
     compiled = compile_document(path, overrides, job, finder)
@@ -62,7 +67,7 @@ def compile_pattern(
 def compile_document(
     path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder
 ) -> CompiledPattern:
-    """As `compile_pattern`, with the document for those who want to know where values come from."""
+    """Do the work of `compile_pattern`, and return the document too, which says where each value comes from."""
     loader = Loader()
     try:
         return _compile_blocks(loader, path, given, job, finder)
@@ -131,9 +136,9 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
     kept: dict[str, Checkpoint | None] = {}
     settings: dict[str, Settings] = {}
     blocks = context.document.nouns
-    for name, block in sorted(blocks.items(), key=lambda item: item[1].kind == "checkpoint"):  # these name models
+    for name, block in sorted(blocks.items(), key=lambda item: item[1].kind == "checkpoint"):  # models first
         if block.kind == "access":
-            # Read for its mistakes; what it means depends on the loop that uses it.
+            # Only its mistakes matter here; each loop that uses it compiles it again.
             access.compile_access(Settings(context, block, block.settings), None)
             continue
         found = _noun_settings(context, block)
@@ -153,7 +158,7 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
 
 
 def _noun_settings(context: CompileContext, block: PatternBlock) -> Settings | None:
-    """The settings of a noun, or None where a name in its head is wrong, which is reported."""
+    """Return the settings of a noun, or None where a name in its head is wrong; that mistake is reported."""
     made = checkpoints.checkpoint_settings if block.kind == "checkpoint" else inherit_settings
     try:
         return made(context, block)
@@ -163,7 +168,10 @@ def _noun_settings(context: CompileContext, block: PatternBlock) -> Settings | N
 
 
 def _compile_expectations(context: CompileContext, verbs: VerbCompiler) -> tuple[Expectation, ...]:
-    """All `expect` lines; one bound of a kind on a figure of a loop, and on throughput one in each dimension."""
+    """Return all `expect` lines; E102 for two bounds of one kind on one figure of one loop.
+
+    Throughput may have one bound in B/s and one in samples/s.
+    """
     made: dict[tuple[str, str, str, str], tuple[Expectation, Span]] = {}
     for block in context.document.expects:
         found = _compile_expectation(context, block, verbs)
@@ -213,7 +221,7 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
 
 
 def _wrong_dimension(figure: str, value: Value) -> Mistake:
-    """E111 for a value that is no bound on a figure, mostly because its unit was left out."""
+    """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
     needed = " or ".join(str(dimension) for dimension in _FIGURES[figure])
     helps = {
         "throughput": "rates are written as 200 MB/s, or 1000 samples/s",
@@ -228,7 +236,7 @@ def _wrong_dimension(figure: str, value: Value) -> Mistake:
 
 
 def _exact_text(value: Value, unit: str) -> str:
-    """The text of a value that was worked out, which reads back as the same."""
+    """Return the text of a computed value; parsed again, the text gives the same value."""
     exact = Decimal(repr(float(value.amount)))
     if unit == "ratio":
         return f"{(exact * 100).normalize():f} %"
@@ -245,9 +253,9 @@ def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler
     name = block.header.get("NAME")
     if name is None:
         if loop := block.name.partition(" ")[2]:
-            return loop  # the only one of the file that expects it
+            return loop  # `_name_expected_loops` has set it to the only loop of its file
         if len(names) != 1:
-            raise mistake("E003", "say of which loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
+            raise mistake("E003", "name the loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
         return names[0]
     if name.text not in names:
         hint = join_hints(suggest_word(name.text, names), listed)
@@ -256,7 +264,7 @@ def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler
 
 
 def _refuse_requests(context: CompileContext, block: PatternBlock, loop: str) -> None:
-    """E211 for `expect utilization` of a loop that waits for requests: how idle it is, they decide."""
+    """Raise E211 for `expect utilization` of a loop with `requests`: the requests decide how idle the loop is."""
     loops = (verb for verb in context.document.walk_verbs() if verb.kind == "infer" and verb.name == loop)
     line = next((line for verb in loops for line in verb.settings if line.head == "requests"), None)
     if line is not None:
@@ -271,7 +279,7 @@ def _refuse_requests(context: CompileContext, block: PatternBlock, loop: str) ->
 
 
 def _warn_unused(context: CompileContext, overridden: bool) -> None:
-    """W302 for what nothing refers to, or only lines that an override replaced."""
+    """Add W302 for each name that no line refers to, or only lines that an override replaced."""
     document = context.document
     text = re.sub(r'"[^"\n]*"|#[^\n]*', "", document.source.text)
     mentioned = Counter(re.findall(r"\$?\w+", text)) if overridden else Counter()
@@ -290,7 +298,7 @@ def _warn_unused(context: CompileContext, overridden: bool) -> None:
 
 
 def _sort_diagnostics(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Each once, errors first, as they stand in the file."""
+    """Return each diagnostic once: errors first, then by file and by position in the file."""
     unique = list(dict.fromkeys(found))
     files: list[str] = []
     for diagnostic in unique:

@@ -1,4 +1,4 @@
-"""A user's mistakes as values: collected, shown together, each with the user's own lines and a caret."""
+"""Mistakes of a user as values: collected, then shown together, each with the user's own line and a caret."""
 
 from __future__ import annotations
 
@@ -18,35 +18,39 @@ _RED, _YELLOW, _BLUE, _BOLD, _PLAIN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place, and what is to be said about it."""
+    """A place in a source and a text about it."""
 
+    #: the place
     span: Span
+    #: shown after the caret; may be empty
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: E and R codes are errors, W codes warnings. The first label is the place that is wrong.
+    """One finding; codes that begin with E or R are errors, codes that begin with W are warnings."""
 
-    `file` is shown where there is no place, because the file could not be read.
-    """
-
+    #: E001 to E219, W301 to W306, R401 to R405
     code: str
+    #: one line, without the code
     message: str
+    #: places; the first one is wrong, the others explain why
     labels: tuple[Label, ...] = ()
+    #: help lines, below the labels
     help: tuple[str, ...] = ()
+    #: shown where there is no place because the file could not be read
     file: str = ""
 
     @property
     def is_error(self) -> bool:
-        """Whether it stops the run."""
+        """Return True if the finding stops the run."""
         return not self.code.startswith("W")
 
 
 class PatternError(DliosimError, ValueError):
-    """A pattern with mistakes; `diagnostics` has all of them, warnings included.
+    """A pattern with mistakes; `diagnostics` has all findings, warnings included.
 
-    `exit_code` is 2, but 1 where the pattern is right and only files that it reads are missing or damaged.
+    `exit_code` is 2. It is 1 where the pattern is right and only files that it reads are missing or damaged (R401).
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -63,7 +67,7 @@ class PatternError(DliosimError, ValueError):
 
 
 class Mistake(Exception):
-    """Raised inside the compiler for one diagnostic, caught at the next statement."""
+    """One diagnostic, raised inside the compiler and caught at the next statement."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
@@ -71,15 +75,15 @@ class Mistake(Exception):
 
 
 class ReportedMistake(Mistake):
-    """Follows from a mistake that has been reported where it is; it adds none of its own."""
+    """A mistake that follows from one that is reported already; it adds no diagnostic of its own."""
 
 
 class TooManyMistakes(Exception):
-    """There are more mistakes than are shown, so that to look for others is of no use."""
+    """More mistakes than are shown; there is no use in looking for others."""
 
 
 def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
-    """Add a finding; raises Enough once there are more than MAX_SHOWN."""
+    """Add a finding; raise TooManyMistakes once there are more than MAX_SHOWN."""
     found.append(finding)
     if len(found) > MAX_SHOWN:
         raise TooManyMistakes
@@ -88,23 +92,23 @@ def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
 def mistake(
     code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = ""
 ) -> Mistake:
-    """A Mistake at `span`, with further places and a help line."""
+    """Return a Mistake at `span`, with further places and a help line."""
     return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else ()))
 
 
 def suggest_word(word: str, known: Iterable[str]) -> str:
-    """`did you mean `x`?`, or an empty text where nothing known is near."""
+    """Return `did you mean `x`?`, or an empty text where no known word is similar."""
     near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.7 if len(word) > 3 else 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 
 
 def join_hints(*texts: str) -> str:
-    """The texts that are not empty, joined to one help line."""
+    """Return the texts that are not empty, joined to one help line."""
     return " ".join(text for text in texts if text)
 
 
 def render(diagnostics: Iterable[Diagnostic], colour: bool) -> str:
-    """The first MAX_SHOWN diagnostics as a terminal shows them, an empty line between two and none at the end."""
+    """Return the first MAX_SHOWN diagnostics as a terminal shows them; an empty line separates two."""
     every = list(diagnostics)
     shown = [_render(found, colour) for found in every[:MAX_SHOWN]]
     return "\n\n".join([*shown, "\u2026 and more"] if len(every) > MAX_SHOWN else shown)

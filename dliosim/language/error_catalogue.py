@@ -1,4 +1,4 @@
-"""The entry of an error code, from the catalogue that is packaged with the language."""
+"""Entries of the error codes, read from the catalogue that is packaged with the language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dliosim.errors import UsageError
 
 
 def explain_code(code: str) -> str:
-    """What a code means, an example that causes it, and how to mend it; UsageError for an unknown code."""
+    """Return the entry of a code: meaning, example, remedy; raise UsageError for an unknown code."""
     entries = catalogue()
     entry = entries.get(code.upper())
     if entry is None:
@@ -19,13 +19,13 @@ def explain_code(code: str) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Whether there is an entry for it."""
+    """Return True if the catalogue has an entry for the text, in upper or lower case."""
     return text.upper() in catalogue()
 
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, str]:
-    """Every code and its entry."""
+    """Return the entry of every code, by code."""
     text = Path(__file__).with_name("errors.md").read_text(encoding="utf-8")
     entries = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     return {entry.partition(":")[0]: entry.strip() for entry in entries}

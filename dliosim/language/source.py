@@ -1,4 +1,4 @@
-"""Text of a pattern and places in it; files are read with limits, so that hostile input stays cheap."""
+"""Text of a pattern and places in it; files are read with limits, so that hostile input costs little."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-MAX_BYTES: Final = 1 << 18  # of a pattern and all that it includes; seconds of processor, however dense they are
+MAX_BYTES: Final = 1 << 18  # bytes of a pattern with all its includes; the densest ones take seconds to parse
 MAX_LINE_LENGTH: Final = 4096
 COMMAND_LINE: Final = "<command line>"
 
 
 class UnreadableFile(Exception):
-    """A file that cannot be a pattern; the text says why, and `place` where in it that is (`:line:column`)."""
+    """A file that cannot be a pattern; the text says why, `place` says where in the file (`:line:column`)."""
 
     def __init__(self, text: str, place: str = "") -> None:
         super().__init__(text)
@@ -24,9 +24,11 @@ class UnreadableFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A text and the name to show for it: a path as the user wrote it, or `<command line>`."""
+    """The text of one file or override, and its name."""
 
+    #: name to show: a path as the user wrote it, or `<command line>`
     name: str
+    #: the whole text
     text: str
     _starts: list[int] = field(init=False, repr=False, compare=False)
 
@@ -36,55 +38,61 @@ class SourceText:
         object.__setattr__(self, "_starts", starts)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
+        """Return line and column of an offset, both counted from 1."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, from 1, without its end."""
+        """Return the text of a line, counted from 1, without its line end."""
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[self._starts[number - 1] : end]
 
     def span(self, start: int, end: int) -> Span:
-        """The place [start, end)."""
+        """Return the place [start, end); both are offsets in characters."""
         return Span(self, start, end)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a source; never crosses a line's end."""
+    """A place in a source; it never crosses the end of a line."""
 
+    #: the source
     source: SourceText
+    #: offset of the first character
     start: int
+    #: offset after the last character
     end: int
 
     @property
     def text(self) -> str:
-        """The text at the place."""
+        """Return the text at the place."""
         return self.source.text[self.start : self.end]
 
     @property
     def location(self) -> str:
-        """`file:line`, or `<command line>`."""
+        """Return `file:line`, or `<command line>`."""
         if self.source.name == COMMAND_LINE:
             return COMMAND_LINE
         return f"{self.source.name}:{self.source.position(self.start)[0]}"
 
     def trim(self) -> Span:
-        """The place without white space around it."""
+        """Return the place without white space around it."""
         text = self.text
         start = self.start + len(text) - len(text.lstrip())
         return Span(self.source, start, max(start, self.start + len(text.rstrip())))
 
     def end_span(self) -> Span:
-        """The empty place behind this one."""
+        """Return the empty place after this one."""
         return Span(self.source, self.end, self.end)
 
 
 def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
-    """The text of a file; Unreadable where it is missing, no regular file, over `room` bytes, or not UTF-8."""
+    r"""Return the text of a file, with line ends as `\n`.
+
+    UnreadableFile where the file is missing, not a regular file, larger than `room` bytes, or not UTF-8.
+    """
     try:
-        # Not blocking, or a named pipe would wait for a writer for ever.
+        # O_NONBLOCK: opening a named pipe would otherwise wait for a writer forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

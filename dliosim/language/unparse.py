@@ -1,4 +1,4 @@
-"""A compiled workload written out again: every setting with its value, and where that value comes from."""
+"""Text of a compiled workload: every setting with its value, and where that value comes from."""
 
 from __future__ import annotations
 
@@ -45,12 +45,15 @@ class _OutputLine:
 
 
 def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder = missing_finder) -> str:
-    """The resolved pattern, itself a pattern, with the origin of each value as a comment; raises PatternError."""
+    """Return the resolved pattern, itself a pattern, with the origin of each value as a comment.
+
+    Raises PatternError.
+    """
     return write_pattern(compile_document(path, overrides, job, finder))
 
 
 def write_pattern(compiled: CompiledPattern) -> str:
-    """The text of `dliosim explain FILE`; compiled for the same job, it is the same workload."""
+    """Return the text of `dliosim explain FILE`; compiled for the same job, it gives the same workload."""
     workload = compiled.workload
     writer = _PatternWriter(compiled)
     title = f' "{workload.title}"' if workload.title else ""
@@ -90,7 +93,7 @@ class _PatternWriter:
     _indent: str = field(default="")
 
     def origin(self, phrase: Span) -> str:
-        """Where a phrase stands, and where the parameters in it get their values."""
+        """Return the location of a phrase, and the locations of the values of its parameters."""
         names = dict.fromkeys(re.findall(r"\$([A-Za-z_][A-Za-z0-9_]*)", phrase.text))
         params = self.compiled.context.document.params
         given = [f"${name} from {params[name].value.location}" for name in names if name in params]
@@ -273,7 +276,7 @@ def _communicator(access: Access) -> str:
 
 def _engine(access: Access) -> str | None:
     if access.api not in ("posix", "mpi-independent") or access.through == "library":
-        return None  # these take none
+        return None  # no other api takes an engine, and a library makes its own calls
     return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
 
 

@@ -1,4 +1,4 @@
-"""Models, checkpoints and restores written out again: the phrases of their settings."""
+"""Phrases of the settings of models, checkpoints and restores, for `unparse`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dliosim.model import TYPES, Background, Checkpoint, Pace, Part, Restore, Sp
 from dliosim.readable import count
 from dliosim.units import format_bytes, format_seconds
 
+#: Settings and their phrases; a setting with None is left out.
 Phrases = list[tuple[str, str | None]]
-"""Settings and their phrases, None for those that are left out."""
 
 
 def model_phrases(model: Transformer) -> Phrases:
-    """The lines of a `model`."""
+    """Return the settings of a `model` with their phrases."""
     state = f" {model.state}" if model.optimizer != "none" or model.state != "fp32" else ""
     numbers = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocabulary")
     return [
@@ -26,7 +26,7 @@ def model_phrases(model: Transformer) -> Phrases:
 
 
 def checkpoint_phrases(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
-    """The lines of a `checkpoint`; `writing` are those of its access."""
+    """Return the settings of a `checkpoint` with their phrases; `writing` has those of its access."""
     number = checkpoint.writers.number
     writers = {
         "file per rank": "into file per rank",
@@ -60,7 +60,7 @@ def checkpoint_phrases(checkpoint: Checkpoint, writing: Phrases) -> Phrases:
 
 
 def restore_phrases(verb: Restore) -> Phrases:
-    """The lines of a `restore`."""
+    """Return the settings of a `restore` with their phrases."""
     own = verb.parallel
     return [
         ("written by", _split_phrase(verb.written_by) if verb.written_by else None),
@@ -71,7 +71,7 @@ def restore_phrases(verb: Restore) -> Phrases:
 
 
 def stripe_phrase(stripe: Stripe | None) -> str | None:
-    """The phrase of a `stripe`."""
+    """Return the phrase of a `stripe`, or None where there is none."""
     return f"{format_bytes(stripe.size)} over {count(stripe.targets, 'target')}" if stripe else None
 
 

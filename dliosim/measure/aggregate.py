@@ -1,4 +1,4 @@
-"""Figures of several epochs of a loop together; None where one of them has none."""
+"""Figures over several epochs of a loop; None where one of the epochs lacks the figure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from dliosim.measure.histogram import Quantiles, merge_histograms
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """The quantiles of a loop's latencies of each kind, None where there were none."""
+    """The quantiles of a loop's latencies of each kind; None where there are none."""
 
+    #: time that a step waited for data
     batch: Quantiles | None
+    #: one read call
     call: Quantiles | None
+    #: from a request's arrival to its answer
     request: Quantiles | None
 
 
 def utilization(epochs: Sequence[EpochSummary]) -> float | None:
-    """The mean of theirs, a ratio."""
+    """Return the mean utilization of the epochs, a ratio."""
     known = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
     return sum(known) / len(known) if known and len(known) == len(epochs) else None
 
 
 def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    """All their bytes by all their time; None where nothing was read."""
+    """Return all bytes / all time in the loop, in bytes/s; None where nothing was read."""
     seconds = sum(epoch.loop_seconds for epoch in epochs)
     if seconds <= 0 or any(epoch.null for epoch in epochs):
         return None
@@ -33,13 +36,16 @@ def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
 
 
 def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    """All their samples by all their time."""
+    """Return all samples / all time in the loop, in samples/s."""
     seconds = sum(epoch.loop_seconds for epoch in epochs)
     return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
 
 
 def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
-    """Of the latencies of all epochs together: one histogram, not a mean or a median of quantiles."""
+    """Return the quantiles of the latencies of all epochs.
+
+    They come from one merged histogram: a mean or median of quantiles would be no quantile.
+    """
     return Latencies(
         merge_histograms(epoch.batch_latency for epoch in epochs).quantiles(),
         merge_histograms(epoch.call_latency for epoch in epochs).quantiles(),
@@ -48,18 +54,27 @@ def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
 
 
 def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
-    """`request` where there are requests, else `batch` (what steps waited for data), and those latencies together."""
+    """Return the name and the quantiles of the latency that matters.
+
+    It is `request` where there are requests, else `batch`, the time that steps waited for data.
+    """
     found = latencies(epochs)
     return ("request", found.request) if found.request is not None else ("batch", found.batch)
 
 
 def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:
-    """What of the time of these steps a rank waited for a core on average; None where a kernel does not count it."""
+    """Return the mean share of the loop time in which a rank waited for a core.
+
+    None where the kernel does not count it.
+    """
     return _loop_share([epoch.core_wait_seconds for epoch in epochs], epochs)
 
 
 def reader_core_wait_share(epochs: Sequence[EpochSummary], readers: int) -> float | None:
-    """As `core_wait_share`, of each of a rank's `readers`; None without any."""
+    """Return the mean share of the loop time in which each of a rank's `readers` waited for a core.
+
+    None without readers, and where the kernel does not count it.
+    """
     share = _loop_share([epoch.reader_core_wait_seconds for epoch in epochs], epochs)
     return None if share is None or not readers else share / readers
 
@@ -70,10 +85,10 @@ def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummar
 
 
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:
-    """What of the time that reading, decoding and preprocessing took whoever reads went into the latter two.
+    """Return the share of decoding and preprocessing in the time of reading, decoding and preprocessing.
 
-    I/O busy is of all `readers` (0: the step itself) together, so that it counts for as many of them as had calls in
-    flight. 0 where nothing was decoded.
+    I/O busy is the union over all `readers` (0: the step itself reads), so it counts as many times as calls were in
+    flight. 0 where nothing was decoded or preprocessed.
     """
     processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
     reading = sum(epoch.io_busy_seconds.mean * min(max(epoch.depth or 1.0, 1.0), max(readers, 1)) for epoch in epochs)

@@ -1,7 +1,8 @@
-"""What each rank of a node does, in memory that all of them see: written with plain stores, read when nothing moves.
+"""State of each rank of a node, in shared memory: written with plain stores, read when no rank makes progress.
 
-A row of 64 int64 a rank. The main thread writes how far it is and which meetings it has come to, without a clock; the
-rank's watcher (`execute.stalls.watcher`) writes when that last changed, and in which call of the kernel the rank is.
+A rank has a row of 64 int64. Its main thread writes its progress and the meetings that it has arrived at, without
+reading a clock. Its watcher (`execute.stalls.watcher`) writes when that last changed, and in which kernel call the rank
+is.
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from pathlib import Path
 
 from dliosim.readable import printable
 
-#: Meetings of all ranks, as `Row.arrive` takes them, and what they are called.
+#: Kinds of meetings of all ranks, for `BoardRow.arrive`, and their names.
 BARRIER, EXCHANGE = range(2)
 MEETINGS = ("a barrier", "an exchange of all ranks")
 
-#: A meeting is stored as this number times how many there were, plus its kind: one store.
+#: A meeting is stored as its number * _KINDS + its kind: one store, so a reader never sees half of it.
 _KINDS = 8
 
 ROW_BYTES = 512
 
-# Written once, before others look.
+# Words written once, before other processes read the row.
 _PID, _STARTED, _RANK = 0, 1, 2
-# Written by the main thread.
+# Words written by the main thread.
 STEP, DONE = 3, 4
 _EPOCH, _PHASES, _ARRIVED, _LEFT, _UNTIL, _INSIDE, _OVER = range(5, 12)
-# Written by the watcher: when anything last moved, when it last looked, calls seen to end, state of the process.
+# Words written by the watcher: ns of the last progress, ns of its last look, calls that ended, state of the process.
 _MOVED, _LOOKED, _ENDED, _STATE = range(12, 16)
-# UTF-8 texts, ended by a zero: from which byte to which. The last is the watcher's.
+# First and last byte (exclusive) of UTF-8 texts that end with a zero. The watcher writes the last one.
 _PHASE, _ACTION, _CALL = (128, 192), (192, 320), (320, 512)
 
-#: What the main thread writes, and calls that ended: a row whose words have changed has moved.
+#: Words that change with progress: those of the main thread, and the calls that ended.
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
 
 
 class BoardRow:
-    """What one rank does. `words` are its int64; `step` and bytes `done` of a phase are stored there directly.
+    """The state of one rank.
 
-    `meets` says that somebody looks, and that there are others to meet: else nobody needs to call `arrive`.
+    Hot loops store `STEP` and `DONE` (bytes of the phase) in `words` directly, which saves a call.
     """
 
     __slots__ = ("_bytes", "_met", "meets", "words")
@@ -48,41 +49,46 @@ class BoardRow:
     def __init__(self, memory: memoryview) -> None:
         self._bytes = memory
         self._met = 0
+        #: True where a watcher runs and the job has other ranks; without it, `arrive` need not be called.
         self.meets = False
+        #: The row as 64 int64.
         self.words = memory.cast("q")
 
     def release(self) -> None:
-        """Let go of the memory: who stores from now on gets a ValueError."""
+        """Release the memory; a later store raises ValueError."""
         self.words.release()
         self._bytes.release()
 
     def clear(self) -> None:
-        """Blank it: for the process whose row it is."""
+        """Set the whole row to zeros. Only the process of this row calls it."""
         self._bytes[:] = bytes(ROW_BYTES)
 
     def introduce(self, rank: int) -> None:
-        """Say who this is: for the process whose row it is."""
+        """Store rank, process id and start time. Only the process of this row calls it."""
         self.words[_RANK], self.words[_PID], self.words[_STARTED] = rank, os.getpid(), start_time(os.getpid())
 
     def begin(self, phase: str, epoch: int) -> None:
-        """A phase begins, or goes on; `epoch` from 1, or 0."""
+        """Store that a phase begins or continues; `epoch` is counted from 1, or 0 for none."""
         self._write_text(_PHASE, phase)
         self.words[_EPOCH] = epoch
         self.words[STEP] = self.words[DONE] = 0
         self.words[_PHASES] += 1
 
     def arrive(self, meeting: int) -> None:
-        """This rank has come to a meeting of all ranks, one of `MEETINGS`: for the process whose row it is."""
+        """Store that this rank has arrived at one of `MEETINGS`. Only the process of this row calls it."""
         self._met = met = self._met + _KINDS
         self.words[_ARRIVED] = met + meeting
 
     def leave(self) -> None:
-        """All have met, as far as this rank is concerned."""
+        """Store that the meeting is over for this rank."""
         self.words[_LEFT] = self._met
 
     @contextmanager
     def collective_call(self, action: str) -> Iterator[None]:
-        """A block in a call in which ranks wait for each other, other than a meeting of all."""
+        """Mark a call in which ranks wait for each other, while the context is open.
+
+        It is for calls other than `MEETINGS`; `action` describes the call.
+        """
         self._write_text(_ACTION, action)
         self.words[_INSIDE] += 1
         try:
@@ -91,92 +97,92 @@ class BoardRow:
             self.words[_INSIDE] += 1
 
     def mark_pause(self, until: int) -> None:
-        """This rank computes or pauses until then, in ns of perf_counter_ns: that is no stall."""
+        """Store that this rank computes or pauses until then, in ns of perf_counter_ns; this is no stall."""
         self.words[_UNTIL] = until
 
     def finish(self) -> None:
-        """This rank has no more to do."""
+        """Store that this rank has no more work."""
         self.words[_OVER] = 1
 
     @property
     def rank(self) -> int:
-        """Of the whole job."""
+        """Return the number of the rank in the job."""
         return self.words[_RANK]
 
     @property
     def process(self) -> tuple[int, int]:
-        """Its process, and when that was started, as `start_time` has it: no other process has both."""
+        """Return the process id and its `start_time`; together they identify a process."""
         return self.words[_PID], self.words[_STARTED]
 
     @property
     def is_over(self) -> bool:
-        """Whether it has no more to do."""
+        """Return True if the rank has no more work."""
         return self.words[_OVER] != 0
 
     @property
     def phase(self) -> str:
-        """What it is busy with."""
+        """Return the name of the phase."""
         return self._read_text(_PHASE)
 
     @property
     def step(self) -> int:
-        """Steps of the epoch that are done."""
+        """Return the number of steps of the epoch that are done."""
         return self.words[STEP]
 
     @property
     def bytes_done(self) -> int:
-        """Bytes of the phase that are done."""
+        """Return the bytes of the phase that are done."""
         return self.words[DONE]
 
     @property
     def epoch(self) -> int:
-        """The epoch of the phase, from 1; 0 where it has none."""
+        """Return the epoch of the phase, from 1; 0 where it has none."""
         return self.words[_EPOCH]
 
     @property
     def meeting(self) -> str:
-        """Where it waits for all other ranks, or an empty text."""
+        """Return the meeting in which the rank waits for all others, or an empty text."""
         arrived, kind = divmod(self.words[_ARRIVED], _KINDS)
         return MEETINGS[kind % len(MEETINGS)] if arrived * _KINDS != self.words[_LEFT] else ""
 
     @property
     def meeting_count(self) -> int:
-        """How many meetings it has come to."""
+        """Return the number of meetings that the rank has arrived at."""
         return self.words[_ARRIVED] // _KINDS
 
     @property
     def action(self) -> str:
-        """The call of `inside` in which it is, or an empty text."""
+        """Return the text of the open `collective_call`, or an empty text."""
         return self._read_text(_ACTION) if self.words[_INSIDE] % 2 else ""
 
     @property
     def progress_state(self) -> tuple[int, ...]:
-        """What is different whenever something of this rank has ended."""
+        """Return the words that change with every progress of the rank."""
         return tuple(self.words[place] for place in _MOVING)
 
     @property
     def quiet_since(self) -> int:
-        """When its watcher last saw that something had ended, or when a rest ends, if that is later."""
+        """Return the ns of the last progress that the watcher saw, or of the end of a pause, if that is later."""
         return max(self.words[_MOVED], self.words[_UNTIL])
 
     @property
     def last_look_ns(self) -> int:
-        """When its watcher last looked."""
+        """Return the ns at which the watcher last looked."""
         return self.words[_LOOKED]
 
     @property
     def call(self) -> tuple[str, str]:
-        """State and call as its watcher last found them, see `thread_calls.ProcessState`."""
+        """Return state and kernel call as the watcher last found them: see `thread_calls.ProcessState`."""
         return chr(self.words[_STATE] & 0x7F) if self.words[_STATE] else "", self._read_text(_CALL)
 
     def note_look(self, now: int, moved: bool) -> None:
-        """For the watcher: it looks, and something has moved since it last did."""
+        """Store that the watcher looks, and whether the rank made progress since its last look."""
         self.words[_LOOKED] = now
         if moved:
             self.words[_MOVED] = now
 
     def note_call(self, state: str, call: str, ended: bool) -> None:
-        """For the watcher: what the kernel says of this process, and whether a call has ended meanwhile."""
+        """Store for the watcher the process state and the call, and whether a call has ended since."""
         self.words[_STATE] = ord(state[:1] or "\0")
         self._write_text(_CALL, call)
         if ended:
@@ -194,60 +200,62 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The rows of a node's ranks, of which number `place` is this rank's, and what each knows of the nodes.
+    """The rows of a node's ranks, and what each rank knows about the nodes."""
 
-    `ranks` is how many the job has; `node` is which node this is, and `hosts` are all nodes' names.
-    """
-
+    #: one for each rank of the node
     rows: tuple[BoardRow, ...]
+    #: index of this rank's row
     place: int
+    #: ranks of the whole job
     ranks: int
+    #: index of this node in `hosts`
     node: int = 0
+    #: names of all nodes of the job
     hosts: tuple[str, ...] = ("",)
 
     @property
     def own_row(self) -> BoardRow:
-        """This rank's row."""
+        """Return this rank's row."""
         return self.rows[self.place]
 
     @property
     def host(self) -> str:
-        """The name of this node."""
+        """Return the name of this node."""
         return self.hosts[self.node]
 
 
 def map_rows(memory: memoryview) -> tuple[BoardRow, ...]:
-    """The rows that lie in a memory, zeros at first, of which each rank introduces its own."""
+    """Return the rows in a memory of zeros; each rank introduces its own."""
     return tuple(BoardRow(memory[first : first + ROW_BYTES]) for first in range(0, len(memory), ROW_BYTES))
 
 
 def private_row() -> BoardRow:
-    """A row that nobody else sees."""
+    """Return a row that no other process sees."""
     return BoardRow(memoryview(bytearray(ROW_BYTES)))
 
 
-#: The row of this process alone: for those who cannot spare the call of `own`.
+#: The row of this process; hot paths read it here, which saves the call of `process_row`.
 current = [private_row()]
 
 
 def process_row() -> BoardRow:
-    """The row of this process, which nobody else sees before `show`."""
+    """Return the row of this process; no other process sees it before `publish_row`."""
     return current[0]
 
 
 def publish_row(row: BoardRow) -> None:
-    """From now on this row is `own`."""
+    """Make a row the one that `process_row` returns."""
     current[0] = row
 
 
 def start_time(pid: int) -> int:
-    """When a process was started, in the kernel's ticks; 0 where there is none."""
+    """Return the start of a process, in ticks of the kernel; 0 where there is no such process."""
     fields = stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 
 
 def stat_fields(pid: int) -> list[str]:
-    """What the kernel says of a process after its name: the state first; nothing where there is none."""
+    """Return the fields of /proc/PID/stat after the name, the state first; empty where there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

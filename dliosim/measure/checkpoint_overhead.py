@@ -1,4 +1,4 @@
-"""What checkpoints cost loops: the share of the time in which a save held the ranks, contents-making left out."""
+"""Overhead of checkpoints: the share of the time in which saves held the ranks, without making contents."""
 
 from __future__ import annotations
 
@@ -6,57 +6,73 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Steps of a loop with a save in the background beside them, or without: how many, and mean seconds of one."""
+    """Steps of a loop that ran with, or without, a save in the background."""
 
+    #: steps of all ranks
     steps: int
+    #: mean time of a step, in s
     step_seconds: float
+    #: mean time that a step waited for data, in s
     data_wait_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """How long `saves` held a loop of that name (or all, where it is empty), and its steps besides, in seconds.
+    """Time that saves held a loop, next to the time of its steps.
 
-    Neither has the making of contents, which no job would do: steps are counted without what lies between them.
+    Neither includes making contents, which no training job would do.
     """
 
+    #: name of the loop; empty for all loops
     loop: str
+    #: number of saves
     saves: int
+    #: time that saves held the slowest rank, in s
     held_seconds: float
+    #: time of the steps, without what was between them, in s
     steps_seconds: float
 
     @property
     def share(self) -> float | None:
-        """The share of the time that saves held; None where there was none."""
+        """Return the share of the time in which saves held the loop; None where there was no time."""
         whole = self.held_seconds + self.steps_seconds
         return self.held_seconds / whole if whole > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class SaveTimes:
-    """Saves of a checkpoint, in seconds of the slowest rank: mean time held, median flush, median until complete."""
+    """Saves of a checkpoint, in seconds of the slowest rank."""
 
+    #: name
     checkpoint: str
+    #: number of saves
     saves: int
+    #: mean time held, in s
     held: float
+    #: median flush, in s
     flush: float
+    #: median time until complete, in s
     complete: float
 
 
 def loop_overheads(run: RunSummary) -> list[Overhead]:
-    """One for each loop in which something was saved, all of its runs together."""
+    """Return one overhead for each loop that saved something, all executions of the loop together."""
     names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
     return [_overhead(name, saves_within(run, name), _loop_seconds(run, name)) for name in names]
 
 
 def total_overhead(run: RunSummary) -> Overhead | None:
-    """That of all saves, of loops and of verbs, beside all loops and pauses, which may stand for steps."""
+    """Return the overhead of all saves, next to all loops and pauses; None without any save.
+
+    Pauses count because they may stand for steps.
+    """
     saves = [phase for phase in run.phases if phase.kind == "save" and phase.verb is not None]
     names = dict.fromkeys(phase.name for phase in run.phases if phase.epochs)
     pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
@@ -64,12 +80,12 @@ def total_overhead(run: RunSummary) -> Overhead | None:
 
 
 def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
-    """The saves that a loop made."""
+    """Return the saves that a loop made."""
     return [phase for phase in run.phases if phase.within == loop]
 
 
 def save_times(run: RunSummary) -> list[SaveTimes]:
-    """One for each checkpoint that was saved."""
+    """Return the times of each checkpoint that was saved."""
     groups: dict[str, list[VerbSummary]] = {}
     for phase in run.phases:
         if phase.kind == "save" and phase.verb is not None:
@@ -87,7 +103,7 @@ def save_times(run: RunSummary) -> list[SaveTimes]:
 
 
 def flush_step_times(epochs: Sequence[EpochSummary]) -> tuple[StepTimes, StepTimes] | None:
-    """The steps of epochs with a save in the background beside them, and those without one; None without both."""
+    """Return the steps of epochs with a save in the background, and those without; None unless there are both."""
     beside = _mean_steps([(one.flush_steps, one.flush_step_seconds, one.flush_data_wait_seconds) for one in epochs])
     clear = _mean_steps([(one.clear_steps, one.clear_step_seconds, one.clear_data_wait_seconds) for one in epochs])
     return (beside, clear) if beside and clear and clear.step_seconds > 0 else None

@@ -1,19 +1,17 @@
-"""Figures of an epoch or verb from sums and maxima over all ranks, on rank 0; DLIO's own figures for the same steps."""
+"""Formulas of an epoch or verb, from sums and maxima over all ranks; they include DLIO's own figures. Rank 0 only."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
-from dliosim.measure.records import CAUSES, UNCERTAIN, EpochRecord, StepBlock, unpack_arrivals, unpack_waits
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, ReduceResult
+from dliosim.measure.records import CAUSES, UNCERTAIN, EpochRecord, ReduceResult, unpack_arrivals, unpack_waits
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT
 
 
 def epoch_summary(record: EpochRecord, reduced: ReduceResult) -> EpochSummary:
-    """The figures of an epoch, of which `record` is rank 0's own."""
+    """Return the figures of an epoch; `record` is rank 0's own."""
     total, most, arrivals = reduced.total, reduced.most, reduced.vector
     batch, call, request = reduced.histograms
     ranks = total["ranks"]
@@ -80,7 +78,7 @@ def epoch_summary(record: EpochRecord, reduced: ReduceResult) -> EpochSummary:
 
 
 def verb_summary(reduced: ReduceResult) -> VerbSummary:
-    """The figures of a verb."""
+    """Return the figures of a verb."""
     total, most, (call,) = reduced.total, reduced.most, reduced.histograms
     called, device, distinct = (_sum_if_known(name, total) for name in UNCERTAIN)
     counted = not total["uncounted_files"]
@@ -125,7 +123,7 @@ def verb_summary(reduced: ReduceResult) -> VerbSummary:
 
 
 def _sum_if_known(name: str, total: dict[str, int]) -> int | None:
-    """The sum of what all ranks know; None where one does not."""
+    """Return the sum over all ranks; None where one rank does not know its value."""
     return total[name] if total[f"{name} known"] == total["ranks"] else None
 
 
@@ -138,12 +136,12 @@ def _spread_if_known(name: str, total: dict[str, int], most: dict[str, int]) -> 
 
 
 def _mean_seconds(times: str, count: str, total: dict[str, int]) -> float | None:
-    """Seconds each, over all ranks; None where there are none."""
+    """Return the mean time in seconds, over all ranks; None where the count is 0."""
     return total[times] * 1e-9 / total[count] if total[count] else None
 
 
 def _find_slowest_rank(words: NDArray[np.int64]) -> tuple[BoundShares | None, int | None, float | None]:
-    """Why steps ended late, the rank most often last, and the share of steps in which it was."""
+    """Return the causes of late steps, the rank that was last most often, and its share of the steps."""
     if len(words) == 0:
         return None, None, None
     ranks, causes = unpack_arrivals(words)
@@ -152,28 +150,3 @@ def _find_slowest_rank(words: NDArray[np.int64]) -> tuple[BoundShares | None, in
     shares = np.bincount(causes, minlength=len(CAUSES)) / len(words)
     bound_by = BoundShares(**dict(zip(CAUSES, shares.tolist(), strict=True)))
     return bound_by, slowest, float(times[slowest] / len(words))
-
-
-def utilization(blocks: Sequence[StepBlock]) -> float | None:
-    """DLIO's AU of one rank and epoch, a ratio: compute by time of each block without its first step, step-weighted.
-
-    None where there are no steps, or a block without any time beside its first step.
-    """
-    return _step_weighted(blocks, [block.compute_ns for block in blocks])
-
-
-def samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
-    """DLIO's throughput of one rank and epoch: two steps fewer than were done, by the same time, step-weighted.
-
-    Two steps are taken off whatever was excluded, so that blocks of one step count as negative: DLIO's doing, and kept.
-    """
-    return _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
-
-
-def _step_weighted(blocks: Sequence[StepBlock], amounts: Sequence[float]) -> float | None:
-    """The mean over blocks, weighted by steps, of an amount by the nanoseconds of a block without its first step."""
-    totals = [block.elapsed_ns - block.first_ns for block in blocks]
-    steps = sum(block.steps for block in blocks)
-    if steps == 0 or min(totals) <= 0:
-        return None
-    return sum(b.steps * amount / total for b, amount, total in zip(blocks, amounts, totals, strict=True)) / steps

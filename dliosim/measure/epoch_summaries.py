@@ -1,20 +1,21 @@
-"""The figures of a run over all ranks, as values: what `summary` makes and reports show. Only rank 0 has them."""
+"""Figures of a run over all ranks, as values: `epoch_formulas` makes them, reports show them. Only rank 0 has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.machine import Environment
-from dliosim.measure.phase import PartialProgress, PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpread:
-    """A time of every rank, in seconds: its mean, least and greatest over ranks."""
+    """A time of every rank, in seconds."""
 
+    #: mean over ranks
     mean: float
+    #: least of any rank
     min: float
+    #: greatest of any rank
     max: float
 
 
@@ -23,21 +24,30 @@ NO_TIME = TimeSpread(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class BoundShares:
-    """Shares of the steps that ended in a sync, by what the last rank to arrive had spent the step's time on."""
+    """Shares of the steps that ended in a sync, by cause.
 
+    The cause is the activity on which the last rank to arrive had spent most of the step's time.
+    """
+
+    #: waiting for data
     storage: float
+    #: computing
     compute: float
+    #: work of the tool itself
     tool: float
+    #: waiting for requests
     arrivals: float
+    #: decoding and preprocessing in the step
     decode: float
 
 
 def storage_byte_bound(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
-    """What of the bytes that ranks asked for storage may have given; a rate of more than that would be false.
+    """Return the greatest part of the `asked` bytes that storage may have given.
 
-    Of what several ranks of a node ask for the page cache gives all but the first its bytes: they are `distinct`, or
-    what the `device` gave where that is more, as past the cache. Where one rank reads for others, no more than `called`
-    went through read calls. What is None is not known, and bounds nothing.
+    A rate of more bytes would be wrong. Where several ranks of a node ask for the same bytes, the page cache gives them
+    to all but the first: then the bound is `distinct`, or `device` where that is more, as with reads past the cache.
+    Where one rank reads for others, no more than `called` bytes went through read calls. None is unknown and bounds
+    nothing.
     """
     given = asked if distinct is None else max(distinct, device or 0)
     return min(asked, given, asked if called is None else called)
@@ -47,279 +57,279 @@ def storage_byte_bound(asked: int, called: int | None, distinct: int | None, dev
 class EpochSummary:
     """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
 
-    Counts are sums over ranks, `seconds` and `loop_seconds` the greatest of any rank. `steps` is the most of any rank
-    and `fewest_steps` the least. `least_sync_wait_seconds` is the sum over synced steps of what the rank waited that
-    waited least: what the syncs themselves took. `decode_seconds` and `preprocess_seconds` are added up over a rank's
-    readers, and `processing_seconds` is what of both lies in the steps themselves. `depth` is the mean number of read
-    calls in flight while any was. `null` is whether nothing was read (`--null`), so that there is no bandwidth. Figures
-    that need what was not there (compute, a sync, /proc/self/io) are None. `distinct_bytes` are those that calls asked
-    for, each counted once a node, however many of its ranks did.
-
-    `core_wait_seconds` is how long ranks in their steps were ready and waited for a core, which is in the other times,
-    nobody knows in which; `reader_core_wait_seconds` is that of a rank's readers, added up. None where a kernel does
-    not count it.
-
-    `content_seconds` is making the contents of checkpoints, which no other time has in it. Of the steps of all ranks
-    after their first, `flush_steps` had a save in the background beside them and `clear_steps` none;
-    `..._step_seconds` is how long one took on the mean, from its beginning to the end of its sync, and
-    `..._data_wait_seconds` how long it waited for data.
+    Counts are sums over ranks. A figure is None where its input is missing (compute, a sync, /proc/self/io). The time
+    of making the contents of checkpoints is in `content_seconds` only. Waiting for a core is a part of the other times,
+    but the kernel does not say which.
     """
 
+    #: number of the epoch, from 1
     epoch: int
+    #: number of ranks
     ranks: int
+    #: most steps of any rank
     steps: int
+    #: fewest steps of any rank
     fewest_steps: int
+    #: samples of the steps done
     samples: int
+    #: bytes asked: those of the samples as stored, samples kept in memory included
     bytes: int
+    #: bytes that calls moved, alignment included where the backend knows it
     bytes_moved: int
+    #: read calls
     calls: int
+    #: files opened
     opens: int
+    #: greatest wall time of any rank, in s
     seconds: float
+    #: the same without blocking checkpoints, in s
     loop_seconds: float
+    #: greatest wall time of the steps after the first, without blocking checkpoints, in s
     steady_seconds: float
+    #: samples of the steps after the first
     steady_samples: int
+    #: mean over ranks of nominal compute / wall time of the steps after the first; a ratio
     utilization: float | None
+    #: least of any rank; a ratio
     utilization_min: float | None
+    #: greatest of any rank; a ratio
     utilization_max: float | None
+    #: steps waiting for data while read calls ran
     data_wait_seconds: TimeSpread
+    #: at least one read call ran
     io_busy_seconds: TimeSpread
+    #: opening and closing files, over a rank's readers
     open_seconds: TimeSpread
+    #: setting MPI-IO file views, over a rank's readers
     view_seconds: TimeSpread
+    #: compute, as slept
     compute_seconds: TimeSpread
+    #: waiting in syncs
     sync_wait_seconds: TimeSpread
+    #: waiting for requests to arrive
     arrival_wait_seconds: TimeSpread
+    #: held by checkpoints, without making contents
     checkpoint_seconds: TimeSpread
+    #: decoding and preprocessing in the steps themselves; 0 with readers
     processing_seconds: TimeSpread
+    #: the rest of the wall time
     tool_seconds: TimeSpread
+    #: decoding, added up over a rank's readers
     decode_seconds: TimeSpread
+    #: preprocessing, added up over a rank's readers
     preprocess_seconds: TimeSpread
+    #: time that a step waited for data
     batch_latency: Histogram
+    #: one read call
     call_latency: Histogram
+    #: from a request's arrival to its answer; empty without requests
     request_latency: Histogram
+    #: causes of late steps
     bound_by: BoundShares | None
+    #: the rank that was last most often
     slowest_rank: int | None
+    #: share of the synced steps in which that rank was last
     slowest_rank_share: float | None
+    #: sum over synced steps of the least sync wait of any rank, in s: the time of the syncs themselves
     least_sync_wait_seconds: float | None
+    #: compute time beyond the asked one / compute asked
     oversleep_share: float | None
+    #: bytes by read calls of the process / `bytes`
     amplification: float | None
+    #: bytes from the device / `bytes`
     storage_amplification: float | None
+    #: mean number of read calls in flight while any was
     depth: float | None
+    #: DLIO's AU, a ratio
     dlio_au: float | None
+    #: DLIO's throughput of all ranks, in samples/s
     dlio_samples_per_second: float | None
+    #: hash of all samples in their order, modulo 2^64
     order_hash: int
+    #: hash of all bytes read, modulo 2^64
     extent_hash: int
+    #: True where nothing was read (`--null`); there is no bandwidth then
     null: bool = False
+    #: `seconds` of the same epoch without I/O, in s
     null_seconds: float | None = None
+    #: bytes read with contents that `--verify` does not know
     unchecked_bytes: int = 0
+    #: bytes that calls asked for; each counts once a node
     distinct_bytes: int | None = None
+    #: making the contents of checkpoints; in no other time
     content_seconds: TimeSpread = NO_TIME
+    #: the thread of the steps was ready but had no core; None where the kernel does not count it
     core_wait_seconds: TimeSpread | None = None
+    #: the same for a rank's readers, added up
     reader_core_wait_seconds: TimeSpread | None = None
+    #: steps of all ranks, without their first, that ran during a save in the background
     flush_steps: int = 0
+    #: mean time of these steps, from begin to the end of the sync, in s
     flush_step_seconds: float | None = None
+    #: mean time that these steps waited for data, in s
     flush_data_wait_seconds: float | None = None
+    #: steps of all ranks, without their first, that ran without a save in the background
     clear_steps: int = 0
+    #: mean time of these steps, in s
     clear_step_seconds: float | None = None
+    #: mean time that these steps waited for data, in s
     clear_data_wait_seconds: float | None = None
 
     @property
     def bytes_from_storage(self) -> int:
-        """Bytes of samples that read calls brought: without those that `cache memory` kept, and what is read beside."""
+        """Return the bytes of samples that read calls brought.
+
+        Without samples kept by `cache memory`, and without bytes that are read around samples.
+        """
         return min(self.bytes, self.bytes_moved)
 
     @property
     def unique_bytes(self) -> int:
-        """`bytes_from_storage` without what several ranks of a node asked for more than once, where that is known."""
+        """Return `bytes_from_storage`, where known without what several ranks of a node asked for again."""
         asked = self.bytes_from_storage
         return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
 
     @property
     def read_call_bytes(self) -> int | None:
-        """Bytes by read calls of the ranks, as the kernel counts; None where it does not."""
+        """Return the bytes of the ranks' read calls, as the kernel counts them; None where it does not."""
         return None if self.amplification is None else round(self.amplification * self.bytes)
 
     @property
     def device_bytes(self) -> int | None:
-        """Bytes that came from the device, as the kernel counts: the page cache of a node gives the others."""
+        """Return the bytes from the device, as the kernel counts them; None where it does not.
+
+        The page cache of a node gives the others.
+        """
         return None if self.storage_amplification is None else round(self.storage_amplification * self.bytes)
 
     @property
     def bytes_once(self) -> int:
-        """What of `bytes_from_storage` storage may have given; see `storage_byte_bound`."""
+        """Return the part of `bytes_from_storage` that storage may have given: see `storage_byte_bound`."""
         return storage_byte_bound(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def samples_per_second(self) -> float | None:
-        """Samples of all ranks by the time of the slowest, blocking checkpoints taken out."""
+        """Return samples of all ranks / time of the slowest rank, without blocking checkpoints."""
         return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes asked by the time of the slowest rank, blocking checkpoints taken out; None where nothing was read."""
+        """Return bytes asked / time of the slowest rank, without blocking checkpoints.
+
+        None where nothing was read.
+        """
         return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
 
     @property
     def steady_samples_per_second(self) -> float | None:
-        """Samples per second over the steps after the first: ranks x batch / compute x utilization."""
+        """Return samples/s over the steps after the first: ranks x batch / compute x utilization."""
         return self.steady_samples / self.steady_seconds if self.steady_seconds > 0 else None
 
     @property
     def slowdown(self) -> float | None:
-        """Wall time by the wall time of the same epoch without I/O; None where no such run was made."""
+        """Return the wall time / that of the same epoch without I/O; None where no such run was made."""
         return self.seconds / self.null_seconds if self.null_seconds else None
 
 
 @dataclass(frozen=True, slots=True)
 class VerbSummary:
-    """One verb that writes or reads files, over all ranks: counts are sums, `seconds` the greatest of any rank.
+    """One verb that writes or reads files, over all ranks; docs/metrics.md has the formula of every figure.
 
-    Of a save `stall_seconds` is how long ranks were held: in the background by `wait_seconds` for earlier ones and by
-    `stage_seconds`; `flush_seconds` follows. `bytes_moved` and `calls` are None where a library wrote files and nobody
-    could count its calls. See `records.VerbRecord` for these and the others.
-    Of a restore `bytes` are asked, by all ranks, `distinct_bytes` of them different ones (each once a node),
-    `read_call_bytes` went through read calls, and `device_bytes` came from the device; None where nobody counts them.
+    Counts are sums over ranks. A figure is None where it is not counted.
     """
 
+    #: number of ranks
     ranks: int
+    #: bytes of content that were asked
     bytes: int
+    #: bytes that calls moved; None where a library does not report it
     bytes_moved: int | None
+    #: files written or read
     files: int
+    #: read or write calls; None where a library does not report them
     calls: int | None
+    #: files opened
     opens: int
+    #: greatest wall time of any rank, in s
     seconds: float
+    #: in read or write calls
     call_seconds: TimeSpread
+    #: making data to write, or checking data read
     content_seconds: TimeSpread
+    #: the format's work: checksums, compression, images
     encode_seconds: TimeSpread
+    #: passing data to or from the rank that writes
     send_seconds: TimeSpread
+    #: opening and closing
     open_seconds: TimeSpread
+    #: setting MPI-IO file views
     view_seconds: TimeSpread
+    #: fsync
     file_sync_seconds: TimeSpread
+    #: moving complete files into place
     rename_seconds: TimeSpread
+    #: waiting for old checkpoints to be deleted
     delete_seconds: TimeSpread
+    #: one read or write call
     call_latency: Histogram
+    #: of `examined_bytes`, those in the page cache
     resident_bytes: int
+    #: bytes that were looked up in the page cache
     examined_bytes: int
+    #: work of the processor before writing (`serialize`)
     serialize_seconds: TimeSpread = NO_TIME
+    #: gathering and writing all ranks' plans, or reading them
     plan_seconds: TimeSpread = NO_TIME
+    #: sending what one rank reads for others, and waiting for it
     broadcast_seconds: TimeSpread = NO_TIME
+    #: making a written checkpoint complete
     commit_seconds: TimeSpread = NO_TIME
+    #: making directories durable
     directory_sync_seconds: TimeSpread = NO_TIME
+    #: writing the manifest
     manifest_seconds: TimeSpread = NO_TIME
+    #: the caller was held
     stall_seconds: TimeSpread = NO_TIME
+    #: waiting for earlier saves in flight
     wait_seconds: TimeSpread = NO_TIME
+    #: copying the state to buffers
     stage_seconds: TimeSpread = NO_TIME
+    #: from the end of the stall until the checkpoint is complete; 0 for a blocking save
     flush_seconds: TimeSpread = NO_TIME
+    #: copying a complete checkpoint to another root
     drain_seconds: TimeSpread = NO_TIME
+    #: the copy to a partner
     partner_seconds: TimeSpread = NO_TIME
+    #: bytes copied to another root
     drain_bytes: int = 0
+    #: bytes written for a partner
     partner_bytes: int = 0
+    #: of a restore: bytes asked, each counted once a node
     distinct_bytes: int | None = None
+    #: of a restore: bytes by read calls
     read_call_bytes: int | None = None
+    #: of a restore: bytes from the device
     device_bytes: int | None = None
 
     @property
     def bytes_once(self) -> int:
-        """Bytes written, or what storage may have given of those that were asked; see `storage_byte_bound`."""
+        """Return bytes written, or bytes read that storage may have given: see `storage_byte_bound`."""
         return storage_byte_bound(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
     @property
     def bytes_per_second(self) -> float | None:
-        """`bytes_once` by the time of the slowest rank, with making the data, fsync and renaming; None without any."""
+        """Return `bytes_once` / time of the slowest rank; None without any bytes.
+
+        The time includes making the data, fsync and renaming.
+        """
         return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
 
     @property
     def longest_stall_seconds(self) -> float:
-        """How long a save held the slowest rank, deleting old ones included where it waited for that."""
+        """Return the time that a save held the slowest rank, with deleting old ones where it waited for that."""
         return self.stall_seconds.max
 
     @property
     def resident_share(self) -> float | None:
-        """The share of the bytes looked at that were in the page cache; None where none were looked at."""
+        """Return the share of the examined bytes that were in the page cache; None where none were examined."""
         return self.resident_bytes / self.examined_bytes if self.examined_bytes else None
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectationResult:
-    """An `expect` line, what was measured over the epochs named, and whether it held (None: nothing to measure).
-
-    `reported_only` is why a figure that is not to be trusted fails no run, None where it is.
-    """
-
-    text: str
-    measured: float | None
-    unit: str
-    held: bool
-    over: str
-    reported_only: str | None = None
-
-    @property
-    def is_missed(self) -> bool:
-        """Whether the run fails for it."""
-        return not self.held and self.reported_only is None
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A whole run, at rank 0. `environment` is what results.json says of the machine and the libraries.
-
-    `null` is a run without I/O, `verify` one in which every byte read was checked. `mtbf` and `restart_time` are what
-    was said of failures, in seconds. `partial` is None of a run that is over.
-    """
-
-    name: str
-    title: str
-    pattern: str
-    overrides: tuple[tuple[str, str], ...]
-    digest: str
-    ranks: int
-    nodes: int
-    environment: Environment
-    started: str
-    seconds: float
-    phases: tuple[PhaseSummary, ...]
-    expectations: tuple[ExpectationResult, ...] = ()
-    arguments: tuple[str, ...] = ()
-    null: bool = False
-    verify: bool = False
-    mtbf: float | None = None
-    restart_time: float | None = None
-    partial: PartialProgress | None = None
-
-    def is_stored_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
-        """Whether the root that a phase reads or writes is on a file system of some kinds."""
-        return self.environment.is_stored_on(phase.root, kinds)
-
-    @property
-    def order_hash(self) -> int:
-        """The hash of all samples in their order: the sum over epochs, modulo 2^64."""
-        return sum(epoch.order_hash for phase in self.phases for epoch in phase.epochs) % 2**64
-
-    @property
-    def extent_hash(self) -> int:
-        """The hash of all bytes read: the sum over epochs, modulo 2^64."""
-        return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
-
-    @property
-    def bytes_verified(self) -> int:
-        """Bytes that were compared with what was prepared or saved: with `verify`, those of `verifiable_bytes` of which
-        it is known what they hold.
-
-        That is contents of samples, not what a format puts around them, and nothing of files that were there already.
-        """
-        if not self.verify:
-            return 0
-        # What is not known may be counted in whole units, of which samples are a part.
-        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for phase in self.phases for one in phase.epochs)
-        return sum(loops) + self._bytes_restored
-
-    @property
-    def verifiable_bytes(self) -> int:
-        """Bytes that loops and restores read.
-
-        What `cache memory` keeps was checked when it was read, and what O_DIRECT reads beside samples is not looked at.
-        """
-        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._bytes_restored
-
-    @property
-    def _bytes_restored(self) -> int:
-        return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")

@@ -1,17 +1,18 @@
-"""Whether a run was as its pattern expects: the `expect` lines over the epochs after the first."""
+"""Results of the `expect` lines of a pattern, over the epochs after the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary, ExpectationResult, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.model import Expectation
 
 
 def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[ExpectationResult, ...]:
-    """The result of each line. A figure that could not be measured does not hold."""
+    """Return the result of each line; a figure that could not be measured does not hold."""
     return tuple(_check_expectation(expectation, run) for expectation in expectations)
 
 

@@ -4,48 +4,56 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: File systems on block devices, of which the kernel counts what is read.
+#: File systems on block devices; the kernel counts the bytes read from these.
 DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
 
-#: File systems on which what is written takes memory.
+#: File systems that store their files in memory.
 MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """Where data lie: the root's name, its directory, the type of file system, its mount options and striping."""
+    """The file system of one root."""
 
+    #: name of the root
     root: str
+    #: its directory
     directory: str
+    #: type of the file system: `ext4`
     kind: str
+    #: mount options
     options: str = ""
+    #: stripe size and targets; empty where unknown
     striping: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the libraries: what must be known to compare two results.
+    """The machine and the libraries: what must be known to compare two results."""
 
-    `cores_per_node` are the cores that the fullest node's ranks may use, `memory_per_node` bytes. `load_average` is how
-    many processes wanted a core in the minute before the run, on the busiest node. `details` are further names and
-    values, such as versions, kernel and host.
-    """
-
+    #: name and version
     mpi_library: str
+    #: cores that the ranks of the fullest node may use
     cores_per_node: int
+    #: ranks of the fullest node
     ranks_per_node: int
+    #: bytes
     memory_per_node: int
+    #: processes that wanted a core in the minute before the run, on the busiest node
     load_average: float
+    #: implementation of MPI-IO
     mpi_io: str = ""
+    #: one for each root
     file_systems: tuple[FileSystem, ...] = ()
+    #: further names and values: versions, kernel, host
     details: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_oversubscribed(self) -> bool:
-        """Whether the fullest node has more ranks than cores."""
+        """Return True if the fullest node has more ranks than cores."""
         return self.ranks_per_node > self.cores_per_node
 
     def is_stored_on(self, root: str | None, kinds: frozenset[str]) -> bool:
-        """Whether a root is on a file system of some kinds; whether all roots are, where it is unknown which."""
+        """Return True if a root is on a file system of these kinds; for an unknown root, if all roots are."""
         own = [place for place in self.file_systems if place.root == root] or self.file_systems
         return bool(own) and all(place.kind in kinds for place in own)

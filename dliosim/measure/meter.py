@@ -1,4 +1,4 @@
-"""What one I/O thread records while it works: no locks, a list append a call."""
+"""Meters of I/O threads: a thread records its calls without locks, with one list append a call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ T = TypeVar("T")
 class Meter:
     """Counts and times of one thread's calls, in nanoseconds and bytes.
 
-    `call_ns` holds the latencies of write calls that nobody has yet taken (see `take_latencies`), and `stamps` those of
-    read calls, in runs made back to back (`add_run`): clock readings, the first of each run, negated, before it and one
-    after each call. Calls of which several are in flight at a time go into `spans` instead, by `add_overlapping`: a meter
-    has either the one or the other. `read_ns` is how long read calls ran, or any was in flight.
-    `how` says by which means the calls are made, where a reader chooses. `moved` is the bytes that the calls really
-    moved, alignment and all, where the backend can tell, and what was asked otherwise.
+    Read calls one after the other go into `stamps` (`add_run`). Calls with several in flight go into `spans`
+    (`add_overlapping`). A meter has only one of the two.
     """
 
     __slots__ = (
@@ -42,35 +38,44 @@ class Meter:
     )
 
     def __init__(self) -> None:
+        #: latencies of write calls that `take_latencies` has not taken yet
         self.call_ns: list[int] = []
+        #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
         self.stamps: list[int] = []
+        #: read calls with several in flight: begins, ends, and the bound for later begins
         self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        #: how the calls are made, where a reader can choose
         self.how = ""
         self.calls = 0
+        #: bytes that calls moved, alignment included where the backend knows it; else the bytes asked
         self.moved = 0
+        #: ns in which at least one read call ran
         self.read_ns = 0
+        #: end of the latest call in `spans`
         self.reached = 0
         self.opens = 0
         self.open_ns = 0
         self.close_ns = 0
+        #: ns of setting MPI-IO file views
         self.view_ns = 0
+        #: ns of fsync
         self.sync_ns = 0
 
     @property
     def io_call_ns(self) -> int:
-        """How long the thread was inside calls that read: opening, setting views, reading and closing."""
+        """Return the ns that the thread was in calls that read: opening, setting views, reading, closing."""
         return self.read_ns + self.open_ns + self.close_ns + self.view_ns
 
     def add_run(self, began: int, stamps: Sequence[int]) -> None:
-        """Record calls made back to back, one at least: the clock before them, and after each of them."""
+        """Record calls made one after the other, at least one: the clock before them, and after each of them."""
         self.stamps.extend([-began, *stamps])
         self.read_ns += stamps[-1] - began
 
     def add_overlapping(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
-        """Record calls by the clock readings at which each began and ended, in any order; at least one.
+        """Record calls by the clock readings of their begins and ends, in any order; at least one.
 
-        `since` is when the first of the calls began that are still in flight: none that is recorded later may have
-        begun before it, or, where none is in flight (None), before the last of these ended.
+        `since` is the begin of the first call that is still in flight; no later record may begin before it. None says
+        that no call is in flight: then no later record may begin before the last of these ended.
         """
         first, last = max(int(begin.min()), self.reached), int(end.max())
         self.read_ns += max(0, last - first)
@@ -78,15 +83,15 @@ class Meter:
         self.spans.append((begin, end, last if since is None else since))
 
     def take_latencies(self) -> NDArray[np.int64]:
-        """The latencies recorded since the last time; safe beside the thread that appends."""
+        """Return the latencies recorded since the last time, in ns; safe while another thread appends."""
         single = np.array(_pop_all(self.call_ns), np.int64)
         latencies, _, _ = self.take_intervals()
         return np.concatenate([single, latencies]) if len(single) else latencies
 
     def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Of the calls in `stamps` and `spans` since the last time: the latencies, and intervals (2, n) of all calls.
+        """Return the read calls since the last time: latencies (n,), intervals (2, m), and a time, in ns.
 
-        Then the time before which no later one has begun; 0 where there are none.
+        No later call begins before that time; 0 where there are no calls.
         """
         spans = _pop_all(self.spans)
         if not spans:
@@ -95,7 +100,7 @@ class Meter:
         return end - begin, np.stack([begin, end]), spans[-1][2]
 
     def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """See `take_intervals`: an interval for each run of calls made back to back."""
+        """Return the same as `take_intervals`, from `stamps`: one interval for each run of calls."""
         stamps = _pop_all(self.stamps)
         if not stamps:
             return np.empty(0, np.int64), np.empty((2, 0), np.int64), 0
@@ -108,14 +113,14 @@ class Meter:
 
 
 def _pop_all(values: list[T]) -> list[T]:
-    # One list for ever: a thread that holds on to it for a whole step must not append to one already taken.
+    # Keep the list object: the reader's thread holds it for a whole step, and would append to a list already taken.
     taken = values[:]
     del values[: len(taken)]
     return taken
 
 
 class MeterGroup:
-    """The meters of a rank's readers, taken together for one epoch: latencies, and when any of them was in a call."""
+    """The meters of a rank's readers: latencies of one epoch, and the time with any reader in a call."""
 
     def __init__(self, meters: Sequence[Meter]) -> None:
         self._meters = meters
@@ -123,10 +128,10 @@ class MeterGroup:
         self._reached = [0] * len(meters)
 
     def collect_busy(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
-        """Move latencies into a histogram; returns the nanoseconds in which at least one reader was in a call.
+        """Move latencies into a histogram; return the ns in which at least one reader was in a call.
 
-        Each is counted once over all takes: what another reader's calls may yet overlap is left for the next one.
-        `series` is told when the calls were.
+        Each ns counts once over all calls of this method. Intervals that other readers' calls may still overlap stay
+        for the next one. `series` records when the calls ran.
         """
         runs = [self._open]
         for number, meter in enumerate(self._meters):
@@ -144,14 +149,14 @@ class MeterGroup:
         return _union_length(begin[done], np.minimum(end[done], until), series)
 
     def collect_rest(self, series: EpochSeries | None = None) -> int:
-        """What the last `take` has left, when no reader makes calls any more."""
+        """Return the ns that the last `collect_busy` has left, once no reader makes calls any more."""
         begin, end = self._open
         self._open = np.empty((2, 0), np.int64)
         return _union_length(begin, end, series)
 
 
 def _union_length(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
-    """The length of the union of intervals, which `series` is told of."""
+    """Return the length of the union of intervals in ns, and record the union in `series`."""
     if not len(begin):
         return 0
     order = np.argsort(begin)

@@ -1,4 +1,4 @@
-"""What a verb or loop of a run gave, and how far a run is: on every rank, with figures on rank 0 only."""
+"""Result of one verb or loop, and the progress of a run; every rank has them, but only rank 0 has the figures."""
 
 from __future__ import annotations
 
@@ -11,72 +11,90 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """One verb or loop of a run. `kind` is its keyword, `seconds` the wall time of the slowest rank.
+    """One verb or loop of a run. A loop has `epochs`, a verb that touches files has `verb`, a pause has neither."""
 
-    A loop has `epochs`, a verb that touches files has `verb`, a pause has neither. `resident_share` is how much of the
-    files was in the page cache when the phase began (or, after `drop caches`, when it ended), None if unknown. `cache`
-    is what a loop does with the page cache (`page`, `off`, `memory`), `prefetch` how many batches its `readers` threads
-    keep ahead, both 0 where it reads in its steps. `through` is `library` where the format's own library read, else
-    `direct`. `hints` are asked and granted ones of the files that the phase opened; `notes` are sentences worth
-    knowing, such as that data were kept. `within` is the name of the loop that made a save, None for the verb; `fsync`
-    and `commit` are how it became durable and complete, None of what is no save. `how` tells a restore from others of
-    the same checkpoint. `root` names the place of what was read or written, None if unknown. `part_of` is what a save
-    has less than its checkpoint is named for (`scale`, `subset`).
-    """
-
+    #: name of the loop, data set or checkpoint
     name: str
+    #: keyword of the verb
     kind: str
+    #: wall time of the slowest rank, in s
     seconds: float
+    #: figures of each epoch
     epochs: tuple[EpochSummary, ...] = ()
+    #: figures of a verb that touches files
     verb: VerbSummary | None = None
+    #: share of the files in the page cache at the begin (after `drop caches`: at the end); None if unknown
     resident_share: float | None = None
+    #: `seconds` of the same phase without I/O, in s
     null_seconds: float | None = None
+    #: setting `api`
     api: str | None = None
+    #: setting `cache` of a loop: `page`, `off` or `memory`
     cache: str | None = None
+    #: batches that the readers keep ahead; 0 where the steps read
     prefetch: int = 0
+    #: reader threads of a rank; 0 where the steps read
     readers: int = 0
+    #: `library` where the format's own library read, else `direct`
     through: str = "direct"
+    #: MPI_Info pairs asked for the files that the phase opened
     hints_asked: tuple[tuple[str, str], ...] = ()
+    #: MPI_Info pairs granted for them
     hints_granted: tuple[tuple[str, str], ...] = ()
+    #: setting `hints`
     hint_set: str = "library"
+    #: sentences for the report: that data were kept
     notes: tuple[str, ...] = ()
+    #: name of the loop that made a save; None for the verb
     within: str | None = None
+    #: setting `fsync` of a save; None for other verbs
     fsync: bool | None = None
+    #: setting `commit` of a save; None for other verbs
     commit: str | None = None
+    #: options of a restore, which differ between restores of one checkpoint
     how: str = ""
+    #: name of the root that was read or written; None if unknown
     root: str | None = None
+    #: why a save holds less than the whole checkpoint (`scale`, `subset`)
     part_of: str = ""
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
-        """Hints that were not granted as asked: key, value asked, value granted (None: the library dropped it)."""
+        """Return hints not granted as asked: key, value asked, value granted (None: the library dropped it)."""
         granted = dict(self.hints_granted)
         return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopProgress:
-    """How many of its epochs a loop has done; `epochs` is None where a limit of time decides."""
+    """Epochs of a loop that are done."""
 
+    #: name of the loop
     name: str
+    #: complete epochs
     epochs_done: int
+    #: epochs in all; None where a time limit decides
     epochs: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PartialProgress:
-    """How far a run was when a signal asked for its figures: verbs, and the loop that ran with those inside it."""
+    """Progress of a run at the time when a signal asked for its figures."""
 
+    #: name of the signal
     signal: str
+    #: complete verbs
     verbs_done: int
+    #: verbs in all
     verbs: int
+    #: the loop that ran, and its evaluations
     loops: tuple[LoopProgress, ...]
 
 
 def add_null_times(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
-    """The phase beside the same one without I/O: gives both its epochs and itself their slowdown.
+    """Return the phase with the times of the same phase without I/O, which give the slowdown.
 
-    Epochs of other lengths (`for D` ends them where time is up) cannot be compared, and get none.
+    Epochs with different numbers of steps (`for D` ends them by the clock) cannot be compared, and get none.
     """
     seconds = {(epoch.epoch, epoch.steps): epoch.seconds for epoch in null.epochs}
     epochs = tuple(replace(epoch, null_seconds=seconds.get((epoch.epoch, epoch.steps))) for epoch in phase.epochs)

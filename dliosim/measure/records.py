@@ -1,21 +1,22 @@
-"""What one rank knows of one epoch, or of one verb, when it ends; `summary` turns all ranks' records into figures."""
+"""Records of one rank for one epoch or verb; `summary` turns the records of all ranks into figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
 
-#: What the last rank of a step had spent its time on, in the order of `EpochRecord.last_arrival`'s lowest three bits.
+#: Activities of the last rank of a step; the lowest three bits of `EpochRecord.last_arrival` are an index into this.
 CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 
-#: Fields of both records that a rank may not know, and which then are -1.
+#: Fields of both records that are -1 where a rank does not know them.
 UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
 
-#: What an epoch alone has, and a rank may not know either.
+#: Fields of `EpochRecord` alone that are -1 where a rank does not know them.
 CORE_WAITS = ("core_wait_ns", "reader_core_wait_ns")
 
 _CAUSE_BITS = 3
@@ -24,35 +25,34 @@ _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
 
 def pack_arrival(wait_ns: int, rank: int, cause: int) -> int:
-    """One word for `EpochRecord.last_arrival`: its minimum over ranks belongs to the rank that waited least.
+    """Return one word for `EpochRecord.last_arrival`; its minimum over ranks is that of the rank that waited least.
 
-    Waits are cut off at 2^38 ns, four and a half minutes, which changes no minimum that matters.
+    Waits are limited to 2^38 ns, four and a half minutes; this changes no minimum that matters.
     """
     return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
 
 
 def unpack_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The waits in words of `pack_arrival`, in ns."""
+    """Return the waits in words of `pack_arrival`, in ns."""
     return words >> _RANK_BITS + _CAUSE_BITS
 
 
 def unpack_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ranks and the causes (indices into `CAUSES`) in words of `pack_arrival`."""
+    """Return the ranks and the causes (indices into `CAUSES`) in words of `pack_arrival`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StepBlock:
-    """Steps between two checkpoints (or an epoch's ends), as DLIO takes its figures from them.
+    """Steps between two checkpoints (or an epoch's ends), for the figures of DLIO."""
 
-    `elapsed_ns` runs from the block's start to its end, barriers included, the checkpoint not. `first_ns` is the first
-    step's wait for data, its processing in the step and its compute, `compute_ns` the compute, as slept, of the steps
-    after it.
-    """
-
+    #: number of steps
     steps: int
+    #: from the begin of the block to its end, barriers included, the checkpoint not
     elapsed_ns: int
+    #: the first step's wait for data, its processing in the step and its compute
     first_ns: int
+    #: compute, as slept, of the steps after the first
     compute_ns: int
 
 
@@ -60,99 +60,131 @@ class StepBlock:
 class EpochRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one epoch of a loop.
 
-    `steady_ns` is the wall time of the steps after the first, blocking checkpoints taken out, and `nominal_ns` the
-    compute drawn (not slept) for those same steps: their quotient is the utilization. `steps` counts the steps done,
-    `samples` and `bytes` what calls returned (kept in memory included in neither `bytes_moved` nor calls, but in
-    `bytes`). `decode_ns` and `preprocess_ns` are added up over whoever read the batches; `processing_ns` is what of
-    both lies in the steps themselves, 0 beside readers. `batch` is the samples of a full step of this rank. `open_ns`
-    holds opening and closing. `rchar` and `read_bytes` are what /proc/self/io says, each -1 where it cannot tell.
-    `core_wait_ns` is how long the thread that runs the steps could run and waited for a core, from the beginning of the
-    first step to the end of the last, checkpoints taken out, and `reader_core_wait_ns` that of all reader threads added
-    up; -1 where the kernel does not count it. `distinct_bytes` is this rank's share of what its node asked of storage,
-    where each byte counts once; -1 is unknown.
-    `unchecked_bytes` are those of which `--verify` knew nothing. `last_arrival` has one `pack_arrival` a step
-    that ended in a sync: of the same length on every rank. `null` is whether it was run without I/O.
-
-    `content_ns` is making the contents of checkpoints, which is no part of any other figure, `wall_ns` among them. Of
-    the steps after the first those of `flush_steps` had a save in the background beside them on this rank, those of
-    `clear_steps` none; `..._ns` is from their beginning to the end of their sync, `..._data_wait_ns` of it waiting.
+    `nominal_ns` / `steady_ns` is the utilization. Fields with -1 are unknown.
     """
 
+    #: number of the phase
     phase: int
+    #: number of the epoch, from 1
     epoch: int
+    #: samples of a full step of this rank
     batch: int = 0
+    #: True where it ran without I/O
     null: bool = False
+    #: steps done
     steps: int = 0
+    #: samples of the steps done
     samples: int = 0
+    #: bytes of these samples, those kept in memory included
     bytes: int = 0
+    #: bytes that calls moved, those kept in memory not included
     bytes_moved: int = 0
+    #: bytes with contents that `--verify` does not know
     unchecked_bytes: int = 0
+    #: read calls
     calls: int = 0
+    #: files opened
     opens: int = 0
+    #: from the start of the clock to the end of the last step, checkpoints after it included, `content_ns` not
     wall_ns: int = 0
+    #: wall time of the steps after the first, without blocking checkpoints
     steady_ns: int = 0
+    #: samples of the steps after the first
     steady_samples: int = 0
+    #: compute drawn (not slept) for the steps after the first
     nominal_ns: int = 0
+    #: steps waiting for data while read calls ran
     data_wait_ns: int = 0
+    #: at least one read call ran
     io_busy_ns: int = 0
+    #: opening and closing files
     open_ns: int = 0
+    #: setting MPI-IO file views
     view_ns: int = 0
+    #: compute, as slept
     compute_ns: int = 0
+    #: waiting in syncs
     sync_wait_ns: int = 0
+    #: waiting for requests to arrive
     arrival_wait_ns: int = 0
+    #: held by checkpoints, without `content_ns`
     checkpoint_ns: int = 0
+    #: making the contents of checkpoints; in no other figure, not in `wall_ns` either
     content_ns: int = 0
+    #: steps after the first that ran during a save in the background of this rank
     flush_steps: int = 0
+    #: time of these steps, from begin to the end of the sync
     flush_steps_ns: int = 0
+    #: of it, waiting for data
     flush_data_wait_ns: int = 0
+    #: steps after the first that ran without a save in the background
     clear_steps: int = 0
+    #: time of these steps, from begin to the end of the sync
     clear_steps_ns: int = 0
+    #: of it, waiting for data
     clear_data_wait_ns: int = 0
+    #: decoding, added up over all threads that read batches
     decode_ns: int = 0
+    #: preprocessing, added up over all threads that read batches
     preprocess_ns: int = 0
+    #: decoding and preprocessing in the steps themselves; 0 with readers
     processing_ns: int = 0
+    #: compute time beyond the asked one
     oversleep_ns: int = 0
+    #: hash of the samples in their order
     order_hash: int = 0
+    #: hash of the extents read
     extent_hash: int = 0
+    #: bytes by read calls (/proc/self/io); -1 unknown
     rchar: int = -1
+    #: bytes from the device (/proc/self/io); -1 unknown
     read_bytes: int = -1
+    #: this rank's share of what its node asked of storage, where each byte counts once; -1 unknown
     distinct_bytes: int = -1
+    #: the thread of the steps was ready but had no core, in the steps, without checkpoints; -1 unknown
     core_wait_ns: int = -1
+    #: the same for all reader threads, added up; -1 unknown
     reader_core_wait_ns: int = -1
+    #: time that a step waited for data
     batch_latency: Histogram = field(default_factory=Histogram)
+    #: one read call
     call_latency: Histogram = field(default_factory=Histogram)
+    #: from a request's arrival to its answer
     request_latency: Histogram = field(default_factory=Histogram)
+    #: one `pack_arrival` for each step that ended in a sync; the same length on every rank
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)
 
     @property
     def call_ns(self) -> int:
-        """The latencies of all read calls together, which by the time in which any was in flight is their depth."""
+        """Return the sum of the latencies of all read calls; divided by I/O busy, it is the depth."""
         return self.call_latency.sum_ns
 
     @property
     def tool_ns(self) -> int:
-        """The rest of the wall time: neither waiting for data, arrivals or ranks, nor computing, decoding or saving."""
+        """Return the rest of the wall time: no waiting, computing, decoding or saving."""
         named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns + self.processing_ns
         return self.loop_ns - named
 
     @property
     def loop_ns(self) -> int:
-        """The wall time of the steps themselves, blocking checkpoints taken out."""
+        """Return the wall time of the steps themselves, without blocking checkpoints."""
         return self.wall_ns - self.checkpoint_ns
 
     @property
     def utilization(self) -> float | None:
-        """Nominal compute by wall time of the steps after the first; None without compute or without such steps.
+        """Return nominal compute / wall time of the steps after the first, a ratio.
 
-        None, too, where requests arrive by themselves: how busy they keep a rank says nothing about storage.
+        None without compute or without such steps. None with requests, too: how idle the rank is depends on them, not
+        on the storage.
         """
         known = self.nominal_ns > 0 and self.steady_ns > 0 and not self.is_open_loop
         return self.nominal_ns / self.steady_ns if known else None
 
     @property
     def is_open_loop(self) -> bool:
-        """Whether requests arrived by themselves, each of which then has a latency of its own."""
+        """Return True if requests arrived by themselves; then each has a latency of its own."""
         return self.request_latency.count > 0
 
 
@@ -160,62 +192,97 @@ class EpochRecord:
 class VerbRecord:
     """Counts, bytes, and nanoseconds (int) of one rank in one verb that writes or reads files: prepare, save, restore.
 
-    `wall_ns` holds everything, `call_ns` the reading or writing calls alone, `content_ns` making or checking the
-    data, `encode_ns` what a format makes of them (checksums, compression, images), `send_ns` passing them to or from
-    another rank, `rename_ns` moving complete files into place (of a checkpoint on rank 0 alone), `delete_ns` waiting
-    for old checkpoints to be deleted, after the end of `wall_ns`. `uncounted_files` were written by a library whose
-    calls and bytes nobody could count. `resident_bytes` of `examined_bytes` were in the page cache when it was last
-    looked at. `hints` are those granted for the first file, None where this rank opened none.
-
-    Of a save and a restore `wall_ns` leaves out `content_ns`. `serialize_ns` is the CPU's share before writing,
-    `plan_ns` the gathering of all ranks' plans and the file of them, or reading it. `broadcast_ns` is, of a restore,
-    passing on what one rank reads for others, and waiting for it. `stall_ns` is how long the caller was held: of a
-    save in the background `wait_ns` for earlier ones still in flight and `stage_ns` for the copy to buffers; `flush_ns`
-    is then the time from there until it is complete, and `wall_ns` both. `partner_ns`, of which `partner_bytes` were
-    written, is that of the copy to a partner, which ends before the checkpoint is complete; `drain_ns` and
-    `drain_bytes` are of its copying to another root afterwards. `commit_ns` is making a written checkpoint complete:
-    telling rank 0 what was written, and waiting for it; there it has `directory_sync_ns`, `manifest_ns` and `rename_ns`
-    in it.
-
-    Of a restore `root` is where it was read from, `rchar`, `read_bytes` and `distinct_bytes` are as in an epoch; all
-    but `root` -1 of what writes.
+    `wall_ns` holds all other times, except `content_ns` of a save or restore, and `delete_ns` and `drain_ns`, which
+    come after it. For a save in the background it is `stall_ns` + `flush_ns`. Fields with -1 are unknown.
     """
 
+    #: whole time of the verb
     wall_ns: int = 0
+    #: bytes of content
     bytes: int = 0
+    #: bytes that calls moved
     bytes_moved: int = 0
+    #: files written or read
     files: int = 0
+    #: files written by a library that reports neither calls nor bytes
     uncounted_files: int = 0
+    #: read or write calls
     calls: int = 0
+    #: files opened
     opens: int = 0
+    #: in read or write calls
     call_ns: int = 0
+    #: making the data, or checking them
     content_ns: int = 0
+    #: the format's work: checksums, compression, images
     encode_ns: int = 0
+    #: passing data to or from another rank
     send_ns: int = 0
+    #: opening and closing
     open_ns: int = 0
+    #: setting MPI-IO file views
     view_ns: int = 0
+    #: fsync
     file_sync_ns: int = 0
+    #: moving complete files into place; for a checkpoint on rank 0 only
     rename_ns: int = 0
+    #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it; on rank 0 it
+    #: includes `directory_sync_ns`, `manifest_ns` and `rename_ns`
     commit_ns: int = 0
+    #: writing the manifest; on rank 0 only
     manifest_ns: int = 0
+    #: making directories durable; on rank 0 only
     directory_sync_ns: int = 0
+    #: waiting for old checkpoints to be deleted, after the end of `wall_ns`
     delete_ns: int = 0
+    #: work of the processor before writing (`serialize`)
     serialize_ns: int = 0
+    #: gathering and writing all ranks' plans, or reading them
     plan_ns: int = 0
+    #: of a restore: sending what one rank reads for others, and waiting for it
     broadcast_ns: int = 0
+    #: the caller was held
     stall_ns: int = 0
+    #: of a save in the background: waiting for earlier ones in flight
     wait_ns: int = 0
+    #: of a save in the background: the copy to buffers
     stage_ns: int = 0
+    #: of a save in the background: from the end of the stall until it is complete
     flush_ns: int = 0
+    #: copying the complete checkpoint to another root
     drain_ns: int = 0
+    #: bytes copied to another root
     drain_bytes: int = 0
+    #: the copy to a partner, before the checkpoint is complete
     partner_ns: int = 0
+    #: bytes written for a partner
     partner_bytes: int = 0
+    #: of a restore: bytes by read calls (/proc/self/io); -1 unknown
     rchar: int = -1
+    #: of a restore: bytes from the device (/proc/self/io); -1 unknown
     read_bytes: int = -1
+    #: of a restore: this rank's share of what its node asked, where each byte counts once; -1 unknown
     distinct_bytes: int = -1
+    #: of a restore: the root that was read
     root: str | None = None
+    #: of `examined_bytes`, those in the page cache when last examined
     resident_bytes: int = 0
+    #: bytes that were looked up in the page cache
     examined_bytes: int = 0
+    #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
+    #: hints granted for the first file; None where this rank opened no file
     hints: dict[str, str] | None = None
+
+
+class ReduceResult(NamedTuple):
+    """Results of the reductions of one phase over all ranks."""
+
+    #: sums by name
+    total: dict[str, int]
+    #: maxima by name
+    most: dict[str, int]
+    #: merged over all ranks
+    histograms: list[Histogram]
+    #: element-wise maxima, int64
+    vector: NDArray[np.int64]

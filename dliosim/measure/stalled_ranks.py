@@ -1,4 +1,4 @@
-"""Ranks of a job of which nothing moves: what is known of each, who keeps the others waiting, and that as JSON."""
+"""Ranks of a job without progress: their state, which of them the others wait for, and both as JSON."""
 
 from __future__ import annotations
 
@@ -9,38 +9,49 @@ from dataclasses import asdict, dataclass, fields
 from dliosim.boundedjson import parse_json
 from dliosim.readable import printable
 
-#: What is kept of a text that somebody else may have written.
+#: Characters that are kept of a text from another process.
 _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """What is known of a rank. `quiet` is since when nothing of it has ended, in seconds.
+    """The known state of one rank."""
 
-    `state` is that of `thread_calls.ProcessState`, "?" where nobody may look, and `call` its call. `is_watched` says that its
-    own watcher has said so; else it was asked from outside, or that is the last that was known. `meeting` is the
-    meeting of all ranks in which it waits, if it is in one, and `arrived` how many it has come to. `action` is another
-    call in which ranks wait for each other.
-    """
-
+    #: number of the rank
     rank: int
+    #: name of its node
     host: str
+    #: process id on that node
     pid: int
+    #: what it does
     phase: str
+    #: from 1; 0 where the phase has none
     epoch: int
+    #: steps of the epoch that are done
     step: int
+    #: bytes of the phase that are done
     done: int
+    #: seconds since its last progress
     quiet: float
+    #: state of `thread_calls.ProcessState`; "?" where it cannot be read
     state: str
+    #: call of `thread_calls.ProcessState`
     call: str
+    #: True where its own watcher reports this; else it was read from outside, or is the last known state
     is_watched: bool
+    #: the meeting of all ranks in which it waits, or empty
     meeting: str
+    #: number of meetings that it has arrived at
     arrived: int
+    #: another call in which ranks wait for each other, or empty
     action: str
 
     @property
     def blame(self) -> int:
-        """How likely it is that others wait for this rank, more than it for them; 0 where it has arrived."""
+        """Return how likely it is that others wait for this rank, 0 to 4.
+
+        0 is a rank that waits in a meeting itself; 4 is a stopped or dead process.
+        """
         if self.state in ("T", "t", "Z", "X", ""):
             return 4
         if self.meeting:
@@ -52,24 +63,25 @@ class RankStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStall:
-    """A job of `ranks` ranks of which nothing has moved for `quiet` seconds.
+    """A job without progress."""
 
-    `seen` are those that are known, in the order of ranks, and `silent` the hosts of nodes from which nothing comes.
-    `alone` says that this node cannot hear of the others.
-    """
-
+    #: ranks of the job
     ranks: int
+    #: seconds without any progress
     quiet: float
+    #: known ranks, in the order of ranks
     seen: tuple[RankStatus, ...]
+    #: hosts of nodes that send nothing
     silent: tuple[str, ...] = ()
+    #: True where this node cannot receive from the others
     alone: bool = False
 
     @property
     def late_ranks(self) -> list[RankStatus]:
-        """Whom the others wait for, as far as can be known; those first of whom it is most likely."""
+        """Return the ranks that the others wait for, as far as is known; the most likely ones first."""
         most = max((one.blame for one in self.seen), default=0)
         if most == 0 and not self.silent and self.seen:
-            # All have arrived at some meeting: those are late that are still in an earlier one.
+            # All wait in a meeting: late ranks are those in an earlier meeting.
             last = max(one.arrived for one in self.seen)
             return [one for one in self.seen if one.arrived < last]
         if most < 2 and self.silent:
@@ -78,24 +90,24 @@ class JobStall:
 
     @property
     def waiting_ranks(self) -> list[RankStatus]:
-        """The others that are known."""
+        """Return the other known ranks."""
         late = {one.rank for one in self.late_ranks}
         return [one for one in self.seen if one.rank not in late]
 
     @property
     def unknown_ranks(self) -> list[int]:
-        """Ranks of which nothing is known."""
+        """Return the ranks without any known state."""
         known = {one.rank for one in self.seen}
         return [rank for rank in range(self.ranks) if rank not in known] if self.silent or self.alone else []
 
 
 def format_statuses(quiet: float, seen: Iterable[RankStatus]) -> bytes:
-    """What a node knows of its ranks."""
+    """Return the JSON of a node's ranks."""
     return json.dumps({"quiet": quiet, "ranks": [asdict(one) for one in seen]}).encode()
 
 
 def parse_statuses(data: bytes) -> tuple[float, tuple[RankStatus, ...]]:
-    """What another node knows of its ranks; ValueError where it is anything else."""
+    """Return the seconds without progress and the ranks of another node; ValueError for any other content."""
     content = parse_json(data)
     if not isinstance(content, dict) or not isinstance(content.get("ranks"), list):
         raise ValueError("no ranks")
@@ -103,7 +115,7 @@ def parse_statuses(data: bytes) -> tuple[float, tuple[RankStatus, ...]]:
 
 
 def format_ranks(ranks: Sequence[int]) -> str:
-    """`0-3, 7`."""
+    """Return ranks as a text: `0-3, 7`."""
     parts: list[list[int]] = []
     for rank in sorted(ranks):
         if parts and rank == parts[-1][1] + 1:

@@ -1,6 +1,6 @@
-"""Figures over all ranks from the records of each, by reductions alone: rank 0 holds one rank's worth of numbers.
+"""Figures over all ranks, from the records of each, by reductions alone: rank 0 holds the numbers of one rank.
 
-What they come to is worked out on rank 0, which alone imports `overall`.
+Rank 0 alone computes the figures, and it alone imports the formulas.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure import epoch_formulas
+from dliosim.measure import dlio_metrics
 from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, VerbRecord
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer, ReduceResult
+from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, ReduceResult, VerbRecord
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
@@ -118,11 +118,11 @@ _NOTHING = int(np.iinfo(np.int64).min)
 
 
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
-    """The figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
+    """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
     blocks = record.blocks
     ratio = record.utilization
-    au = None if record.is_open_loop else epoch_formulas.utilization(blocks)
-    rate = epoch_formulas.samples_per_second(blocks, record.batch)
+    au = None if record.is_open_loop else dlio_metrics.utilization(blocks)
+    rate = dlio_metrics.samples_per_second(blocks, record.batch)
     sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
     sums |= {
         "ranks": 1,
@@ -145,7 +145,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
         "-ratio": _NOTHING if ratio is None else -round(ratio / RATIO_UNIT),
     }
     histograms = [record.batch_latency, record.call_latency, record.request_latency]
-    # The first to arrive last: a minimum, reduced as the maximum of what is below zero.
+    # The rank that waited least has the minimum, which the reduction of maxima finds with the sign changed.
     reduced = _reduce_record(sums, maxima, histograms, -record.last_arrival, reducer)
     if reduced is None:
         return None
@@ -155,7 +155,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
-    """The figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
+    """Return the figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
     sums |= {"ranks": 1, **_uncertain_sums(record, UNCERTAIN)}
     nobody = np.empty(0, np.int64)
@@ -168,21 +168,24 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
 
 
 def rank_row(record: EpochRecord) -> NDArray[np.int64]:
-    """The `RANK_COLUMNS` of one epoch of this rank: all that need be kept of its record, which has 66 kB of buckets."""
+    """Return the `RANK_COLUMNS` of one epoch of this rank, int64.
+
+    Only this row is kept: the record itself has 66 kB of buckets.
+    """
     latencies = [record.batch_latency.max_ns, record.call_latency.max_ns, record.request_latency.max_ns]
     return np.array([*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies], np.int64)
 
 
 def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray[np.int64] | None:
-    """The figures of every rank in every epoch of a phase, int64 (ranks, epochs, `RANK_COLUMNS`), at the root.
+    """Return the figures of every rank in every epoch of a phase, int64 (ranks, epochs, `RANK_COLUMNS`), at the root.
 
-    Collective: one gathering, with as many rows (`rank_row`) on every rank.
+    Collective: one gather, with the same number of rows (`rank_row`) on every rank.
     """
     return reducer.gather(np.array(rows, np.int64).reshape(len(rows), len(RANK_COLUMNS)))
 
 
 def _extremes(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
-    """What to maximise over ranks for the greatest and, negated, the least of each figure."""
+    """Return what ranks maximise for the greatest and, negated, the least of each figure."""
     return {name: getattr(record, name) for name in names} | {f"-{name}": -getattr(record, name) for name in names}
 
 
@@ -193,9 +196,9 @@ def _reduce_record(
     vector: NDArray[np.int64],
     reducer: Reducer,
 ) -> ReduceResult | None:
-    """Sums and maxima by name, histograms of all ranks, and `vector` maximised: everything in two reductions.
+    """Return sums and maxima by name, histograms of all ranks, and `vector` maximised, in two reductions.
 
-    Two because each may cost a second where ranks outnumber cores.
+    Only two, because each may take a second where there are more ranks than cores.
     """
     added = reducer.reduce(
         np.concatenate([np.array(list(sums.values()), np.int64), *(one.pack_sums() for one in histograms)]), "sum"
@@ -219,7 +222,7 @@ def _reduce_record(
 
 
 def _uncertain_sums(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
-    """What to add up of what a rank may not know, and of how many ranks do."""
+    """Return what ranks add up of figures that a rank may not know, and of the number of ranks that know each."""
     values = {name: getattr(record, name) for name in names}
     known = {f"{name} known": value >= 0 for name, value in values.items()}
     return {name: max(value, 0) for name, value in values.items()} | known

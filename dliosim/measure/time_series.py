@@ -1,7 +1,7 @@
-"""What happened when in one epoch of one rank, in memory that is bounded however long the epoch: see docs/metrics.md.
+"""Course of one epoch of one rank, in a fixed amount of memory for any length of epoch: see docs/metrics.md.
 
-Times are nanoseconds since the rank's own clock start of the epoch. Time bins are powers of two wide, so that those of
-two ranks can be merged into the wider ones of either.
+Times are nanoseconds since the rank's own start of the epoch. Widths of time bins are powers of two, so the bins of two
+ranks can be merged into the wider ones.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-#: Time bins of an epoch: more than half of them are used once an epoch has outgrown them for the first time.
+#: Time bins of an epoch. Bins double their width when full, so a long epoch uses at least half of them.
 BINS = 1 << 7
 
-#: Rows of `EpochSeries.bins`, in order: all are sums over what fell into a bin, but the last, which is a maximum.
+#: Rows of `EpochSeries.bins`, in order: sums over a bin, except the last, which is a maximum.
 QUANTITIES = (
     "bytes",
     "data_wait_ns",
@@ -26,13 +26,13 @@ QUANTITIES = (
     "batch_latency_max_ns",
 )
 
-#: Of each step, the columns of what `EpochSeries.add_steps` takes: clock readings, and the bytes of all steps so far.
+#: Columns of `EpochSeries.add_steps`, for each step: clock readings, and the bytes of all steps so far.
 MARKS = ("begun", "ready", "compute_begun", "compute_ended", "sync_begun", "sync_ended", "saved", "bytes")
 
-#: Those of `MARKS` that the first steps keep.
+#: The `MARKS` that are kept for the first steps.
 WINDOW_MARKS = ("begun", "ready", "compute_begun", "compute_ended", "sync_ended", "saved")
 
-#: The most steps, runs of read calls, and calls that are kept one by one.
+#: Limits of what is kept one by one: steps, runs of read calls, and calls.
 WINDOW_STEPS, READS, OFFSETS = 64, 256, 2048
 
 _ROW = {name: row for row, name in enumerate(QUANTITIES)}
@@ -46,28 +46,30 @@ def _empty_rows() -> NDArray[np.int64]:
 
 @dataclass(slots=True)
 class EpochSeries:
-    """The course of one epoch. `origin` is the clock reading from which its times count, given when the clock starts.
+    """The course of one epoch of one rank."""
 
-    `bins` is (`QUANTITIES`, `BINS`), bins of 2^`shift` ns. `window` is (`WINDOW_STEPS`, `WINDOW_MARKS`), -1 for steps
-    that were not done. `reads` has the runs of read calls that began first: reader, begin, end. `offsets` has calls as
-    they were issued: step, file, offset in bytes.
-    """
-
+    #: clock reading at the start of the epoch, in ns; all times count from it
     origin: int = 0
+    #: bins are 2^shift ns wide
     shift: int = 0
+    #: steps recorded
     steps: int = 0
+    #: (`QUANTITIES`, `BINS`)
     bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(QUANTITIES), BINS), np.int64))
+    #: (`WINDOW_STEPS`, `WINDOW_MARKS`), in ns; -1 for steps that were not done
     window: NDArray[np.int64] = field(default_factory=lambda: np.full((WINDOW_STEPS, len(WINDOW_MARKS)), -1, np.int64))
+    #: first runs of read calls, (n, 3): reader, begin, end
     reads: NDArray[np.int64] = field(default_factory=_empty_rows)
+    #: calls in the order of issue, (n, 3): step, file, offset in bytes
     offsets: NDArray[np.int64] = field(default_factory=_empty_rows)
     _bytes: int = 0
     _reads_until: int = _NEVER
 
     def add_steps(self, marks: NDArray[np.int64], reading: NDArray[np.int64]) -> None:
-        """Record steps, in order, by their `MARKS` (steps, 8).
+        """Record steps, in order, by their `MARKS`, int64 (steps, 8).
 
-        `reading` (steps, 2) is when their data began and ended to be read, 0 and 0 where nothing was; or it is empty:
-        then each was read while it was waited for. Bytes are spread evenly over that time.
+        `reading` (steps, 2) has begin and end of reading each step's data, 0 and 0 where nothing was read. If it is
+        empty, each step was read during its data wait. A step's bytes are spread evenly over that time.
         """
         if not len(marks):
             return
@@ -99,7 +101,7 @@ class EpochSeries:
         self.steps += len(times)
 
     def add_reads(self, reader: int, runs: NDArray[np.int64]) -> None:
-        """Keep those runs of one reader's calls (begins and ends, (2, n)) that are among the first of the epoch."""
+        """Keep the runs of one reader's calls, int64 (2, n): begins, ends, that are among the first of the epoch."""
         begin, end = runs - self.origin
         early = begin < self._reads_until
         if not early.any():
@@ -111,19 +113,19 @@ class EpochSeries:
             self._reads_until = int(self.reads[-1, 1])
 
     def add_busy(self, intervals: NDArray[np.int64]) -> None:
-        """Record when at least one reader was in a call: begins and ends (2, n) of intervals that do not overlap."""
+        """Record when at least one reader was in a call: disjoint intervals, int64 (2, n)."""
         if intervals.size:
             begin, end = intervals - self.origin
             self._widen_to(int(end.max()))
             self._add_times("io_busy_ns", begin, end)
 
     def add_checkpoint(self, begin: int, end: int) -> None:
-        """Record a checkpoint after the last step, from `begin` to `end` on the epoch's clock."""
+        """Record a checkpoint after the last step; `begin` and `end` are ns since `origin`."""
         self._widen_to(end)
         self._add_times("checkpoint_ns", np.array([begin]), np.array([end]))
 
     def early_reads(self) -> NDArray[np.int64]:
-        """`reads` that began before the last step of the window was over."""
+        """Return the `reads` that began before the last step of the window ended."""
         until = self.window[min(self.steps, WINDOW_STEPS) - 1, -1] if self.steps else 0
         return self.reads[self.reads[:, 1] < until]
 
@@ -132,7 +134,7 @@ class EpochSeries:
         return row
 
     def _widen_to(self, time: int) -> None:
-        """Make bins wide enough to hold a time."""
+        """Widen the bins until they reach a time."""
         powers = max(0, (time >> self.shift).bit_length() - BINS.bit_length() + 1)
         if powers:
             self.bins = widen_bins(self.bins, powers)
@@ -150,7 +152,7 @@ class EpochSeries:
         end = np.maximum(end, begin + 1)
         row, in_bin, since, until = _cut_intervals(begin, end, self.shift)
         whole, start, length = amount[row], begin[row], (end - begin)[row]
-        # Differences of rounded sums up to each edge: whole bytes that add up to the amount.
+        # Differences of rounded sums up to each edge, so that the whole bytes of the bins add up to the amount.
         shares = np.rint(whole * ((until - start) / length)) - np.rint(whole * ((since - start) / length))
         self._add("bytes", in_bin, shares)
 
@@ -160,7 +162,7 @@ class EpochSeries:
 
 
 def widen_bins(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
-    """Bins (`QUANTITIES`, `BINS`) of 2^`powers` times the width; what does not fit any more is none."""
+    """Return the bins (`QUANTITIES`, `BINS`), 2^`powers` times as wide; empty bins follow."""
     group = 1 << min(powers, BINS.bit_length() - 1)
     grouped = bins.reshape(len(QUANTITIES), BINS // group, group)
     wide = np.zeros_like(bins)
@@ -170,9 +172,9 @@ def widen_bins(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
 
 
 def select_calls(count: int) -> NDArray[np.int64]:
-    """Which of `count` calls `offsets` has: all, or the first quarter of `OFFSETS` and the others evenly chosen.
+    """Return the indices of the calls that `offsets` keeps: all, or a part of `count`.
 
-    The first ones follow each other, so that it shows in which order they were.
+    The first quarter of `OFFSETS` is contiguous, which shows the order of calls; the rest is evenly chosen.
     """
     if count <= OFFSETS:
         return np.arange(count)
@@ -183,7 +185,7 @@ def select_calls(count: int) -> NDArray[np.int64]:
 def _cut_intervals(
     begin: NDArray[np.int64], end: NDArray[np.int64], shift: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Intervals cut at the edges of bins: of each piece the interval, the bin, begin and end."""
+    """Cut intervals at the edges of bins; return interval, bin, begin and end of each part."""
     first = begin >> shift
     count = (end - 1 >> shift) - first + 1
     row = np.repeat(np.arange(len(begin)), count)

@@ -1,4 +1,4 @@
-"""The course of some epochs of a loop over ranks: what rank 0 gathers of their series, however many there are."""
+"""Timeline of some epochs of a loop: rank 0 gathers the series of chosen ranks, in limited memory for any number."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dliosim.measure.time_series import (
     widen_bins,
 )
 
-#: Of a loop's epochs the first so many are kept, and the last.
+#: Number of first epochs of a loop that are kept; the last epoch is kept, too.
 FIRST_EPOCHS = 3
 
-#: The most ranks of which there are time bins and windows, single reads, and offsets.
+#: Limits of ranks that keep time bins and windows, single reads, and offsets.
 MOST_RANKS, READING_RANKS, OFFSET_RANKS = 512, 64, 4
 
-# What each rank's numbers of an epoch begin with: steps, shift, and how many reads and offsets are there.
+# Head of what a rank sends for an epoch: steps, shift, number of reads, number of offsets.
 _HEAD = 4
 _BINS = len(QUANTITIES) * BINS
 _WINDOW = WINDOW_STEPS * len(WINDOW_MARKS)
@@ -34,49 +34,55 @@ _WINDOW = WINDOW_STEPS * len(WINDOW_MARKS)
 
 @dataclass(frozen=True, slots=True)
 class EpochTimeline:
-    """One epoch over the chosen ranks; times are ns since each rank's own clock start.
+    """One epoch over the chosen ranks; times are ns since each rank's own start of the epoch."""
 
-    `steps` is the most of any rank. `bins` has for each quantity an array (ranks, bins of `bin_ns`), `window` (ranks,
-    steps, marks) is -1 where a rank did not do a step, `reads` has rank, reader, begin and end, `offsets` rank, step,
-    file and offset in bytes.
-    """
-
+    #: most steps of any rank
     steps: int
+    #: width of a bin, in ns
     bin_ns: int
+    #: for each quantity (ranks, bins)
     bins: dict[str, NDArray[np.int64]]
+    #: (ranks, steps, marks), in ns; -1 where a rank did not do a step
     window: NDArray[np.int64]
+    #: (n, 4): rank, reader, begin, end
     reads: NDArray[np.int64]
+    #: (n, 4): rank, step, file, offset in bytes
     offsets: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The epochs of a loop that were kept, by their numbers, and the ranks that they have."""
+    """The epochs of a loop that were kept."""
 
+    #: the chosen ranks
     ranks: NDArray[np.int64]
+    #: by number of the epoch
     epochs: dict[int, EpochTimeline]
 
 
 def keep_epoch(kept: dict[int, EpochSeries], epoch: int, series: EpochSeries) -> None:
-    """Add an epoch's series to the first ones, in the place of the last one that was none of them."""
+    """Add an epoch's series to the first ones; it replaces the last epoch, if that is not one of the first."""
     while len(kept) > FIRST_EPOCHS:
         kept.popitem()
     kept[epoch] = series
 
 
 def select_ranks(size: int) -> NDArray[np.int64]:
-    """The ranks of which rows are kept: all, or `MOST_RANKS` evenly chosen; the first ones have most."""
+    """Return the ranks whose rows are kept: all, or `MOST_RANKS` evenly chosen; the first ones keep the most."""
     count = min(size, MOST_RANKS)
     return np.arange(count) * size // count
 
 
 def has_offsets(rank: int, size: int) -> bool:
-    """Whether offsets of this rank are kept."""
+    """Return True if offsets of this rank are kept."""
     return rank in select_ranks(size)[:OFFSET_RANKS]
 
 
 def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reducer: Reducer) -> Timeline | None:
-    """The kept epochs of all chosen ranks at the root, None elsewhere, in bins as wide as the widest. Collective."""
+    """Return the kept epochs of all chosen ranks at the root, None elsewhere. Collective.
+
+    All ranks get bins as wide as the widest.
+    """
     ranks = select_ranks(size)
     sizes = _rank_lengths(len(ranks))
     lengths = np.zeros(size, np.int64)
@@ -91,13 +97,13 @@ def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reduc
 
 
 def _rank_lengths(ranks: int) -> NDArray[np.int64]:
-    """The numbers of an epoch of each chosen rank."""
+    """Return the number of int64 that each chosen rank sends for one epoch."""
     place = np.arange(ranks)
     return _HEAD + _BINS + _WINDOW + 3 * (READS * (place < READING_RANKS) + OFFSETS * (place < OFFSET_RANKS))
 
 
 def _pack_series(series: EpochSeries, room: int) -> NDArray[np.int64]:
-    """The series in as many numbers; what is not to be kept of this rank is left out."""
+    """Return the series as `room` int64; what is not kept of this rank is left out."""
     packed = np.zeros(room, np.int64)
     if room:
         reads, offsets = series.early_reads(), series.offsets
@@ -136,7 +142,7 @@ def _unpack_epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> 
 def _unpack_rows(
     ranks: NDArray[np.int64], packed: list[NDArray[np.int64]], first: int, counts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The rows of each rank, three numbers each from `first` on, with the rank before them."""
+    """Return the rows of each rank, three int64 each from `first` on, with the rank in front of each row."""
     found = [
         np.column_stack([np.full(count, rank), each[first : first + 3 * count].reshape(count, 3)])
         for rank, each, count in zip(ranks.tolist(), packed, counts.tolist())  # noqa: B905

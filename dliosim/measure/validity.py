@@ -1,24 +1,27 @@
-"""What makes figures doubtful, in one place: for the mark `?`, warnings, and `expect`, which then fails no run."""
+"""Doubts about figures, in one place.
+
+They give the mark `?` and the warnings; a doubtful figure cannot fail a run by `expect`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, percent
 
-#: With more oversleep than this utilization says more about the machine's scheduler than about storage.
+#: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
 OVERSLEEP_LIMIT = 0.01
 
-#: As much of a loop's time waiting for cores (see docs/metrics.md for what runs have that are not in want of any).
+#: Above this share of a loop's time, waiting for cores decides the figures; docs/metrics.md has usual values.
 CORE_WAIT_LIMIT = 0.05
 
 
 def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
-    """Why no time of these runs of a loop says what storage can do, or an empty text."""
+    """Return why the times of these phases of a loop say nothing about storage, or an empty text."""
     if run.null:
         return "nothing was read (--null)"
     verified = "what was read was checked within the steps (--verify)" if run.verify else ""
@@ -26,9 +29,9 @@ def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
 
 
 def doubt_of_core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
-    """How much of the time of a loop its ranks or their readers waited for cores, if that matters.
+    """Return how much of the loop time ranks or readers waited for cores, if that matters; else an empty text.
 
-    Over the epochs after the first. Where no kernel counts it, that there are more ranks than cores.
+    Over the epochs after the first. Where no kernel counts it, more ranks than cores is the doubt.
     """
     epochs = [epoch for phase in phases for epoch in phase.epochs]
     later = epochs[1:] or epochs
@@ -44,18 +47,21 @@ def doubt_of_core_waits(environment: Environment, phases: Sequence[PhaseSummary]
 
 
 def doubt_of_utilization(phases: Sequence[PhaseSummary]) -> str:
-    """Why the utilization of these runs of a loop is not to be trusted, or an empty text."""
+    """Return why the utilization of these phases of a loop cannot be trusted, or an empty text."""
     return doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
 def doubt_of_oversleep(phases: Sequence[PhaseSummary]) -> str:
-    """How much longer than asked compute took in the worst epoch, if that matters."""
+    """Return how much longer than asked compute took in the worst epoch, if that matters; else an empty text."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
 
 
 def doubt_of_prefetch(phases: Sequence[PhaseSummary]) -> str:
-    """That the steps after the first, of which utilization is, were read while the first was waited for."""
+    """Return why utilization is too high: all steps after the first were read during the first one's wait.
+
+    An empty text where they were not.
+    """
     for phase in phases:
         steps = max((epoch.steps for epoch in phase.epochs if epoch.utilization is not None), default=0)
         if steps and steps - 1 <= phase.prefetch:

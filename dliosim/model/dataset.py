@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dliosim.lazy_numpy import np
 from dliosim.model.distributions import Distribution
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dliosim.lazy_numpy import np
 from dliosim.model.dataset import Dataset, rank_sample_counts
 from dliosim.model.verbs import Loop
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LARGEST_TABLE: Final = 1 << 22
 """Largest number of rows of any table of a plan. It limits the samples and the calls in one step of a rank."""
@@ -52,7 +53,9 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
     if loop.shard == "by block":
         return dataset.samples // ranks, -(-dataset.samples // ranks)
     if loop.shard == "by sample":
-        return samples_of_rank(loop, dataset, ranks, ranks - 1), samples_of_rank(loop, dataset, ranks, 0)
+        rounds, rest = divmod(dataset.samples, ranks * loop.batch)
+        last, first = max(0, rest - (ranks - 1) * loop.batch), min(rest, loop.batch)
+        return rounds * loop.batch + last, rounds * loop.batch + first
     if dataset.counts is not None:
         dealt = rank_sample_counts(dataset.counts, ranks)
         return min(dealt), max(dealt)

@@ -44,7 +44,8 @@ SCALING_CAPTION = (
 class LoopRate:
     """A loop of a result: its rate in bytes (or samples) per second over the epochs after the first, that of each of
     them, and the share of each of the `PARTS` in the time of its ranks. Results of the same `study` belong on one line
-    of a scaling curve."""
+    of a scaling curve.
+    """
 
     label: str
     study: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.epoch_summaries import RunSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import ABSENT
 from dliosim.report.pattern_diff import override_rows, pattern_names
 from dliosim.report.reader.load import LoopResult, SavedRun
@@ -17,7 +17,8 @@ RULE = (
 
 def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
     """The name of each run's study, with what sets it apart from the others; empty for a run to be left out, as no
-    other number of ranks has its study."""
+    other number of ranks has its study.
+    """
     keys = [_study_key(saved.run, loop) for saved, loop in pairs]
     ranks: dict[object, set[int]] = {}
     for key, (saved, _) in zip(keys, pairs, strict=True):

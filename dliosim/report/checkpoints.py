@@ -15,8 +15,9 @@ from dliosim.measure.checkpoint_overhead import (
     save_times,
     total_overhead,
 )
-from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.phase_titles import group_phases, shorten_name, title_of

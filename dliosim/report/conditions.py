@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, number, percent
 from dliosim.report.phase_titles import title_of
 from dliosim.report.text_table import WIDTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.epoch_summaries import RunSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import ABSENT
 
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 import dliosim
 from dliosim.measure import aggregate
 from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval

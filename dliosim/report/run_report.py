@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from dliosim.measure.epoch_summaries import ExpectationResult, RunSummary
 from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from dliosim.measure import aggregate
 from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.histogram import Quantiles
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.conditions import cache_state

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
 from dliosim.measure.phase import PartialProgress, PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size

@@ -1,4 +1,4 @@
-"""What every engine of api posix does alike, and what is each one's own."""
+"""The engines of api posix: what all of them do, and what is special to each."""
 
 from __future__ import annotations
 

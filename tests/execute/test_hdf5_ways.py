@@ -33,6 +33,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.report.progress import ProgressLine
+from tests.examples import examples
 from tests.execute.alone import world_of_one
 
 WAYS = (Access(), Access(open="each sample", transfer=7), Access(through="library"))
@@ -98,7 +99,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
     return described(shape, draw(layouts), draw(st.sampled_from([1, 1, 2])), chunk=chunk, compress=draw(codecs))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(datasets(), st.none() | st.integers(1, 40))
 def test_what_is_written_is_what_h5py_and_every_way_of_reading_find(dataset: Dataset, transfer: int | None) -> None:
     assume(HDF5.refuse(dataset) is None)

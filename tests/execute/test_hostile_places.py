@@ -44,6 +44,7 @@ from dliosim.model import (
     Writers,
 )
 from dliosim.report.progress import ProgressLine
+from tests.examples import examples
 from tests.execute.alone import world_of_one
 from tests.execute.failing import failing
 
@@ -135,7 +136,7 @@ def outside() -> Iterator[tuple[Path, Path]]:
         assert (out / "file").read_bytes() == b"somebody's"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(kind=st.sampled_from([*KINDS]), place=st.sampled_from(OF_DATA), afresh=st.booleans())
 def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: bool) -> None:
     with outside() as (root, out), soon():
@@ -153,7 +154,7 @@ def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: boo
             drop_caches(session(root))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(kind=st.sampled_from([*KINDS]), place=st.sampled_from(OF_CHECKPOINT))
 def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -> None:
     with outside() as (root, out), soon():

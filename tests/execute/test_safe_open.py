@@ -1,4 +1,4 @@
-"""What MPI may be asked to open: files, and nothing that stands in the place of one."""
+"""The paths that MPI may be asked to open: files, and nothing else in the place of a file."""
 
 from __future__ import annotations
 

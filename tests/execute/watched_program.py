@@ -1,10 +1,10 @@
-"""A rank without MPI: its row lies in a file, as other ranks' of its node do, and it meets them again and again.
+"""A rank without MPI: its row is in a file, as those of other ranks of its node are, and it meets them repeatedly.
 
     python -m tests.execute.watched_program FOLDER RANK NODES LIMIT [END] [rest]
 
-NODES has the ranks of each node, as 0,1/2. What the watcher says goes to standard output. With `rest` the rank says
-that it rests for three seconds and then does nothing; else it does steps until the file FOLDER/wait is there, and then
-waits at a meeting, which those never reach that are stopped.
+NODES has the ranks of each node, as 0,1/2. The messages of the watcher go to standard output. With `rest` the rank
+marks a pause of three seconds and then does nothing. Else it does steps until the file FOLDER/wait exists, and then
+waits at a meeting, which stopped ranks never reach.
 """
 
 from __future__ import annotations

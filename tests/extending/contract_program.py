@@ -8,12 +8,22 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.registry import backend_names, backend_of
-from dliosim.execute.testing.backend_contract import check_backend
-from dliosim.formats.contract_tests import check_damage, check_framed
-from dliosim.formats.protocols import Dressed, Framed
-from dliosim.formats.registry import format_for, format_names
-from dliosim.model import Dataset, Distribution, Layout, Shape, constant
+from dliosim.extend import (
+    Dataset,
+    Distribution,
+    Dressed,
+    Framed,
+    Layout,
+    Shape,
+    backend_names,
+    backend_of,
+    check_backend,
+    check_damage,
+    check_framed,
+    constant,
+    format_for,
+    format_names,
+)
 
 
 def check_format(directory: Path) -> None:

@@ -19,6 +19,7 @@ from dliosim.formats.header_scanner import BLOCK, PAGE, Scanner, file_to_read
 from dliosim.formats.protocols import FileIndex, Format, Framed, Resolved
 from dliosim.formats.registry import format_for
 from dliosim.model import Compression, Dataset
+from tests.examples import examples
 from tests.execute.failing import failing
 from tests.formats.datasets import dataset
 
@@ -35,7 +36,7 @@ def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield stream.fileno()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(steps=st.lists(st.tuples(st.integers(0, LENGTH // 4), st.integers(1, 2000)), max_size=30))
 def test_bytes_are_those_of_the_file_wherever_they_are(descriptor: int, steps: list[tuple[int, int]]) -> None:
     scanner, offset = Scanner(descriptor), 0

@@ -16,6 +16,7 @@ from dliosim.formats.contract_tests import build_framed, check_damage, check_fra
 from dliosim.formats.images import CONTENT, JPEG, MOST_PIXELS, PNG, SMALLEST, Jpeg, Png
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
+from tests.examples import examples
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -38,7 +39,7 @@ def test_a_file_of_any_size_is_planned_and_holds_its_contents(form: Framed, size
 
 
 @BOTH
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(size=st.integers(SMALLEST, 30_000), sample=st.integers(0, 1 << 40))
 def test_every_file_has_its_size_and_pillow_verifies_and_loads_it(form: Framed, size: int, sample: int) -> None:
     whole = made(form, size, sample)
@@ -220,7 +221,7 @@ def test_decoding_damaged_images_is_an_error_that_says_why(form: Framed, damage:
 
 
 @BOTH
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_bytes_that_were_changed_give_an_image_or_an_error(form: Framed, data: st.DataObject) -> None:
     whole = bytearray(made(form, 2000))

@@ -24,6 +24,7 @@ from dliosim.formats.contract_tests import (
 from dliosim.formats.megatron import CODES, INDEXED
 from dliosim.formats.protocols import ENCODED, Framed
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Shape
+from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
 
 
@@ -76,7 +77,7 @@ def test_samples_lie_where_they_were_planned(count: int, element: str, sample: i
     check_framed(INDEXED, form, np.full(count, form.constant_size), tmp_path / "0.bin")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(size=st.integers(4, 20_000), count=st.integers(1, 9))
 def test_without_a_shape_even_sizes_are_of_uint16_and_odd_ones_of_uint8(
     size: int, count: int, tmp_path_factory: pytest.TempPathFactory
@@ -86,7 +87,7 @@ def test_without_a_shape_even_sizes_are_of_uint16_and_odd_ones_of_uint8(
     assert read_as_megatron(path).tokens.dtype == ("u1" if size % 2 else "u2")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(sample=st.integers(2, 3000), count=st.integers(1, 50), first=st.integers(0, 1000))
 def test_megatron_finds_every_sample_across_sequences(
     sample: int, count: int, first: int, tmp_path_factory: pytest.TempPathFactory

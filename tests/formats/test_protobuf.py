@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
+from tests.examples import examples
 from tests.formats.datasets import ints
 from tests.formats.messages import example_of, field, of_bytes
 
@@ -28,7 +29,7 @@ def test_fields_that_nobody_knows_are_passed_over() -> None:
     assert found == [b"here"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
     try:

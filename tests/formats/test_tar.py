@@ -25,6 +25,7 @@ from dliosim.formats.contract_tests import (
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.formats.tar import CLASSES, TAR, UNIT, write_headers
 from dliosim.model import Chunk, Compression
+from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
 
 SIZES = st.one_of(st.integers(1, 40), *[st.integers(step - 2, step + 2) for step in (512, 1024, 9216, 10240, 66000)])
@@ -74,7 +75,7 @@ def test_samples_of_one_size_lie_where_they_were_planned(count: int, size: int, 
     check_framed(TAR, dataset("tar", size), np.full(count, size), tmp_path / "0.tar")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=9))
 def test_samples_of_any_sizes_lie_where_they_were_planned(
     sizes: list[int], tmp_path_factory: pytest.TempPathFactory
@@ -85,7 +86,7 @@ def test_samples_of_any_sizes_lie_where_they_were_planned(
     assert path.read_bytes().endswith(bytes(1024))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(SIZES, min_size=1, max_size=9), st.sampled_from([0, 95, 995, 999_999_998]))
 def test_tarfile_reads_every_member_with_its_attributes(sizes: list[int], first: int) -> None:
     form = dataset("tar", VARYING)
@@ -142,7 +143,7 @@ def test_a_cut_file_is_refused(size: int, count: int, tmp_path: Path) -> None:
             TAR.index(path, dataset("tar"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
     size = data.draw(SIZES)
@@ -166,7 +167,7 @@ def test_a_cut_sample_is_refused(kept: int) -> None:
         TAR.decode(dataset("tar"), None, memoryview(whole)[:kept])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=1200), st.integers(0, 2047))
 def test_any_bytes_are_members_or_refused(data: bytes, at: int) -> None:
     whole = bytearray(build_framed(TAR, dataset("tar"), ints(10))[:2048])

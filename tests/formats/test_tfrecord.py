@@ -21,6 +21,7 @@ from dliosim.formats.protobuf import encode_varints
 from dliosim.formats.protocols import Framed, Ints
 from dliosim.formats.tfrecord import CLASSES, TFRECORD
 from dliosim.model import Chunk, Compression
+from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
 from tests.formats.messages import example_of, field, of_bytes
 
@@ -50,7 +51,7 @@ def test_samples_of_one_size_lie_where_they_were_planned(count: int, size: int, 
     check_framed(TFRECORD, dataset("tfrecord", size), np.full(count, size), tmp_path / "0.tfrecord")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=9))
 @example(sizes=[127, 128, 16383, 16384, 1])
 def test_samples_of_any_sizes_lie_where_they_were_planned(
@@ -115,7 +116,7 @@ def test_a_cut_file_is_refused_or_read_as_far_as_it_goes(size: int, count: int, 
     check_damage(TFRECORD, dataset("tfrecord", size), path)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
     whole = bytearray(build_framed(TFRECORD, dataset("tfrecord"), ints(data.draw(SIZES))))

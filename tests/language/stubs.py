@@ -71,10 +71,10 @@ def pretended(parallel: bool = False) -> Iterator[None]:
 
 
 def finder(dataset: Dataset) -> FileSurvey:
-    """1000 samples in 10 files, wherever they are looked for."""
+    """Return 1000 samples in 10 files, for any data set."""
     return FileSurvey(1000, 10, "d1ge57")
 
 
 def uneven(dataset: Dataset) -> FileSurvey:
-    """1000 samples in 10 files of which the first has nearly all."""
+    """Return 1000 samples in 10 files; the first file has nearly all of them."""
     return FileSurvey(1000, 10, "unev3n", counts=pack_counts(np.array([982, *[2] * 9])))

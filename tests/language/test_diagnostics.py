@@ -1,4 +1,4 @@
-"""How findings look, apart from their words."""
+"""Layout of findings on the terminal; the golden texts check their words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every diagnostic to the letter: `tests/errors/*.dlio` beside the `.txt` that they must print.
+"""Exact texts of all diagnostics: each `tests/errors/*.dlio` must print the `.txt` of the same name.
 
-Comments at the top of a pattern say for how many ranks it is compiled, with which overrides, and whether nobody looks
-at existing files, or finds that they hold different numbers of samples; formats other than raw are stubs. After a
-wanted change, `python -m tests.language.test_golden` writes the texts anew; read them before committing them.
+Comments at the top of a pattern give the number of ranks and the overrides. `# no finder` means that no process can
+inspect existing files, `# uneven files` that these hold different numbers of samples. Formats other than raw are stubs.
+After a wanted change, `python -m tests.language.test_golden` writes the texts again; read them before you commit them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def messages(name: str) -> str:
     text = (FOLDER / f"{name}.dlio").read_text(encoding="utf-8")
     ranks = re.search(r"^# ranks (\d+)$", text, re.MULTILINE)
     overrides = [(found[1], found[2]) for found in re.finditer(r"^# -D ([^=]+)=(.*)$", text, re.MULTILINE)]
-    looks = missing_finder if re.search(r"^# nobody looks$", text, re.MULTILINE) else finder
+    looks = missing_finder if re.search(r"^# no finder$", text, re.MULTILINE) else finder
     looks = uneven if re.search(r"^# uneven files$", text, re.MULTILINE) else looks
     try:
         with pretended():

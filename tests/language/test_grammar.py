@@ -104,7 +104,7 @@ def test_without_tables_the_parser_is_built_in_memory(tmp_path: Any) -> None:
         "import pathlib\n"
         "from dliosim.language import source\nfrom dliosim.language.syntax import parser\n"
         f"parser.TABLES = pathlib.Path({str(tmp_path)!r}) / 'none.json'\n"
-        "text = source.Source('x', '8 per rank')\n"
+        "text = source.SourceText('x', '8 per rank')\n"
         "print(parser.parse('batch', text.span(0, 10)).kind)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)

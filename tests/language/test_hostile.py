@@ -20,6 +20,7 @@ from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.sizes import sample_sizes
+from tests.examples import examples
 from tests.language.conftest import DATA, Patterns
 
 RawCodes = Callable[[bytes], list[str]]
@@ -174,7 +175,7 @@ _AMOUNTS = st.builds(
 ) | st.sampled_from(["0", "0.000_000_001", "0.000_000_000_001"])
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["normal", "lognormal", "gamma", "uniform", "exponential", "poisson"]), _AMOUNTS, _AMOUNTS)
 def test_a_distribution_is_refused_or_draws_numbers(patterns: Patterns, kind: str, first: str, second: str) -> None:
     values = [f"{first} * 1 B", f"{second} * 1 B"][: 1 if kind in ("exponential", "poisson") else 2]
@@ -401,14 +402,14 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=200))
 def test_random_text_never_raises_anything_else(tmp_path: Path, text: str) -> None:
     compiled(tmp_path / "random.dlio", text)
     compiled(tmp_path / "random.dlio", f"dlio 1\nworkload a\nparam n = {text}\n{DATA}\n{text}\nprepare universe\n")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(TOKENS, max_size=30), st.lists(TOKENS, max_size=12))
 def test_random_words_of_the_language_never_raise_anything_else(
     tmp_path: Path, lines: list[str], inside: list[str]

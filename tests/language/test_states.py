@@ -27,6 +27,7 @@ from dliosim.model import (
     Writers,
 )
 from dliosim.model.transformer import parts_of
+from tests.examples import examples
 from tests.language.conftest import DATA, Patterns
 
 MODEL = """
@@ -363,7 +364,7 @@ restores = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.fixed_dictionaries({}, optional={head: st.sampled_from(some) for head, some in choices.items()}),
     parts=parts,

@@ -1,4 +1,4 @@
-"""What checkpoints cost loops, of runs whose every figure is fixed."""
+"""Overhead of checkpoints in loops, for runs with fixed figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What threads record of their calls: latencies, each taken once, and the time in which any of them was in a call."""
+"""Records of the calls of threads: each latency is taken once; busy time is the time with any thread in a call."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_calls_in_flight_at_a_time_have_latencies_of_their_own_and_are_busy_once
 
 
 def test_calls_still_in_flight_when_others_are_recorded_are_busy_from_when_they_began() -> None:
-    """So that what is recorded later is neither counted twice nor lost."""
+    """Calls that are recorded later are neither counted twice nor lost."""
     meter = Meter()
     meters, latencies = MeterGroup([meter]), Histogram()
     meter.add_overlapping(np.array([10, 10]), np.array([20, 40]), since=15)
@@ -99,7 +99,7 @@ gaps_and_calls = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_s
 @settings(deadline=None)
 @given(st.lists(gaps_and_calls, min_size=1, max_size=4), st.data())
 def test_whenever_it_is_taken_the_union_is_the_same(threads: list[list[tuple[int, int]]], data: st.DataObject) -> None:
-    """What threads record comes to light in the order of each, at any time."""
+    """Records of one thread arrive in order, those of several threads in any order."""
     busy = np.zeros(400, bool)
     records = []
     for thread in threads:

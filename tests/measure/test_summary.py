@@ -15,6 +15,7 @@ from dliosim.measure.records import (
     unpack_waits,
 )
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
+from tests.examples import examples
 from tests.measure.ranks import on_ranks
 
 STORAGE, COMPUTE, TOOL, ARRIVALS, DECODE = range(5)
@@ -40,7 +41,7 @@ records = st.builds(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(records, min_size=1, max_size=4))
 def test_the_parts_of_the_time_add_up_to_the_wall_time(of_ranks):
     summary = summary_of(*of_ranks)
@@ -48,7 +49,7 @@ def test_the_parts_of_the_time_add_up_to_the_wall_time(of_ranks):
     assert total == pytest.approx(np.mean([one.wall_ns for one in of_ranks]) * 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4))
 def test_hashes_add_up_modulo_two_to_the_64(hashes):
     summary = summary_of(*(record(order_hash=one, extent_hash=one ^ 1) for one in hashes))
@@ -138,7 +139,7 @@ def test_the_rank_that_waited_least_was_last_and_says_why():
         )
     )
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
     ranks = range(len(steps[0]))
     summary = summary_of(

@@ -1,4 +1,4 @@
-"""What falls into which time bin: sums that are exact however intervals lie, and however often bins are merged."""
+"""Sums in time bins: exact for any intervals, and after any number of merges of bins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def marks_of(steps: list[tuple[int, ...]]) -> NDArray[np.int64]:
 
 
 def spread(begin: int, end: int, width: int) -> list[int]:
-    """How much of an interval lies in each bin, the obvious way."""
+    """Return the ns of an interval that are in each bin, computed one bin at a time."""
     return [max(0, min(end, (at + 1) * width) - max(begin, at * width)) for at in range(BINS)]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.model import Distribution
 from dliosim.model.counter_rng import draw, key
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ KINDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(KINDS, st.floats(0.001, 0.999), st.floats(0.001, 0.999))
 def test_shares_that_limits_move_are_those_of_draws(
     drawn: tuple[str, tuple[float, ...]], one: float, other: float

@@ -146,7 +146,8 @@ def check_null(comm: MPI.Intracomm, directory: Path) -> None:
     assert not (directory / "nothing here").exists()
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     write_files(directory, comm)
     for access, form in product(ACCESSES, FORMS):
         if comm.size > 2 and access.api == "mpi-collective" and form is not FORMS[1]:
@@ -177,4 +178,4 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

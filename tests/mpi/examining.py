@@ -20,8 +20,8 @@ from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums, loa
 from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.model.counter_rng import key

@@ -50,7 +50,8 @@ def loops(described: Dataset) -> list[Loop]:
     return made
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "forecasts")
     compared = Compared()
@@ -68,9 +69,10 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
             for phase in phases:
                 plans = [plan for plan in planned if plan.name == phase.summary.name]
                 compare(plans, phase, compared, f"{name}, {phase.summary.name}")
+    world.close()
     if comm.rank == 0:
         print(json.dumps({"marked": compared.marked, "same": compared.same, "differ": compared.differ}))
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

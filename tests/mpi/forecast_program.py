@@ -18,6 +18,7 @@ from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.workload_runner import run_workload
+from dliosim.execute.store.locking import LockTable
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import (
     Access,
@@ -207,23 +208,27 @@ def compare_sums(planned: list[PhaseForecast], phase: Phase, compared: Compared,
         compared.add(f"{where}: {name}", whole, [sum(of_ranks(phase, 0, COLUMNS.get(name, name)))])
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "forecasts")
     directory.mkdir(exist_ok=True)
     compared = Compared()
     for number in range(WORKLOADS) if comm.size < 3 else FEW:
         workload = random_workload(number, comm.size)
-        phases = run_workload(Session(workload, world, {"data": directory}, Options(), ProgressLine(None)))
+        with LockTable() as locks:
+            session = Session(workload, world, {"data": directory}, Options(), ProgressLine(None), locks=locks)
+            phases = run_workload(session)
         if comm.rank == 0:
             planned = forecast(workload).phases
             for phase in phases:
                 name = f"{phase.summary.kind} {phase.summary.name} {phase.summary.how}".rstrip()
                 plans = [plan for plan in planned if f"{plan.verb} {plan.name} {_how(plan)}".rstrip() == name]
                 compare(plans, phase, compared, f"workload {number}, {name}")
+    world.close()
     if comm.rank == 0:
         print(json.dumps({"marked": compared.marked, "same": compared.same, "differ": compared.differ}))
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

@@ -123,7 +123,8 @@ def digest_of(directory: Path) -> str:
     return total.hexdigest()[:16]
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "formats")
     outcome: dict[str, dict[str, object]] = {}
@@ -150,9 +151,10 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
         for way, loop in loops.items():
             found[way] = run(Ranks(world, place), described, loop)
         outcome[name] = found
+    world.close()
     if comm.rank == 0:
         print(json.dumps(outcome))
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

@@ -178,7 +178,8 @@ def check_link_changed(comm: MPI.Intracomm, root: Path) -> None:
         reader.close()
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "found")
     outcome: dict[str, dict[str, object]] = {}
@@ -206,9 +207,10 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
             result[each] = read_one_way(found, each)
         outcome[name] = result
     check_link_changed(comm, directory / "changed")
+    world.close()
     if comm.rank == 0:
         print(json.dumps(outcome))
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

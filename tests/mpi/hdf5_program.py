@@ -36,9 +36,8 @@ def read_all(path: Path, comm: MPI.Intracomm, collective: bool) -> int:
     return last - first
 
 
-def main() -> None:
-    comm = MPI.COMM_WORLD
-    paths = sorted(Path(sys.argv[1]).glob("*.hdf5"))
+def main(comm: MPI.Intracomm, where: str) -> None:
+    paths = sorted(Path(where).glob("*.hdf5"))
     for path in paths:
         for collective in (False, True):
             read = comm.gather(read_all(path, comm, collective))
@@ -47,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(MPI.COMM_WORLD, sys.argv[1])

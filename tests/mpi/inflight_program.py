@@ -39,7 +39,7 @@ class Traffic:
         self.back.append(number)
 
 
-def main() -> None:
+def main(comm: MPI.Intracomm) -> None:
     for depth in (1, 4, COUNT, 2 * COUNT):
         traffic = Traffic(depth)
         keep_in_flight(COUNT, depth, traffic.issue, traffic.take)
@@ -69,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(MPI.COMM_SELF)

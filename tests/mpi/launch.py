@@ -16,6 +16,8 @@ from time import monotonic, sleep
 
 import pytest
 
+from dliosim.commands.launcher import library_settings
+
 ROOT = Path(__file__).parents[2]
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 _MARK = "DLIOSIM_TEST_JOB"
@@ -147,9 +149,16 @@ def run_ranks(
     return start_ranks(ranks, *command, env=env, cwd=cwd).finish(seconds)
 
 
+def library_environment(ranks: int) -> dict[str, str]:
+    """What dliosim tells MPI and numpy as it starts; to be given to programs that import them themselves."""
+    started = {**os.environ, "MPI_LOCALNRANKS": f"{ranks}", "PMI_SIZE": f"{ranks}"}
+    return library_settings(started, len(os.sched_getaffinity(0)))
+
+
 def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60) -> str:
     """Run a module on that many ranks, all of which end if one raises; what they print. It must succeed."""
-    done = run_ranks(ranks, "-m", "mpi4py", "-m", module, *arguments, seconds=seconds)
+    command = ("-m", "mpi4py", "-m", module, *arguments)
+    done = run_ranks(ranks, *command, seconds=seconds, env=library_environment(ranks))
     assert done.returncode == 0, f"{module} on {ranks} ranks: {done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -207,10 +207,10 @@ OPERATIONS: tuple[Callable[[World, Random], None], ...] = (
 )
 
 
-def main(comm: MPI.Intracomm, sequences: int, first: int) -> None:
-    made = list(worlds(comm))
+def main(comm: MPI.Intracomm, sequences: str, begin: str = "0") -> None:
+    made, first = list(worlds(comm)), int(begin)
     for world in made:
-        for number in range(first, first + sequences):
+        for number in range(first, first + int(sequences)):
             random = Random(number)
             # Only who waits can be overtaken: each sequence has a rank of its own that is late.
             late = random.randrange(2 * world.size)
@@ -235,4 +235,4 @@ def main(comm: MPI.Intracomm, sequences: int, first: int) -> None:
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0)
+    main(MPI.COMM_WORLD, *sys.argv[1:])

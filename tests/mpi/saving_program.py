@@ -75,6 +75,7 @@ def check_every_way(world: World, directory: Path) -> None:
         if world.rank == 0:
             check_places(own, checkpoint)
         own.world.barrier()
+    own.locks.release()
 
 
 def check_places(own: Session, checkpoint: Checkpoint) -> None:
@@ -115,7 +116,7 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(blocking_save, "write_state", flushed), (tier_copy, "_copy", drained)]
+    places = [(blocking_save, "write_state", flushed), (tier_copy, "_copy_runs", drained)]
     places += [(state_writer, "make_directory", foldered)]
     places += [(partner_replication, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:
@@ -140,17 +141,19 @@ def check_failures(world: World, directory: Path) -> None:
             copies = own.drain_directory(checkpoint)
             assert copies is None or len(whole(copies)) == 1
         world.barrier()
+        own.locks.release()
 
 
-def main() -> None:
-    world = make_world(MPI.COMM_WORLD, lambda node: node.size if node.size < 3 else 1, "job")
-    directory = Path(sys.argv[1])
+def main(comm: MPI.Intracomm, where: str) -> None:
+    world = make_world(comm, lambda node: node.size if node.size < 3 else 1, "job")
+    directory = Path(where)
     check_every_way(world, directory / "ways")
     check_failures(world, directory / "failures")
     world.barrier()
-    if world.rank == 0:
+    world.close()
+    if comm.rank == 0:
         print("saved")
 
 
 if __name__ == "__main__":
-    main()
+    main(MPI.COMM_WORLD, sys.argv[1])

@@ -73,7 +73,8 @@ def check_direct(world: World, directory: Path, content: bytes) -> None:
     batches.close()
 
 
-def main(comm: MPI.Intracomm, directory: Path) -> None:
+def main(comm: MPI.Intracomm, where: str) -> None:
+    directory = Path(where)
     random = np.random.default_rng(99)
     contents = [random.bytes(SIZE) for _ in range(4)]
     if comm.rank == 0:
@@ -86,9 +87,10 @@ def main(comm: MPI.Intracomm, directory: Path) -> None:
             check_batches(world, access, directory, contents[:1])
             check_batches(world, access, directory, contents)
         check_direct(world, directory, contents[0])
+        world.close()
     if comm.rank == 0:
         print("each has its own")
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]))
+    main(MPI.COMM_WORLD, sys.argv[1])

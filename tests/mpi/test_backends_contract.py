@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_main
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_every_backend_keeps_the_contract(ranks: int, tmp_path: Path) -> None:
-    checked = run_program(ranks, "tests.mpi.backends_program", str(tmp_path))
+    checked = run_main(ranks, "tests.mpi.backends_program", tmp_path)
     assert checked.split()[-1] == "whole"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.mpi.jobs import CLI, only_error
-from tests.mpi.launch import run_program, running, start_ranks
-from tests.mpi.waiting import run_command
+from tests.mpi.launch import running, start_ranks
+from tests.mpi.waiting import run_command, run_main
 
 LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz packed", "parquet"}
 
@@ -23,7 +23,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for package in ("PIL", "pyarrow"):
         pytest.importorskip(package)
     place = tmp_path_factory.mktemp("found")
-    printed = run_program(request.param, "tests.mpi.found_program", str(place))
+    printed = run_main(request.param, "tests.mpi.found_program", place)
     result: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return result
 

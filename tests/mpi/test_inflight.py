@@ -14,11 +14,11 @@ from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
 from dliosim.execute.backends.mpiio_writer import Spec
 from dliosim.model import Access
 from tests.execute.calls import make_calls
-from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_main
 
 
 def test_a_window_is_as_wide_as_asked_and_leaves_nothing_in_flight() -> None:
-    assert run_program(1, "tests.mpi.inflight_program") == "nothing is in flight\n"
+    assert run_main(1, "tests.mpi.inflight_program") == "nothing is in flight\n"
 
 
 class _Limited:

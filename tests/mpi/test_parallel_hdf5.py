@@ -11,7 +11,7 @@ from dliosim.formats.hdf5.format import HDF5
 from dliosim.formats.hdf5.library import has_parallel_hdf5
 from dliosim.model import Dataset
 from tests.formats.hdf5_sample import described
-from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_main
 
 FILES: dict[str, Dataset] = {
     "contiguous": described(shape=(4, 5), element="float32"),
@@ -31,6 +31,6 @@ def test_ranks_read_alone_and_together_what_is_in_the_file(ranks: int, tmp_path:
         write_resolved(HDF5, dataset, tmp_path / f"{name}.hdf5", 7)
         whole = b"".join(random_contents(dataset, row, size).tobytes() for row in range(7))
         (tmp_path / f"{name}.bin").write_bytes(whole)
-    said = run_program(ranks, "tests.mpi.hdf5_program", str(tmp_path)).splitlines()
+    said = run_main(ranks, "tests.mpi.hdf5_program", tmp_path).splitlines()
     shares = "7" if ranks == 1 else "3 4"
     assert sorted(said) == sorted(f"{name} {way} {shares}" for name in FILES for way in ("alone", "together"))

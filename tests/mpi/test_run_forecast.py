@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from tests.mpi.jobs import CLI
-from tests.mpi.launch import run_program, run_ranks
+from tests.mpi.waiting import run_command, run_main
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_run_does_what_was_planned(ranks: int, tmp_path: Path) -> None:
-    compared = json.loads(run_program(ranks, "tests.mpi.forecast_program", str(tmp_path)).splitlines()[-1])
+    compared = json.loads(run_main(ranks, "tests.mpi.forecast_program", tmp_path).splitlines()[-1])
     assert compared["differ"] == []
     # An estimate says nothing of a run: most figures of workloads as small as these must be exact.
     assert compared["same"] > 3 * compared["marked"] > 0
@@ -26,7 +25,7 @@ def test_a_run_does_what_was_planned(ranks: int, tmp_path: Path) -> None:
 def test_any_format_is_written_and_read_as_was_planned(ranks: int, tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("pyarrow")
-    compared = json.loads(run_program(ranks, "tests.mpi.forecast_formats_program", str(tmp_path)).splitlines()[-1])
+    compared = json.loads(run_main(ranks, "tests.mpi.forecast_formats_program", tmp_path).splitlines()[-1])
     assert compared["differ"] == []
     # Of what only its files know every figure is an estimate.
     assert compared["same"] > 3 * compared["marked"] > 0
@@ -75,7 +74,7 @@ def test_what_only_files_know_is_estimated_before_they_are_there_and_read_from_t
     assert "all 2 ranks are taken to be on one node: add --nodes N" in capsys.readouterr().out
     assert main([*plan[:3], "2", "--nodes", "1"]) == 0
     assert "--nodes" not in capsys.readouterr().out
-    done = run_ranks(1, *CLI, "run", str(pattern), "--dir", str(data), "--output", str(tmp_path / "out"))
+    done = run_command(1, ["run", str(pattern), "--dir", str(data), "--output", str(tmp_path / "out")], tmp_path)
     assert done.returncode == 0, done.stderr
     phases = json.loads((tmp_path / "out/results.json").read_text())["phases"]
     read = next(phase for phase in phases if phase["kind"] == "train")["epochs"][0]

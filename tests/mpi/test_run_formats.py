@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_main
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +18,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, An
     found = {}
     for ranks in (1, 2, 5):
         place = tmp_path_factory.mktemp(f"formats{ranks}")
-        found[ranks] = json.loads(
-            run_program(ranks, "tests.mpi.formats_program", str(place), seconds=150).splitlines()[-1]
-        )
+        printed = run_main(ranks, "tests.mpi.formats_program", place, seconds=150)
+        found[ranks] = json.loads(printed.splitlines()[-1])
     return found
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.mpi.jobs import DATASET, PREPARE, TRAIN, Place, only_error
-from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_main
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_each_rank_has_the_batches_that_it_would_have_read(ranks: int, tmp_path: Path) -> None:
-    assert run_program(ranks, "tests.mpi.scatter_program", str(tmp_path)) == "each has its own\n"
+    assert run_main(ranks, "tests.mpi.scatter_program", tmp_path) == "each has its own\n"
 
 
 @pytest.mark.parametrize("sync", ["barrier", "off"])

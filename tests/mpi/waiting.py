@@ -1,4 +1,7 @@
-"""A job of ranks that wait for command lines of dliosim: a second of each rank's start is paid once for many runs."""
+"""A job of ranks that wait for command lines of dliosim, and for programs of these tests.
+
+A second of each rank's start is paid once for many runs.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -17,12 +20,15 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.launch import ROOT, running, start_ranks
+from tests.mpi.launch import ROOT, library_environment, run_program, running, start_ranks
 
 PROGRAM = ("-m", "mpi4py", "-m", "tests.mpi.waiting_program")
 
 #: What each rank says on standard error behind all else that it says of a task.
 END = "\x1e\n"
+
+#: Tasks after which the ranks of `run_command` and `run_main` are started again.
+_USES = 200
 
 #: Variables that tests set for what they run.
 _OF_A_TASK = ("PATH",)
@@ -63,8 +69,19 @@ class WaitingRanks:
     _job: _Waiting | None = None
     _used: int = 0
 
-    def run(self, ranks: int, arguments: Sequence[str], below: Path, seconds: float, directory: Path = ROOT) -> Done:
-        """One command on the first of them, in a directory; below `below` nothing may stay open. Raises Ended."""
+    def run(
+        self,
+        ranks: int,
+        arguments: Sequence[str],
+        below: Path,
+        seconds: float,
+        directory: Path = ROOT,
+        module: str = "",
+    ) -> Done:
+        """One command on the first of them, in a directory; below `below` nothing may stay open. Raises Ended.
+
+        With a module its `main` is called with the ranks' communicator and the arguments instead.
+        """
         if self._used >= self.uses:
             self.close()
         if self._job is None:
@@ -73,6 +90,7 @@ class WaitingRanks:
         self._used += 1
         task = {
             "ranks": ranks,
+            "module": module,
             "arguments": [*arguments],
             "below": f"{below}",
             "directory": f"{directory}",
@@ -86,11 +104,33 @@ class WaitingRanks:
         (status,) = answer["statuses"]
         return Done(status, answer["printed"], self._job.said(ranks), tuple(answer["left"]))
 
+    def processes(self) -> list[int]:
+        """All processes of the job, if it runs."""
+        return self._job.processes() if self._job is not None else []
+
     def close(self) -> None:
         """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
         job, self._job, self._used = self._job, None, 0
         if job is not None:
             job.close()
+
+
+@contextmanager
+def _on_own_cores() -> Iterator[None]:
+    """Let what starts in the block run on the cores of this worker of pytest-xdist alone, where there are several.
+
+    Ranks that share a core sleep while they wait for each other; otherwise they would take the other workers' time.
+    """
+    everywhere = os.sched_getaffinity(0)
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    cores = sorted(everywhere)
+    if worker.startswith("gw") and workers.isdecimal():
+        cores = cores[int(worker[2:]) % len(cores) :: int(workers)]
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
 
 
 class _Waiting:
@@ -104,8 +144,14 @@ class _Waiting:
             os.mkfifo(pipe)
         # For reading, too: to open it waits for nobody then, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
-        self._job = start_ranks(ranks, *PROGRAM, self._directory.name, terminal=self._said.fileno())
+        with _on_own_cores():
+            told = library_environment(ranks)
+            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=told, terminal=self._said.fileno())
         self._read = 0
+
+    def processes(self) -> list[int]:
+        """Its launcher, the launcher's helpers and its ranks."""
+        return self._job.processes()
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """What it answers; None where it does not, in so much time."""
@@ -115,7 +161,8 @@ class _Waiting:
             os.write(tell, (json.dumps(task) + "\n").encode())
         answered, _, _ = select.select([out], [], [], seconds)
         line = out.readline() if answered else ""
-        return json.loads(line) if line.endswith("\n") else None
+        # Of ranks that were killed, mpiexec says so on the same stream.
+        return json.loads(line) if line.startswith("{") and line.endswith("\n") else None
 
     def said(self, ranks: int = 0) -> str:
         """What was said on standard error since this was last asked, when so many ranks have said that it is all."""
@@ -173,6 +220,9 @@ class _Waiting:
 
 _WAITING: dict[int, WaitingRanks] = {}
 
+#: A program on more ranks than these is a job of its own: few need so many, and all that wait hold memory.
+_MOST = 5
+
 
 def run_command(
     ranks: int, arguments: Sequence[str], directory: Path, seconds: float = 60
@@ -182,17 +232,40 @@ def run_command(
     What ends the ranks themselves, as an error on one of them does, ends with the status of their launcher. Those that
     take longer are ended, and fail the test.
     """
-    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=200))
+    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
     try:
         done = waiting.run(ranks, arguments, directory, seconds, directory)
     except Ended as ended:
-        if ended.status is None:
+        if not ended.status:  # mpiexec gives 0 now and then for ranks that were killed
             pytest.fail(f"dliosim {' '.join(arguments)} on {ranks} ranks: {ended}")
         return subprocess.CompletedProcess([*arguments], ended.status, "", ended.said)
     if done.left:
         assert done.status, done.left
         waiting.close()  # an error ends a process as a rule, and need not close what that closes
     return subprocess.CompletedProcess([*arguments], done.status, done.printed, done.said)
+
+
+def run_main(ranks: int, module: str, *arguments: str | Path, seconds: float = 60) -> str:
+    """Call a module's `main` on ranks that wait, with their communicator and these arguments; what rank 0 prints.
+
+    It must succeed, and leave nothing open below the first of the arguments that is a path.
+    """
+    words = [f"{argument}" for argument in arguments]
+    if ranks > _MOST:
+        return run_program(ranks, module, *words, seconds=seconds)
+    below = next((argument for argument in arguments if isinstance(argument, Path)), Path(os.devnull))
+    waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
+    try:
+        done = waiting.run(ranks, words, below, seconds, module=module)
+    except Ended as ended:
+        pytest.fail(f"{module} on {ranks} ranks: {ended}")
+    assert not done.left, f"{module} on {ranks} ranks: {done.left}"
+    return done.printed
+
+
+def all_that_wait() -> list[int]:
+    """The processes of all jobs for `run_command` and `run_main`."""
+    return [process for waiting in _WAITING.values() for process in waiting.processes()]
 
 
 def close_all() -> None:

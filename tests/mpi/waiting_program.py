@@ -1,15 +1,17 @@
-"""Run by every rank of a job: command lines of dliosim, one after the other, each on the first so many ranks.
+"""Run by every rank of a job: tasks, one after the other, each on some of its ranks, counted from rank 0.
 
 A rank reads lines of JSON from a pipe of its own, in which it waits without MPI, so that it costs nothing: `ranks`,
-`arguments`, the `directory` to be in, `below` which nothing may stay open, variables of the `environment`, and what it
-says on standard error at its `end`, since the two streams come by two ways. When those ranks are through with it,
-rank 0 prints one: `statuses`, what was `printed` on rank 0, and what ranks have `left` behind in their processes.
+`arguments` of dliosim, or of the function `main` of a `module`, the `directory` to be in, `below` which nothing may
+stay open, variables of the `environment`, and what it says on standard error at its `end`, since the two streams come
+by two ways. When those ranks are through with it, rank 0 prints one: `statuses`, what was `printed` on rank 0, and what
+ranks have `left` behind in their processes.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import io
 import json
 import os
@@ -26,19 +28,23 @@ from dliosim import cli
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 
-#: What a launcher says of this job, which has more ranks than most of those that it is used for.
-_OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
+#: What a launcher says of this job, which has more ranks than most of those that it is used for, and what MPI and numpy
+#: were given as they started.
+_OF_THE_START = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_", "MPIR_CVAR_", "FI_PROVIDER", "OPENBLAS_")
 
 #: Threads that a run may leave: the one that acts on signals as long as the process lives.
 _MAY_STAY = ("MainThread", "signals")
 
 
-def perform(group: MPI.Intracomm, arguments: list[str]) -> tuple[int, str]:
-    """One command line on the ranks of a communicator: its status, and what this rank printed."""
+def perform(group: MPI.Intracomm, module: str, arguments: list[str]) -> tuple[int, str]:
+    """One command line, or one module's `main`, on these ranks: its status, and what this rank printed."""
     cli._load_comm_world = lambda: group  # type: ignore[assignment]
-    printed = io.StringIO()
+    printed, status = io.StringIO(), 0
     with redirect_stdout(printed):
-        status = cli.main(arguments)
+        if module:
+            importlib.import_module(module).main(group, *arguments)
+        else:
+            status = cli.main(arguments)
     return status, printed.getvalue()
 
 
@@ -58,7 +64,7 @@ def left_behind(below: str) -> list[str]:
 def main(comm: MPI.Intracomm, pipes: str) -> None:
     gc.freeze()  # each loop looks for garbage, and would look through all modules
     faulthandler.register(signal.SIGUSR2, all_threads=True)
-    for name in [name for name in os.environ if name.startswith(_OF_A_LAUNCHER)]:
+    for name in [name for name in os.environ if name.startswith(_OF_THE_START)]:
         del os.environ[name]
     groups: dict[int, tuple[MPI.Intracomm, World]] = {}
     with Path(pipes, f"{comm.rank}").open() as tasks:
@@ -75,7 +81,7 @@ def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
     """Do a task, and print what became of it."""
     os.chdir(task["directory"])
     os.environ.update(task["environment"])
-    status, printed = perform(group, task["arguments"])
+    status, printed = perform(group, task["module"], task["arguments"])
     os.chdir("/")
     sys.stderr.write(task["end"])
     sys.stderr.flush()

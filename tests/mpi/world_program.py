@@ -195,6 +195,7 @@ def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
     for check in checks:
         check(world)
         world.barrier()
+    world.close()
 
 
 def check_groups(world: World) -> None:
@@ -212,20 +213,20 @@ def check_groups(world: World) -> None:
     assert file_communicator(world, Access("posix", communicator=1)) is world.comm
 
 
-def main(comm: MPI.Intracomm, place: Path | None) -> None:
+def main(comm: MPI.Intracomm, place: str = "") -> None:
     """With a directory for marks, check everything; without, let the last rank abort."""
-    if place is None:
+    if not place:
         world = make_world(comm, lambda node: 0, job_name(comm))
         if comm.rank == comm.size - 1:
             world.abort(ExecutionError("nobody comes", "R401"))
         world.barrier()
         return
-    check_all(comm, place, 0)
+    check_all(comm, Path(place), 0)
     if comm.size <= 2:
-        check_all(comm, place, comm.size)  # seconds, where ranks that spin outnumber cores
+        check_all(comm, Path(place), comm.size)  # seconds, where ranks that spin outnumber cores
     if comm.rank == 0:
         print("the world is whole")
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, Path(sys.argv[1]) if sys.argv[1:] else None)
+    main(MPI.COMM_WORLD, *sys.argv[1:])

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.time_series import WINDOW_STEPS
 from dliosim.measure.timeline import EpochTimeline, Timeline

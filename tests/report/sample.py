@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.measure.epoch_summaries import (
-    BoundShares,
-    EpochSummary,
-    ExpectationResult,
-    RunSummary,
-    TimeSpread,
-    VerbSummary,
-)
+from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import ExpectationResult, RunSummary
 
 
 def spread(mean: float) -> TimeSpread:

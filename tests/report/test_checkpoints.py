@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.epoch_summaries import RunSummary, VerbSummary
+from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.report.checkpoints import checkpoint_costs, checkpoint_tables
 from dliosim.report.results import results_content

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.epoch_summaries import BoundShares, ExpectationResult, TimeSpread
+from dliosim.measure.epoch_summaries import BoundShares, TimeSpread
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import ExpectationResult
 from dliosim.report.run_report import expectation_line, run_report
 from tests.report.sample import epoch, run, spread, verb
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
+from tests.examples import examples
 from tests.scripts.fidelity import script
 
 drawing, judging, running = (script(f"faults.{name}") for name in ("drawing", "judging", "running"))
@@ -22,7 +23,7 @@ def calls(*lines: str) -> tuple[object, ...]:
     return tuple(drawing.Seen(*line.split(" ", 2)) for line in lines)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 10**6), api=st.sampled_from(["posix", "mpi-independent", "mpi-collective"]))
 def test_every_workload_is_a_pattern(seed: int, api: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     workload = drawing.draw_workload(random.Random(seed), api, direct=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.epoch_summaries import RunSummary
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from tests.mpi.launch import Job, mpiexec, running
 from tests.report.sample import epoch, spread, verb
 from tests.report.sample import run as sample

@@ -1,1 +1,1 @@
-"""One module an access method: how bytes are read and written."""
+"""Backends: one module for each way to read or write bytes."""

@@ -1,4 +1,4 @@
-"""Reading with many calls in flight at a time (`engine queued depth N`), through a queue of the kernel's."""
+"""Reading with many calls in flight (`engine queued depth N`), through a queue of the kernel."""
 
 from __future__ import annotations
 
@@ -20,78 +20,86 @@ from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
-# Calls that the queue has room for, in flight or waiting; a batch of more is put in part by part.
+# Room of the queue in calls, in flight or waiting. A batch of more calls is put into it part by part.
 _LEAST_ROWS, _MOST_ROWS = 4096, 32768
-# One in so many of the calls in flight must come back before the window is filled again: a look at the queue costs
-# some ten microseconds, during which the others keep the storage busy.
+# The window is filled again when one in this many of the calls in flight is complete: a look at the queue costs some
+# ten microseconds, and the other calls keep the storage busy during it.
 _SHARE = 4
-# Results that are no errors of the read: it is made again, by preadv.
+# Results that are no errors of the read: preadv reads these bytes again.
 _AGAIN = (-errno.EAGAIN, -errno.EINTR)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What one `begin` asked for: parts that are not finished, bytes of those that are, and what failed first."""
+    """A batch that `begin` asked for."""
 
+    #: the buffer of the batch
     into: memoryview
+    #: parts that are not finished
     parts: int = 0
+    #: bytes of the finished parts
     moved: int = 0
+    #: the first error, if any
     error: ExecutionError | None = None
 
 
 @dataclass(slots=True)
 class _BatchPart:
-    """Calls that are put into the queue together, numbered from `first` on; `left` of them have not come back.
+    """Calls of a batch that are put into the queue together."""
 
-    `heads` says which calls open a file of their own (`open each sample`), and is None where files stay open; `closing`
-    has the descriptors that nobody needs after these calls.
-    """
-
+    #: the batch of the calls
     batch: _Batch
+    #: the calls
     calls: Calls
+    #: with `open each sample`: the calls that open a file, and whether the call after the last one does; shape
+    #: (calls + 1,); None where files stay open
     heads: NDArray[np.bool_] | None
+    #: number of the first call in the queue; the others follow
     first: int = 0
+    #: calls that are not complete
     left: int = 0
+    #: the descriptor of each call, shape (calls,), or one for all
     descriptors: Integers | int = -1
+    #: descriptors to close when all calls are complete
     closing: list[int] = field(default_factory=list)
 
     @property
     def next_number(self) -> int:
-        """The number after those of these calls."""
+        """Number after that of the last call."""
         return self.first + len(self.calls.file)
 
 
 class QueuedReader:
-    """Reads files with up to `Access.depth` calls in flight: as some come back, others take their place.
+    """Reads files with up to `Access.depth` calls in flight: when some are complete, others take their place.
 
-    The calls of the next batch may follow those of one that is not complete (`begin` before `complete`), so that the
-    window does not run empty between two. All calls but `close` must come from one thread.
+    The next batch may begin while the one before is not complete (`begin` before `complete`), so that the window does
+    not run empty between two batches. One thread calls all methods; only `close` may be called by another.
     """
 
     def __init__(
         self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
     ) -> None:
-        """See `OpenFiles` for what the files are."""
+        """Prepare to read files below `directory`, as `OpenFiles` names them; open none."""
         self.meter = Meter()
         self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
         self._access = access
         self._rows = min(1 << (max(_LEAST_ROWS, 2 * access.depth) - 1).bit_length(), _MOST_ROWS)
         self._queue: ReadQueue | None = None
-        # Of each call in the queue, by its number modulo the rows: when it was handed over, came back, and with what.
+        # By the number of a call modulo the rows: when it was submitted, when it was complete (ns), and its result.
         self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
-        # Calls asked for, put into the queue, handed over to the kernel, and come back from it.
+        # Numbers of calls so far: asked for, put into the queue, submitted to the kernel, complete.
         self._asked = self._put = self._sent = self._back = 0
         self._batches: deque[_Batch] = deque()
         self._waiting: deque[_BatchPart] = deque()
         self._parts: deque[_BatchPart] = deque()
-        self._carried: int | None = None  # a descriptor that the next part goes on with
+        self._carried: int | None = None  # a descriptor that the next part uses, too
         self._failure: ExecutionError | None = None
 
     def begin_epoch(self) -> None:
-        """Nothing: files are opened when they are first read."""
+        """Do nothing: a file is opened when it is first read."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`."""
+        """Read every call and wait for all; return the bytes. Raises ExecutionError."""
         self.begin(calls, into)
         while not self.advance(alone=True):
             pass
@@ -99,17 +107,17 @@ class QueuedReader:
 
     @property
     def has_room(self) -> bool:
-        """Whether the calls of another batch could be handed over soon."""
+        """True if the calls of another batch could be submitted soon."""
         return self._asked - self._back < 2 * self._access.depth
 
     def begin(self, calls: Calls, into: memoryview) -> None:
-        """Let the calls of a batch follow those of all batches begun before it."""
+        """Append the calls of a batch to those of the batches begun before it."""
         access, batch = self._access, _Batch(into)
         self._batches.append(batch)
         heads, size = None, self._rows // 2
         if access.open == "each sample":
             heads = sample_heads(calls, access.transfer is not None)
-            # The first are read before all files are open.
+            # Smaller parts: the first samples are read while the files of later ones are not open yet.
             size = min(size, max(access.depth, self._files.together // 2))
         count = len(calls.file)
         self._asked += count
@@ -120,10 +128,10 @@ class QueuedReader:
             batch.parts += 1
 
     def advance(self, alone: bool = False) -> bool:
-        """Hand over calls and wait for some to come back; whether the batch begun first is complete now.
+        """Submit calls and wait until some are complete; return whether the oldest batch is complete.
 
-        Where no other batch may be begun meanwhile (`alone`), the last calls are waited for together. Raises
-        ExecutionError where the queue itself fails.
+        With `alone` no other batch may begin now, so the last calls are waited for together. Raises ExecutionError if
+        the queue itself fails.
         """
         if self._failure is not None:
             raise self._failure
@@ -141,22 +149,19 @@ class QueuedReader:
         return not oldest.parts
 
     def complete(self) -> int:
-        """The bytes that the calls of the batch begun first returned, when `advance` says that it is complete.
-
-        Raises ExecutionError if one failed.
-        """
+        """Return the bytes of the oldest batch, after `advance` has returned True. Raises ExecutionError."""
         batch = self._batches.popleft()
         if batch.error is not None:
             raise batch.error
         return batch.moved
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes."""
+        """Close the files with `open each epoch`."""
         if self._access.open == "each epoch":
             self._files.close_kept()
 
     def active_hints(self) -> dict[str, str]:
-        """Nothing: there are no hints."""
+        """Return {}: there are no hints."""
         return {}
 
     def close(self) -> None:
@@ -170,7 +175,7 @@ class QueuedReader:
             self._queue = None
 
     def _fill_queue(self, queue: ReadQueue) -> None:
-        """Put parts into the queue, no more than the window may soon want."""
+        """Put parts into the queue, up to two windows ahead."""
         while self._waiting and self._put - self._back < 2 * self._access.depth:
             part = self._waiting[0]
             oldest = self._parts[0].first if self._parts else self._put
@@ -208,7 +213,10 @@ class QueuedReader:
         return np.array([kept[number] for number in numbers])
 
     def _open_sample_files(self, part: _BatchPart, heads: NDArray[np.bool_]) -> Integers:
-        """Open a file for each call that begins a sample; if the next part goes on with the last one, it is carried."""
+        """Open a file for each call that begins a sample; return the descriptor of each call.
+
+        The last file is carried over if the next part continues its sample.
+        """
         begins, closing = heads[:-1], part.closing
         if self._carried is not None:
             closing.append(self._carried)
@@ -221,7 +229,7 @@ class QueuedReader:
         return descriptors
 
     def _run_queue(self, queue: ReadQueue, alone: bool) -> None:
-        """Hand calls over, wait for some, and note what has come back."""
+        """Submit calls, wait for some, and note the complete ones."""
         in_flight = self._sent - self._back
         submit = min(self._put - self._sent, self._access.depth - in_flight)
         in_flight += submit
@@ -252,7 +260,7 @@ class QueuedReader:
                 part.left -= int(np.count_nonzero((numbers >= part.first) & (numbers < part.next_number)))
 
     def _finish_part(self, part: _BatchPart) -> None:
-        """Account for calls that have all come back."""
+        """Add a part whose calls are all complete to the meter and to its batch."""
         rows = np.arange(part.first, part.next_number) & self._rows - 1
         since = int(self._began[part.next_number & self._rows - 1]) if self._sent > part.next_number else None
         self.meter.add_overlapping(self._began[rows], self._ended[rows], since)
@@ -269,7 +277,10 @@ class QueuedReader:
         self._release_part(part)
 
     def _resume_short_read(self, part: _BatchPart, row: int, got: int) -> int:
-        """The bytes of a call that returned less than it was asked, or a negative error number, gone on with."""
+        """Read the rest of a call that returned too few bytes, or -EAGAIN or -EINTR; return the bytes in all.
+
+        Raises ExecutionError for another negative result, which is an error number.
+        """
         calls, descriptors = part.calls, part.descriptors
         file, offset, length, start = (
             int(column[row]) for column in (calls.file, calls.offset, calls.length, calls.start)

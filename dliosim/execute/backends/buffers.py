@@ -1,4 +1,4 @@
-"""Memory that is read into: allocated and touched once, and cut into the pieces that calls fill."""
+"""Read buffers: allocated and touched once, and cut into the pieces that calls fill."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dliosim.plan.samples.io_requests import Calls
 
 T = TypeVar("T")
 
-# Pieces of this many layouts are kept: slots times groups of readers, and the last, shorter batches.
+# Layouts whose pieces are kept: one for each slot and group of readers, and those of the last, shorter batches.
 _KEPT = 64
 
 
 def allocate(size: int) -> memoryview:
-    """`size` bytes of private memory, page-aligned (as O_DIRECT needs) and touched; at least one page is taken.
+    """Allocate `size` bytes of private memory, page-aligned (as O_DIRECT needs) and touched; at least one page.
 
-    Raises ExecutionError (R402) where the kernel has none to give.
+    Raises ExecutionError [R402] if the kernel has no memory.
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
     try:
@@ -31,33 +31,37 @@ def allocate(size: int) -> memoryview:
 
 
 def address_of(buffer: memoryview) -> int:
-    """Where a buffer begins in memory."""
+    """Return the memory address of a buffer."""
     address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
     return address
 
 
 @dataclass(frozen=True, slots=True)
 class CallBuffers(Generic[T]):
-    """The buffer of a step in pieces: one object and its bytes for each call, in order, and all bytes."""
+    """The buffer of a step in pieces, one for each call, in order."""
 
+    #: the object that the backend passes to each call
     pieces: list[T]
+    #: bytes of each call
     lengths: list[int]
+    #: bytes of all calls
     total: int
 
 
 class CallBufferCache(Generic[T]):
-    """Cuts a step's buffer into one object a call, and keeps them for the steps that ask for the same pieces.
+    """Cuts a step's buffer into one object a call, and keeps these for steps with the same pieces.
 
-    Making a slice costs as much as a tenth of a 4 KiB read, and where samples have one size it is always the same one.
+    Making a slice costs as much as a tenth of a 4 KiB read. Where all samples have one size, the slices are the same in
+    every step.
     """
 
     def __init__(self, make: Callable[[memoryview, int], T]) -> None:
-        """`make` turns a piece of `length` bytes into what the backend passes to its call."""
+        """Keep `make`, which turns a piece and its length into the object that the backend passes to its call."""
         self._make = make
         self._kept: dict[tuple[int, bytes, int], tuple[memoryview, CallBuffers[T]]] = {}
 
     def cut_buffer(self, calls: Calls, into: memoryview) -> CallBuffers[T]:
-        """The pieces of the calls."""
+        """Return the pieces of `into` that the calls fill."""
         length = calls.length
         if len(length) < 2 or length[0] != length[-1] or (length != length[0]).any():
             return self._slice_buffer(calls, into)
@@ -66,7 +70,7 @@ class CallBufferCache(Generic[T]):
         if kept is None:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            # The buffer is kept with its pieces: its id is the key, and nothing else may come to have the same.
+            # The buffer is kept with its pieces: its id is the key, and no other object may get the same id.
             kept = self._kept[layout] = into, self._slice_buffer(calls, into)
         return kept[1]
 
@@ -77,12 +81,12 @@ class CallBufferCache(Generic[T]):
         return CallBuffers(pieces, lengths, sum(lengths))
 
     def release_buffers(self) -> None:
-        """Let go of every buffer."""
+        """Drop all references to buffers."""
         self._kept.clear()
 
 
 def only_file(calls: Calls) -> int | None:
-    """The file that all calls read, or None where there are several; at least one call."""
+    """Return the file that all calls read, or None if there are several. There must be a call."""
     files = calls.file
     first = int(files[0])
     return first if len(files) == 1 or bool((files == first).all()) else None

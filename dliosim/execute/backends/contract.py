@@ -1,4 +1,4 @@
-"""The protocols of backends: read the calls of a step into a buffer, write ranges of a file, and account for both."""
+"""The protocols of backends: read the calls of a step into a buffer, write ranges of a file, and meter both."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from dliosim.plan.samples.io_requests import Calls
 
 
 class Reader(Protocol):
-    """Reads for one thread of one rank; holds its own handles, opened and closed as `Access.open` says.
+    """Reads for one thread of one rank, with its own handles, which it opens and closes as `Access.open` says.
 
-    A reader is made by its backend for one data set (or checkpoint) and one thread. It records into `meter`, which
-    nobody else writes to.
+    A backend makes a reader for one data set (or checkpoint) and one thread.
     """
 
+    #: counts and times of this reader's calls; only the reader writes to it
     meter: Meter
 
     def begin_epoch(self) -> None:
-        """Open what all ranks open together, unless it is open. Collective where a shared file is read by MPI-IO."""
+        """Open the shared file, unless it is open. Collective where a shared file is read by MPI-IO."""
         ...
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read every call into `into[start:start + length]`; return the bytes that the calls returned.
 
-        Those are the bytes asked, and with O_DIRECT those of the widened calls, less what lies beyond the file's end. A
-        step may have no calls on a rank: then nothing is opened or read, but what all ranks do together.
-        Raises ExecutionError, naming file, offset and call, when one fails or returns less than was planned.
+        These are the bytes asked for; with O_DIRECT those of the widened calls, as far as the file reaches. A rank may
+        have no calls in a step: then it opens and reads nothing, but takes part in what all ranks do together.
+        Raises ExecutionError, naming file, offset and call, if a call fails or returns less than planned.
         """
         ...
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes. Collective where `begin_epoch` is."""
+        """Close the files with `open each epoch`. Collective where `begin_epoch` is."""
         ...
 
     def active_hints(self) -> dict[str, str]:
-        """The hints (MPI_Info) of the file opened last, or nothing. Local."""
+        """Return the hints (MPI_Info) of the file opened last, or {}. Local."""
         ...
 
     def close(self) -> None:
@@ -47,54 +47,59 @@ class Reader(Protocol):
 
 @runtime_checkable
 class OverlappingReader(Reader, Protocol):
-    """A reader that may begin a batch while the one before is not complete; all of this on one thread."""
+    """A reader that may begin a batch while the one before is not complete. One thread calls all of its methods."""
 
     @property
     def has_room(self) -> bool:
-        """Whether it is time to begin another batch, if there is one."""
+        """True if another batch should begin now, if there is one."""
         ...
 
     def begin(self, calls: Calls, into: memoryview) -> None:
-        """Begin to read what `read` would."""
+        """Begin to read the calls, as `read` would."""
         ...
 
     def advance(self) -> bool:
-        """Go on for a while; whether the batch begun first is complete. Raises ExecutionError if none will ever be."""
+        """Continue for a while; return whether the oldest batch is complete.
+
+        Raises ExecutionError if no batch can ever be complete.
+        """
         ...
 
     def complete(self) -> int:
-        """What `read` would return, or raise, for the batch begun first."""
+        """Return or raise for the oldest batch what `read` would."""
         ...
 
 
 class Writer(Protocol):
-    """Writes one file that it created or opened; made by its backend."""
+    """Writes one file, which it has created or opened. A backend makes it."""
 
+    #: counts and times of this writer's calls
     meter: Meter
+    #: the file
     path: Path
 
     def write(self, offset: int, data: memoryview) -> None:
-        """Write `data` at `offset` in one call (one of a collective round: `data` may be empty).
+        """Write `data` at `offset` (bytes) in one call. In a collective round `data` may be empty.
 
-        Raises ExecutionError, naming file, offset and call, when it fails or writes less.
+        Raises ExecutionError, naming file, offset and call, if it fails or writes less.
         """
         ...
 
     def sync(self) -> None:
-        """Make the file durable (fsync or MPI_File_sync); timed in `meter.sync_ns`, apart from the writes."""
+        """Make the file durable (fsync or MPI_File_sync); its time is in `meter.sync_ns`, not in the write calls."""
         ...
 
     def active_hints(self) -> dict[str, str]:
-        """The hints (MPI_Info) of the file while it is open, or nothing. Local."""
+        """Return the hints (MPI_Info) of the open file, or {}. Local."""
         ...
 
     def close(self) -> None:
-        """Close; safe to call twice."""
+        """Close the file; safe to call twice."""
         ...
 
 
 def close_writer(writer: Writer, record: VerbRecord) -> None:
-    """Close a file that was written, and add to the record what was done to it. Collective where opening it was."""
+    """Close a file that was written, and add its hints and meter to `record`. Collective where opening it was."""
     try:
         if record.hints is None:
             record.hints = writer.active_hints()
@@ -104,7 +109,7 @@ def close_writer(writer: Writer, record: VerbRecord) -> None:
 
 
 def record_meter(meter: Meter, record: VerbRecord) -> None:
-    """Add to the record what the reader or writer of one or more files has done."""
+    """Add the counts and times of a reader or writer to `record`."""
     record.opens += meter.opens
     record.calls += meter.calls
     record.bytes_moved += meter.moved

@@ -1,4 +1,4 @@
-"""Queues of reads in the kernel: io_uring, or libaio where that is refused, by system calls alone."""
+"""Queues of reads in the kernel: io_uring, or libaio where io_uring is refused, by system calls only."""
 
 from __future__ import annotations
 
@@ -23,36 +23,41 @@ _C.syscall.argtypes = [ctypes.c_long] * 7
 
 
 class ReadQueue(Protocol):
-    """Reads that wait, in the order in which they were put, until `submit_and_wait` hands them to the kernel.
+    """Reads that wait, in the order of `put`, until `submit_and_wait` submits them to the kernel.
 
-    Up to `capacity` of them may be neither handed over nor come back yet, of which `depth` are with the kernel at most.
-    Everything happens on the thread that made the queue, but for `close`.
+    At most `capacity` reads may wait or be in flight, and at most `depth` be in flight. The thread that made the queue
+    calls all methods; only `close` may be called by another.
     """
 
+    #: name for messages
     name: str
+    #: reads that the queue has room for
     capacity: int
 
     def put(
         self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
     ) -> None:
-        """Add reads of `length` bytes at `offset` to `address`; numbered from `first` on, and following each other."""
+        """Add reads of `length` bytes at `offset` into memory at `address`, with the numbers `first`, `first` + 1, ...
+
+        Arrays have one entry a read; `descriptor` may be one for all.
+        """
         ...
 
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
-        """Hand over the next `submit` reads, and wait until `least` have come back.
+        """Submit the next `submit` reads, and wait until `least` are complete.
 
-        Gives how many were handed over, and of all that have come back their numbers and results: bytes, or a negative
-        error number. Raises OSError.
+        Returns the number submitted, and the numbers and results of all complete reads. A result is bytes, or a
+        negative error number. Raises OSError.
         """
         ...
 
     def close(self) -> None:
-        """Give everything back, with nothing in flight; safe to call twice."""
+        """Free the queue, with nothing in flight; safe to call twice."""
         ...
 
 
 def make_queue(depth: int, capacity: int) -> ReadQueue:
-    """The best queue that this kernel gives. Raises ExecutionError [R403] where it gives none."""
+    """Make the best queue that this kernel gives. Raises ExecutionError [R403] if it gives none."""
     refused = []
     makers: list[type[IoUring] | type[LinuxAio]] = [IoUring, LinuxAio]
     for make in makers:
@@ -65,7 +70,7 @@ def make_queue(depth: int, capacity: int) -> ReadQueue:
 
 
 def _syscall(number: int, *arguments: int) -> int:
-    """A system call, the interpreter free meanwhile; made again where a signal ends it. Raises OSError."""
+    """Make a system call without Python's global lock; repeat it if a signal ends it. Raises OSError."""
     padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     while True:
         result: int = _C.syscall(number, *padded)
@@ -95,7 +100,7 @@ _SQE: Final = np.dtype(
     }
 )
 _CQE: Final = np.dtype([("number", "i8"), ("result", "i4"), ("flags", "u4")])
-# struct io_uring_params: 10 words, then the offsets of either ring's words in what is mapped.
+# struct io_uring_params: 10 words, then the offsets of the words of both rings in the mapped memory.
 _PARAMS: Final = np.dtype(
     [
         ("entries", "u4", 2),
@@ -110,10 +115,10 @@ _PARAMS: Final = np.dtype(
 
 
 class IoUring:
-    """io_uring. The submission ring holds all that waits: the kernel takes as many from it as it is told to.
+    """A queue by io_uring. The submission ring holds all waiting reads; each submit says how many the kernel takes.
 
-    Python orders no memory accesses, and need not: rings are written and read by this thread alone, and by the kernel
-    within io_uring_enter, which every look at a ring follows.
+    Memory barriers are not needed: only this thread uses the rings, and the kernel within io_uring_enter; this thread
+    reads a ring only after that call returned.
     """
 
     name = "io_uring"
@@ -130,7 +135,7 @@ class IoUring:
 
     def _open(self) -> None:
         params = np.zeros(1, _PARAMS)
-        # Completions wait for this thread to ask for them: no interrupts in between. Since Linux 6.1, or 5.19.
+        # Completions wait until this thread asks for them, without interrupts. Since Linux 6.1, or 5.19.
         for more in (_SINGLE_ISSUER | _DEFER_TASKRUN, _COOP_TASKRUN, 0):
             params["flags"] = more
             try:
@@ -141,13 +146,13 @@ class IoUring:
                     raise
         if not params["features"][0] & _CUR_POSITION:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        _syscall(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where making a ring is not
+        _syscall(_ENTER, self._descriptor, 0, 0, 0)  # may be forbidden where io_uring_setup is not
         entries, completions = params["entries"][0].tolist()
         sq, cq = params["sq"][0].tolist(), params["cq"][0].tolist()
         rings = self._map(max(sq[6] + 4 * entries, cq[5] + 16 * completions), 0)
         self._entries = np.frombuffer(self._map(64 * entries, _OFFSET_SQES), _SQE, entries)
         words = np.frombuffer(rings, np.uint32, len(rings) // 4)
-        words[sq[6] // 4 : sq[6] // 4 + entries] = np.arange(entries)  # which entry is where: it never changes
+        words[sq[6] // 4 : sq[6] // 4 + entries] = np.arange(entries)  # the index of each entry; it never changes
         self._tail = words[sq[1] // 4 : sq[1] // 4 + 1]
         self._heads = words[cq[0] // 4 : cq[0] // 4 + 1], words[cq[1] // 4 : cq[1] // 4 + 1]
         self._completions = np.frombuffer(rings, _CQE, completions, cq[5])
@@ -163,7 +168,7 @@ class IoUring:
     def put(
         self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
     ) -> None:
-        """See `Queue.put`."""
+        """Write reads into the submission ring."""
         count = len(offset)
         at = self._put & self._mask
         if at + count <= self._mask + 1:
@@ -180,11 +185,11 @@ class IoUring:
         self._tail[0] = self._put & 0xFFFFFFFF
 
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
-        """See `ReadQueue.submit_and_wait`."""
+        """Submit and wait by one io_uring_enter; return the number submitted, and numbers and results."""
         try:
             submitted = _syscall(_ENTER, self._descriptor, submit, least, _GETEVENTS)
         except OSError as error:
-            # The kernel has no memory for more of them now: those in flight give some back.
+            # The kernel has no memory for more reads now: wait for those in flight, which free some.
             if error.errno not in (errno.EAGAIN, errno.EBUSY) or self._sent == self._back:
                 raise
             submitted = 0
@@ -201,7 +206,7 @@ class IoUring:
         return submitted, numbers, results
 
     def close(self) -> None:
-        """See `Queue.close`."""
+        """Unmap the rings and close the descriptor."""
         if self._descriptor >= 0:
             close_read([self._descriptor])
             self._descriptor = -1
@@ -230,7 +235,7 @@ _EVENT: Final = np.dtype([("number", "i8"), ("object", "u8"), ("result", "i8"), 
 
 
 class LinuxAio:
-    """libaio's system calls. They wait in io_submit itself where a file is read through the page cache."""
+    """A queue by the system calls of libaio. For reads through the page cache io_submit itself waits."""
 
     name = "libaio"
 
@@ -252,7 +257,7 @@ class LinuxAio:
     def put(
         self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
     ) -> None:
-        """See `Queue.put`."""
+        """Write the control blocks of reads."""
         count = len(offset)
         rows = np.arange(self._put, self._put + count) % self.capacity
         blocks = self._blocks
@@ -264,7 +269,7 @@ class LinuxAio:
         self._put += count
 
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
-        """See `ReadQueue.submit_and_wait`."""
+        """Submit by io_submit, wait by io_getevents; return the number submitted, and numbers and results."""
         submitted, events = 0, self._events
         if submit:
             at = self._submitted % self.capacity
@@ -275,14 +280,14 @@ class LinuxAio:
                 if error.errno != errno.EAGAIN or self._submitted == self._back:
                     raise
             self._submitted += submitted
-        # Fewer may have been taken than were handed over: what is not in flight cannot come back.
+        # The kernel may have taken fewer than were submitted. Only those in flight can become complete.
         least = min(least, self._submitted - self._back)
         count = _syscall(self._get_events, self._context, least, len(events), events.ctypes.data)
         self._back += count
         return submitted, events["number"][:count].copy(), events["result"][:count].copy()
 
     def close(self) -> None:
-        """See `Queue.close`."""
+        """Destroy the context."""
         if self._context:
             _syscall(self._destroy, self._context)
             self._context = 0

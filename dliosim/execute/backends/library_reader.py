@@ -23,20 +23,23 @@ from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
 def library_read_note(access: Access, counted: bool) -> str:
-    """A note of what figures mean where a format's library reads, empty elsewhere; `counted` by the kernel or not."""
+    """Return a note about the figures where a format's library reads, empty elsewhere.
+
+    `counted` is true if the kernel counts the bytes that the processes read.
+    """
     if access.through != "library":
         return ""
     moved = "contents of samples, as the kernel does not say what this process reads"
     if counted:
         moved = "all that these processes read by read calls, as the kernel counts it"
-    return f"read by the format's library: calls are the library's, what it decodes lies in them, and moved is {moved}"
+    return f"read by the format's library: calls are the library's and include its decoding, and moved is {moved}"
 
 
 class LibraryReader:
-    """Reads samples by the library of their format, a call for each row of calls: consecutive samples of a file.
+    """Reads samples by the library of their format, one call for each row: consecutive samples of a file.
 
-    Offsets and lengths of calls are those of contents, as `plan.stored` makes them for a library. What the library
-    does for a call, in one read of the kernel or many, is its own affair: `meter` counts calls of the library.
+    Offsets and lengths of calls are those of contents, not of files, as `read_ranges.plan_reads` plans them for a
+    library. The library may make several system calls for one call; `meter` counts calls of the library.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class LibraryReader:
         comm: MPI.Intracomm,
         dataset: Dataset | None,
     ) -> None:
-        """PlanError where the format has no such way."""
+        """Keep the format's library for `dataset`. Raises PlanError if it cannot read single samples."""
         form = format_for(dataset) if dataset is not None else None
         if dataset is None or not isinstance(form, LibraryReadable):
             raise PlanError("`through library`: this format has no library that reads single samples")
@@ -64,12 +67,12 @@ class LibraryReader:
         self._open: dict[int, LibraryFile] = {}
 
     def begin_epoch(self) -> None:
-        """Open what all ranks open together, unless it is open."""
+        """Open the shared file, unless it is open. Collective over `comm` with MPI-IO."""
         if self._comm is not None and not self._open:
             self._open_files([0])
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`."""
+        """Read every call by the library; return the bytes. Raises ExecutionError."""
         if self._collective:
             return self._read_collective(calls, into)
         if self._lifetime != "each sample":
@@ -86,12 +89,12 @@ class LibraryReader:
         return moved
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes."""
+        """Close the files with `open each epoch`."""
         if self._lifetime == "each epoch":
             self._close_all()
 
     def active_hints(self) -> dict[str, str]:
-        """Nothing: the library keeps its hints to itself."""
+        """Return {}: the library does not show its hints."""
         return {}
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class LibraryReader:
         return moved
 
     def _read_collective(self, calls: Calls, into: memoryview) -> int:
-        """Every rank makes as many calls as the one that needs most, the last ones of no samples."""
+        """Read by collective calls: every rank makes as many as the rank that needs most, the last ones empty."""
         most = np.array([len(calls.file)], np.int64)
         if self._comm is not None:
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
@@ -124,7 +127,7 @@ class LibraryReader:
         return moved
 
     def _call_library(self, file: int, offset: int, into: memoryview) -> int:
-        # Without one size for all, each call is of one sample.
+        # If sizes vary, each call reads one sample.
         each = self._size or len(into)
         first, count = (offset // each, len(into) // each) if each else (0, 0)
         began = perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Reading out of files that are mapped into memory (`engine mmap`), a batch at a time."""
+"""Reading from files that are mapped into memory (`engine mmap`), a batch at a time."""
 
 from __future__ import annotations
 
@@ -25,50 +25,55 @@ from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 Bytes = NDArray[np.uint8]
 
-# Unlike that of Python's mappings it leaves the interpreter to others while the kernel asks storage for the pages.
+# Unlike the madvise of Python's mappings it releases Python's global lock while the kernel asks storage for pages.
 _C = ctypes.CDLL(None)
 _C.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
-# For fewer samples than this, looking at how they lie costs more than it saves.
+# For fewer samples than this, checking their layout costs more than it saves.
 _FEW = 16
 
 
 @dataclass(slots=True)
 class _Mapping:
-    """A file in memory: what keeps it there (None for an empty one), and its bytes when it was mapped.
+    """A file that is mapped into memory."""
 
-    `advice` is how the kernel was told to read ahead, and `reached` where the last batch ended.
-    """
-
+    #: the mapping; None for an empty file
     held: mmap.mmap | None
+    #: the bytes of the file, as many as it had when it was mapped
     data: Bytes
+    #: memory address of the first byte
     address: int
+    #: the advice about readahead that the kernel was given last
     advice: int = mmap.MADV_NORMAL
+    #: offset in the file where the last batch ended, bytes
     reached: int = 0
 
 
 class MappedReader:
-    """Copies samples out of mappings that live as long as `Access.open` says.
+    """Copies samples from mappings, which stay as long as `Access.open` says.
 
-    A mapping reaches as far as its file did when it was mapped, and no copy beyond that. A file that is cut short
-    afterwards would end the process (SIGBUS), so sizes are looked at again when an epoch begins, and when it ends.
+    A mapping has the size that its file had when it was mapped, and no copy goes beyond that. A file that is cut short
+    later would end the process (SIGBUS), so sizes are checked again when an epoch begins and when it ends.
     """
 
     def __init__(
         self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
     ) -> None:
-        """See `OpenFiles` for what the files are."""
+        """Prepare to map files below `directory`, as `OpenFiles` names them; map none."""
         self.meter = Meter()
         self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
         self._lifetime = access.open
         self._mapped: dict[int, _Mapping] = {}
 
     def begin_epoch(self) -> None:
-        """See that no file that stays mapped was cut short. Raises ExecutionError."""
+        """Check that no mapped file was cut short. Raises ExecutionError [R401]."""
         self._check_sizes()
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`; all calls together are counted as one, those of each file with `open each sample`."""
+        """Copy every call from its mapping; return the bytes. Raises ExecutionError.
+
+        The meter counts all calls together as one; with `open each sample` it counts one for each sample.
+        """
         if not len(calls.file):
             return 0
         out = np.frombuffer(into, np.uint8)
@@ -84,13 +89,13 @@ class MappedReader:
         return moved
 
     def end_epoch(self) -> None:
-        """See that no file was cut short meanwhile, and unmap what `open each epoch` closes. Raises ExecutionError."""
+        """Check that no file was cut short, and unmap all with `open each epoch`. Raises ExecutionError [R401]."""
         self._check_sizes()
         if self._lifetime == "each epoch":
             self._unmap()
 
     def active_hints(self) -> dict[str, str]:
-        """Nothing: there are no hints."""
+        """Return {}: there are no hints."""
         return {}
 
     def close(self) -> None:
@@ -134,7 +139,7 @@ class MappedReader:
             try:
                 size = os.fstat(descriptor).st_size
                 held = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
-            except ValueError as error:  # by Python itself, which looks before it maps
+            except ValueError as error:  # from Python itself, which checks the size before it maps
                 raise truncation_error("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
             except OSError as error:
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
@@ -154,14 +159,14 @@ class MappedReader:
                 raise ExecutionError(f"{text}: the file was cut short while it was read", "R401")
 
     def _unmap(self) -> None:
-        # The last view of a mapping that goes takes the mapping with it.
+        # A mapping is unmapped with its last view.
         before = perf_counter_ns()
         self._mapped.clear()
         self.meter.close_ns += perf_counter_ns() - before
 
 
 def _advise_sequential(mapping: _Mapping, calls: Calls) -> bool:
-    """Let the kernel read ahead where samples follow each other in the file; whether they do."""
+    """Let the kernel read ahead if samples follow each other in the file; return whether they do."""
     first, before_last = int(calls.offset[0]), int(calls.length[:-1].sum())
     in_order = int(calls.offset[-1]) - first == before_last if len(calls.file) > 1 else first == mapping.reached
     mapping.reached = int(calls.offset[-1] + calls.length[-1])
@@ -170,7 +175,7 @@ def _advise_sequential(mapping: _Mapping, calls: Calls) -> bool:
 
 
 def _advise_random(mappings: list[_Mapping], calls: Calls) -> None:
-    """Let the kernel read what is asked for and nothing else: a page alone by the fault, more of them all at once."""
+    """Let the kernel read only what is asked for: a single page by its fault, several pages of a sample at once."""
     for mapping in mappings:
         _advise(mapping, mmap.MADV_RANDOM)
     if int(calls.length.max()) > PAGE:
@@ -188,24 +193,24 @@ def _advise(mapping: _Mapping, advice: int) -> None:
 
 
 def _copy_uniform(source: Bytes, calls: Calls, out: Bytes) -> bool:
-    """Copy samples of one size, which lie at multiples of it, by one numpy call; whether they do."""
+    """Copy samples of one size, at multiples of it in the file, by one numpy call; return whether it was possible."""
     offset, length, start = calls.offset, int(calls.length[0]), calls.start
     count, first = len(offset), int(offset[0]) % length
     if count < _FEW or (calls.length != length).any():
         return False
     row, rest = np.divmod(offset - first, length)
-    # Calls fill the buffer in their order, so that where the last one goes tells whether there are gaps.
+    # Calls fill the buffer in their order, so the place of the last one shows whether there are gaps.
     if rest.any() or int(start[-1]) - int(start[0]) != (count - 1) * length:
         return False
     rows = source[first : first + (len(source) - first) // length * length].reshape(-1, length)
     target = out[int(start[0]) : int(start[0]) + count * length].reshape(count, length)
-    # Where every place is known to exist, `clip` is the mode that copies straight into `out`.
+    # All indices exist, so `clip` changes none; with it numpy copies into `out` without a buffer in between.
     np.take(rows, row, axis=0, out=target, mode="clip")
     return True
 
 
 def _copy_each(sources: list[Bytes], calls: Calls, out: Bytes) -> None:
-    """Copy samples one after the other; large ones with the interpreter free, which slices of memory would not be."""
+    """Copy samples one after the other. Unlike slices of memory, numpy releases Python's global lock for large ones."""
     columns = (calls.offset.tolist(), calls.length.tolist(), calls.start.tolist())
     for source, offset, length, start in zip(sources, *columns, strict=True):
         np.copyto(out[start : start + length], source[offset : offset + length])

@@ -20,11 +20,11 @@ from dliosim.plan.samples.io_requests import Calls, sample_heads
 def keep_in_flight(
     count: int, depth: int, issue: Callable[[int], MPI.Request], back: Callable[[int, MPI.Status, int], None]
 ) -> None:
-    """Issue requests 0 to `count` - 1, up to `depth` of which are in flight at a time, and wait for all.
+    """Issue requests 0 to `count` - 1 with at most `depth` in flight, and wait for all.
 
-    `issue` makes one; `back` is told its number, its status and the clock (ns) when it has completed. Whatever either
-    of them raises is raised when nothing is in flight any more, as requests still fill their buffers until then; and so
-    is the MPI.Exception of a request that failed.
+    `issue` makes a request; `back` gets its number, its status and the time of its completion (perf_counter_ns). An
+    error of either, and the MPI.Exception of a request that failed, are raised only when nothing is in flight: until
+    then requests still fill their buffers.
     """
     requests: list[MPI.Request] = []
     numbers: list[int] = []
@@ -48,7 +48,7 @@ def keep_in_flight(
 
 
 def _wait_all(requests: list[MPI.Request]) -> None:
-    """Wait for what is in flight, however it ends."""
+    """Wait for all requests, and ignore their errors."""
     for request in requests:
         try:
             request.Wait()
@@ -60,21 +60,21 @@ _CALL = "MPI_File_iread_at"
 
 
 class QueuedIndependentReader(IndependentReader):
-    """Reads by MPI_File_iread_at, a call a row, of which up to `Access.depth` are in flight at a time.
+    """Reads by MPI_File_iread_at, one call a row, with up to `Access.depth` calls in flight.
 
-    With `open each sample` as many files are open at a time as calls are in flight.
+    With `open each sample` as many files are open as calls are in flight.
     """
 
     def __init__(
         self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
     ) -> None:
-        """See `IndependentReader`."""
+        """Prepare to read, as `IndependentReader` does, at the depth of `access`."""
         super().__init__(access, directory, file_name, shared, comm)
         self._depth = access.depth
         self.meter.how = f"queued by {_CALL}"
 
     def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
-        """Read rows whose files are open, `asked` bytes in all."""
+        """Read rows whose files are open; return the bytes."""
         table = self._table
         return self._read_queued(files, offsets, specs, lambda row: table[files[row]], lambda row: None)
 
@@ -98,7 +98,7 @@ class QueuedIndependentReader(IndependentReader):
         try:
             return self._read_queued(files, calls.offset.tolist(), cut.pieces, open_sample, close_sample)
         finally:
-            # After a failure, when nothing is in flight any more.
+            # Files are left here only after an error; nothing is in flight then.
             for number, kept in opened.items():
                 self._close_handle(kept, files[of_row.index(number)])
 
@@ -110,7 +110,7 @@ class QueuedIndependentReader(IndependentReader):
         handle: Callable[[int], MPI.File],
         release: Callable[[int], None],
     ) -> int:
-        """Read all rows; `handle` gives the open file of one, `release` is told when one is complete."""
+        """Read all rows and return the bytes; `handle` gives a row's open file, `release` gets each complete row."""
         began, ended = np.zeros((2, len(files)), np.int64)
         got: list[int] = [0] * len(files)
 
@@ -124,7 +124,7 @@ class QueuedIndependentReader(IndependentReader):
             got[row] = status.Get_count()
             piece, length, kind = specs[row]
             if 0 < got[row] < length:
-                # ROMIO makes one call of the system for it, which moves less than 2 GiB.
+                # ROMIO makes one system call for the request, which moves less than 2 GiB.
                 rest = piece[got[row] :], length - got[row], kind
                 handle(row).Read_at(offsets[row] + got[row], rest, status)
                 got[row] += status.Get_count()

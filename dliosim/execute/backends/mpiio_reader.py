@@ -1,4 +1,4 @@
-"""Reading by MPI-IO: a read_at a call, or one view and one read_at_all for all calls of a step."""
+"""Reading by MPI-IO: one read_at for each call, or one view and one read_at_all for all calls of a step."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
 class IndependentReader:
-    """Reads by MPI_File_read_at, a call a row.
+    """Reads by MPI_File_read_at, one call a row.
 
-    With `shared` there is one file, number 0, opened by all ranks of `comm` in `begin_epoch`; else (and with `open each
-    sample`) each rank opens the files that it reads for itself.
+    With `shared` there is one file, number 0, which all ranks of `comm` open in `begin_epoch`. Otherwise, and with
+    `open each sample`, each rank opens its files for itself.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class IndependentReader:
         self._lifetime = access.open
         self._merged = access.transfer is not None
         self._shared = shared and access.open != "each sample"
-        # Threads open files for themselves at the same time, which may not happen on one communicator.
+        # Several threads may open files at the same time, and MPI forbids that on one communicator.
         self._comm = comm if self._shared else MPI.COMM_SELF.Dup()
         self._table: dict[int, MPI.File] = {}
         self._granted: dict[str, str] = {}
@@ -49,12 +49,12 @@ class IndependentReader:
         self._closed = False
 
     def begin_epoch(self) -> None:
-        """Open the shared file, unless it is open; needed before `read`. Collective over `comm` where it is shared."""
+        """Open the shared file, unless it is open; needed before `read`. Collective over `comm` if `shared`."""
         if self._shared and not self._table:
             self._table[0] = self._open(0)
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`."""
+        """Read every call by MPI_File_read_at; return the bytes. Raises ExecutionError."""
         if not len(calls.file):
             return 0
         files = calls.file.tolist()
@@ -68,16 +68,16 @@ class IndependentReader:
         return self._read_rows(files, calls.offset.tolist(), cut.pieces, cut.total)
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes. Collective over `comm` where the file is shared."""
+        """Close the files with `open each epoch`. Collective over `comm` if `shared`."""
         if self._lifetime == "each epoch":
             self._close_table()
 
     def active_hints(self) -> dict[str, str]:
-        """The hints of the file opened last."""
+        """Return the hints of the file opened first."""
         return self._granted
 
     def close(self) -> None:
-        """Close everything. Collective over `comm` where the file is shared."""
+        """Close everything. Collective over `comm` if `shared`."""
         self._close_table()
         self._pieces.release_buffers()
         if not self._shared and not self._closed:
@@ -85,10 +85,13 @@ class IndependentReader:
         self._closed = True
 
     def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
-        """Read rows whose files are open, `asked` bytes in all."""
+        """Read rows whose files are open, `asked` bytes in all; return the bytes."""
         count = len(files)
+        # Status objects are kept from step to step: making one for each call would add to the time between calls.
         self._statuses.extend(MPI.Status() for _ in range(count - len(self._statuses)))
         statuses = self._statuses[:count]
+        # `map` makes each call when the loop below asks for it: nothing but a clock reading runs between two calls. How
+        # many offsets remain tells which call failed.
         remaining = iter(offsets)
         if self._shared:
             reads = map(self._table[0].Read_at, remaining, specs, statuses)
@@ -114,7 +117,7 @@ class IndependentReader:
         return moved
 
     def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
-        """Open, read and close; the calls of one sample share the handle."""
+        """Open, read and close a file for each sample; the calls of one sample share the handle. Return the bytes."""
         offsets = calls.offset.tolist()
         heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
@@ -130,7 +133,7 @@ class IndependentReader:
 
     def _open(self, file: int) -> MPI.File:
         before = perf_counter_ns()
-        # One rank looks a link up, so that all open what it leads to, or none.
+        # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
         path = run_on_first_rank(self._comm, lambda: self._path(file))
         handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.open_ns += perf_counter_ns() - before
@@ -153,15 +156,15 @@ class IndependentReader:
 class CollectiveReader:
     """Reads the calls of a step (or of one round of it) by one view and one MPI_File_read_at_all.
 
-    There is one file, number 0. The view has the calls in the order of the file, as MPI wants it. Where the buffer has
-    them in that order, too, they come as one piece of memory; else a memory type puts them where they belong. Bytes
-    that a step asks for twice (`last batch pad` wraps round) are read once and copied: ROMIO 4.1.3 ends the job over
-    views that overlap. A rank without calls takes part with none. Every method but `active_hints` is collective over `comm`,
-    which nobody may use on another thread.
+    There is one file, number 0. The view has the calls in the order of the file, which MPI requires. If the buffer has
+    the same order, the memory is one contiguous piece; otherwise a memory type puts each call at its place. Bytes that
+    a step asks for twice (`last batch pad` wraps round) are read once and copied: MPICH 4.1.3's ROMIO ends the job for
+    views that overlap. A rank without calls takes part with an empty view. Every method except `active_hints` is
+    collective over `comm`, and no other thread may use `comm`.
 
-    Where a file ends too early, ROMIO's status tells it or not, depending on the hints: only the file's size does. It
-    is asked for when an epoch begins, and no read may reach beyond it; and again when the epoch ends, because the check
-    of what was read need not notice a file that was cut meanwhile: a buffer may hold the same samples from before.
+    If a file ends too early, ROMIO's status shows it with some hints and not with others; only the file's size always
+    shows it. The size is read when an epoch begins, and no read may go beyond it. It is read again when the epoch ends:
+    if the file was cut in between, the buffer may still hold the same samples from before, and their check succeeds.
     """
 
     def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
@@ -179,28 +182,35 @@ class CollectiveReader:
         self._memory_type = _CachedDatatype()
 
     def begin_epoch(self) -> None:
-        """Open the file, unless it is open, and see how long it is."""
+        """Open the file, unless it is open, and read its size. Collective."""
         self._size = self._query_size(self._open_handle())
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`; a rank that fails has taken part first, so that the others do not wait for it."""
+        """Read every call by one collective call; return the bytes. Collective. Raises ExecutionError.
+
+        A call beyond the end of the file is an error only after the collective call: the other ranks wait in it.
+        """
         handle = self._open_handle()
+        # The time of the view goes into `view_ns`: it is no part of the latency of the read.
         began = perf_counter_ns()
         count, asked = len(calls.length), int(calls.length.sum())
         moved, end = asked, 0
         copies: list[tuple[int, int, int]] = []
         try:
             if count:
+                # The displacements of a view may not decrease.
                 order = np.argsort(calls.offset, kind="stable")
                 offset, length, start = calls.offset[order], calls.length[order], calls.start[order]
                 if (offset[1:] < offset[:-1] + length[:-1]).any():
                     offset, length, start, copies = _remove_overlaps(offset, length, start)
                     moved = int(length.sum())
                 end = int(offset[-1] + length[-1])
+                # Displacements count from the first call, so steps of the same shape at other places share one type.
                 file_type = self._file_type.commit_type(offset - offset[0], length)
                 memory = self._memory_spec(into, start, length, moved)
                 handle.Set_view(int(offset[0]), MPI.BYTE, file_type)
             else:
+                # Set_view and Read_at_all are collective: the other ranks would wait forever if this one left them out.
                 memory = into, 0, MPI.BYTE
                 handle.Set_view(0, MPI.BYTE, MPI.BYTE)
             viewed = perf_counter_ns()
@@ -222,13 +232,16 @@ class CollectiveReader:
         return asked
 
     def _memory_spec(self, into: memoryview, start: NDArray[np.int64], length: NDArray[np.int64], total: int) -> Spec:
-        """Where the bytes of a view go, whose pieces belong at `start`."""
+        """Return the memory for a view of `total` bytes, whose pieces of `length` bytes belong at `start` of `into`."""
         if (start[1:] == start[:-1] + length[:-1]).all():
             return into[int(start[0]) :], total, MPI.BYTE
         return into, 1, self._memory_type.commit_type(start, length)
 
     def end_epoch(self) -> None:
-        """See that the file was not cut meanwhile, and close what `open each epoch` closes. Raises ExecutionError."""
+        """Check that the file was not cut short, and close it with `open each epoch`. Collective.
+
+        Raises ExecutionError [R401].
+        """
         size = self._query_size(self._open_handle())
         if size < self._size:
             text = f"MPI_File_get_size of {self._path} gave {size} bytes, and {self._size} before"
@@ -239,11 +252,11 @@ class CollectiveReader:
             self._close_handle()
 
     def active_hints(self) -> dict[str, str]:
-        """The hints of the file."""
+        """Return the hints of the file."""
         return self._granted
 
     def close(self) -> None:
-        """Close the file and free the types."""
+        """Close the file and free the datatypes. Collective."""
         self._close_handle()
         self._file_type.free()
         self._memory_type.free()
@@ -266,7 +279,7 @@ class CollectiveReader:
         self.meter.close_ns += perf_counter_ns() - before
 
     def _query_size(self, handle: MPI.File) -> int:
-        """The file's size, which one rank asks for: on a parallel file system each asking goes to all servers."""
+        """Return the file's size in bytes. One rank asks, as each request goes to all servers of the file system."""
         size = np.zeros(1, np.int64)
 
         def get_size() -> None:
@@ -280,24 +293,25 @@ class CollectiveReader:
         return int(size[0])
 
     def _eof_error(self, calls: Calls) -> ExecutionError:
-        """The error of calls that reach beyond the end of the file."""
+        """Return the error of calls that reach beyond the end of the file."""
         row = int(np.argmax(calls.offset + calls.length > self._size))
         offset, length = int(calls.offset[row]), int(calls.length[row])
         return truncation_error("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
 
 
 class _CachedDatatype:
-    """An indexed datatype of bytes, made anew only where it differs from the one before."""
+    """An indexed datatype of bytes. It is made again only if its shape differs from the last one."""
 
     def __init__(self) -> None:
         self._shape: tuple[bytes, bytes] | None = None
         self._type = MPI.DATATYPE_NULL
 
     def commit_type(self, displacement: NDArray[np.int64], length: NDArray[np.int64]) -> MPI.Datatype:
-        """The type whose pieces have these displacements and lengths, in bytes."""
+        """Return the committed type whose pieces have these displacements and lengths, bytes, shape (n,) both."""
         shape = displacement.tobytes(), length.tobytes()
         if shape != self._shape:
             self.free()
+            # Lists, because numpy arrays take nearly twice as long here.
             if (length == length[0]).all():
                 made = MPI.BYTE.Create_hindexed_block(int(length[0]), displacement.tolist())
             else:
@@ -315,13 +329,13 @@ class _CachedDatatype:
 def _remove_overlaps(
     offset: NDArray[np.int64], length: NDArray[np.int64], start: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[tuple[int, int, int]]]:
-    """Calls in the order of the file, less the bytes that others of them have, and how to copy those in the buffer.
+    """Cut from each call the bytes that an earlier one reads; return offset, length and start of the rest, and copies.
 
-    Copies are (source, target, bytes), to be made in order.
+    Calls are in the order of the file. Copies are (source, target, bytes) in the buffer, to be made in order.
     """
     kept: list[tuple[int, int, int]] = []
     copies: list[tuple[int, int, int]] = []
-    reached = from_start = 0  # the farthest byte yet, and by how much its call lies further on in the buffer
+    reached = from_start = 0  # the farthest byte so far; the place in the buffer less that in the file, for its call
     for at, size, target in zip(offset.tolist(), length.tolist(), start.tolist(), strict=True):
         had = max(0, min(size, reached - at))
         if had:

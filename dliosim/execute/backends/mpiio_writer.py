@@ -1,4 +1,4 @@
-"""Files of MPI-IO: opened with hints, written by ranks alone or together, and what a failed call is called."""
+"""Files of MPI-IO: opened with hints, written independently or collectively; and the errors of their calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dliosim.measure.board import process_row
 from dliosim.measure.meter import Meter
 from dliosim.model import Access
 
-#: Memory, how many elements of it, and their type.
+#: Memory, number of elements, and their datatype.
 Spec = tuple[memoryview, int, MPI.Datatype]
 
-#: What ROMIO says on ranks where a collective open went well, but not on another.
+#: ROMIO's text on ranks that succeeded in a collective open that failed on another rank.
 _ELSEWHERE = "on a remote node"
 
 _CODES = {
@@ -30,12 +30,12 @@ _CODES = {
 
 
 class IndependentWriter:
-    """Writes by MPI_File_write_at on a file opened by all ranks of `comm`; made and closed by all."""
+    """Writes by MPI_File_write_at to a file that all ranks of `comm` open and close together."""
 
     _call = "MPI_File_write_at"
 
     def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
-        """Open a file, made if it is not there. Collective. Raises ExecutionError."""
+        """Open a file, and create it if it does not exist. Collective. Raises ExecutionError."""
         self.meter = Meter()
         self.path = path
         self._status = MPI.Status()
@@ -46,7 +46,7 @@ class IndependentWriter:
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
-        """See `Writer.write`."""
+        """Write `data` at `offset` by one MPI call. Raises ExecutionError."""
         size = len(data)
         before = perf_counter_ns()
         try:
@@ -62,7 +62,7 @@ class IndependentWriter:
             raise ExecutionError(f"{self._call} of {size} bytes at offset {offset} wrote {wrote} on {self.path}")
 
     def sync(self) -> None:
-        """MPI_File_sync; collective, timed in `meter.sync_ns`."""
+        """Make the file durable by MPI_File_sync; its time is in `meter.sync_ns`. Collective."""
         before = perf_counter_ns()
         try:
             self._require_handle().Sync()
@@ -71,11 +71,11 @@ class IndependentWriter:
         self.meter.sync_ns += perf_counter_ns() - before
 
     def active_hints(self) -> dict[str, str]:
-        """The hints of the file while it is open."""
+        """Return the hints of the open file."""
         return get_hints(self._require_handle())
 
     def close(self) -> None:
-        """Close. Collective."""
+        """Close the file. Collective."""
         before = perf_counter_ns()
         handle, self._handle = self._handle, None
         if handle is not None:
@@ -92,7 +92,7 @@ class IndependentWriter:
 
 
 class CollectiveWriter(IndependentWriter):
-    """Writes by MPI_File_write_at_all: all ranks of `comm` call `write` together, some perhaps with no data."""
+    """Writes by MPI_File_write_at_all: all ranks of `comm` call `write` together, some perhaps without data."""
 
     _call = "MPI_File_write_at_all"
 
@@ -101,13 +101,14 @@ class CollectiveWriter(IndependentWriter):
 
 
 def open_file(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str], ...]) -> MPI.File:
-    """Open by all ranks of `comm`, with the hints as they are. Collective; ExecutionError on every rank if it fails."""
+    """Open a file on all ranks of `comm` with these hints. Collective; raises ExecutionError on every rank."""
     makes = comm.size > 1 and mode & MPI.MODE_CREATE
 
     def prepare_file() -> None:
         refuse_link(path)
         if makes:
-            # As ROMIO does where all ranks make a file together; but there they hang if the first one's close fails.
+            # The first rank creates the file alone, as ROMIO does inside a collective open. But there all ranks wait
+            # forever if the first one's close fails.
             close_file(_open(MPI.COMM_SELF, path, mode, hints), lambda: path)
 
     with process_row().collective_call(f"MPI_File_open of {path}"):
@@ -130,7 +131,7 @@ def _open(comm: MPI.Intracomm, path: str, mode: int, hints: tuple[tuple[str, str
 
 
 def close_file(handle: MPI.File, path: Callable[[], str]) -> None:
-    """Close. Collective over the ranks that opened it; raises ExecutionError, which alone needs `path`."""
+    """Close a file. Collective over the ranks that opened it. Raises ExecutionError, which names `path()`."""
     try:
         handle.Close()
     except MPI.Exception as error:
@@ -138,7 +139,7 @@ def close_file(handle: MPI.File, path: Callable[[], str]) -> None:
 
 
 def get_hints(handle: MPI.File) -> dict[str, str]:
-    """The hints that an open file has. Local."""
+    """Return the hints of an open file. Local."""
     info = handle.Get_info()
     try:
         return dict(info.items())
@@ -147,8 +148,8 @@ def get_hints(handle: MPI.File) -> dict[str, str]:
 
 
 def mpiio_error(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
-    """The error of an MPI-IO call; `where` is like ' of 4096 bytes at offset 0'."""
+    """Return the error of an MPI-IO call; `where` is like ' of 4096 bytes at offset 0'."""
     text = " ".join(error.Get_error_string().split())
-    # What has no room ROMIO calls an "other I/O error", and the reason stands in its text.
+    # ROMIO reports missing space as an "other I/O error"; only its text has the reason.
     code = _CODES.get(error.Get_error_class()) or storage_full_code(text)
     return ExecutionError(f"{call}{where} failed on {path}: {text}", code)

@@ -1,4 +1,4 @@
-"""The null backend (`--null`): no I/O and no data, to measure the tool itself and a plan without storage."""
+"""The null backend (`--null`): no I/O and no data, to measure dliosim itself and a plan without storage."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dliosim.plan.samples.io_requests import Calls
 
 
 class NullReader:
-    """Reads nothing and says that it did; the buffer stays as it is, and the meter counts neither calls nor bytes."""
+    """Reads nothing, and reports all bytes as read. It does not change the buffer, and its meter counts nothing."""
 
     def __init__(self) -> None:
         self.meter = Meter()
 
     def begin_epoch(self) -> None:
-        """Nothing."""
+        """Do nothing: there are no files."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """The bytes asked."""
+        """Return the bytes that the calls ask for."""
         return int(calls.length.sum())
 
     def end_epoch(self) -> None:
-        """Nothing."""
+        """Do nothing: there are no files."""
 
     def active_hints(self) -> dict[str, str]:
-        """Nothing."""
+        """Return {}: there are no hints."""
         return {}
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing: there are no files."""

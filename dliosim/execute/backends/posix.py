@@ -1,4 +1,4 @@
-"""The posix backend: preadv into buffers allocated once, pwrite, and nothing in between."""
+"""The posix backend: preadv into buffers that are allocated once, and pwrite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOUNCE = 1 << 20
 
 
 class PosixReader:
-    """Reads files by preadv, one call a row, through descriptors that live as long as `Access.open` says."""
+    """Reads files by preadv, one call a row, through descriptors that stay open as long as `Access.open` says."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PosixReader:
         file_name: Callable[[int], str],
         file_size: Callable[[int], int],
     ) -> None:
-        """See `OpenFiles` for what the files are."""
+        """Prepare to read files below `directory`, as `OpenFiles` names them; open none."""
         self.meter = Meter()
         self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
         self._lifetime = access.open
@@ -41,10 +41,10 @@ class PosixReader:
         self._pieces: CallBufferCache[list[memoryview]] = CallBufferCache(lambda piece, _: [piece])
 
     def begin_epoch(self) -> None:
-        """Nothing: files are opened when they are first read."""
+        """Do nothing: a file is opened when it is first read."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """See `Reader.read`."""
+        """Read every call by preadv; return the bytes. Raises ExecutionError."""
         if not len(calls.file):
             return 0
         cut = self._pieces.cut_buffer(calls, into)
@@ -53,7 +53,7 @@ class PosixReader:
         return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes."""
+        """Close the files with `open each epoch`."""
         if self._lifetime == "each epoch":
             self._files.close_kept()
 
@@ -77,7 +77,10 @@ class PosixReader:
         return [kept[number] for number in numbers]
 
     def _open_and_read(self, calls: Calls, cut: CallBuffers[list[memoryview]]) -> int:
-        """Open the files of some samples, read all these, close all; the calls of one sample share the descriptor."""
+        """Open the files of a group of samples, read them, close them, and so on; return the bytes.
+
+        The calls of one sample share the descriptor.
+        """
         count = len(calls.file)
         if self._merged or calls.goes_on is not None:
             bounds = [*np.flatnonzero(sample_heads(calls, self._merged)).tolist(), count]
@@ -108,9 +111,9 @@ class PosixReader:
         lengths: list[int],
         asked: int,
     ) -> int:
-        """Read rows whose files are open, `asked` bytes in all."""
+        """Read rows whose files are open, `asked` bytes in all; return the bytes."""
         moved, now = asked, perf_counter_ns
-        # Taken from just before each call is made, so that what is left of it tells which call failed.
+        # Each call takes one offset just before it is made, so the number that remains tells which call failed.
         offsets = iter(calls.offset.tolist())
 
         def resume_row(got: int) -> bool:
@@ -121,6 +124,8 @@ class PosixReader:
             moved -= lengths[row] - self._files.resume_read(descriptor, file, buffers[row][0], offset, got)
             return True
 
+        # `zip` and `map` make each call when the loop below asks for it: between two calls run only a clock reading and
+        # a comparison.
         results = zip(map(os.preadv, descriptors, buffers, offsets), lengths)  # noqa: B905
         began = now()
         try:
@@ -139,10 +144,10 @@ class PosixReader:
 
 
 class PosixWriter:
-    """Writes one file by pwrite; with O_DIRECT (`cache off`) all but what is not aligned goes past the page cache."""
+    """Writes one file by pwrite. With `cache off` (O_DIRECT) only unaligned ends go through the page cache."""
 
     def __init__(self, access: Access, path: Path, create: bool) -> None:
-        """Open `path`; with `create` make it, or empty it. Raises ExecutionError."""
+        """Open `path`; with `create` create or truncate it. Raises ExecutionError."""
         self.meter = Meter()
         self.path = path
         self._descriptor = self._direct = -1
@@ -160,7 +165,7 @@ class PosixWriter:
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
-        """See `Writer.write`."""
+        """Write `data` at `offset`, in several calls if a part is unaligned. Raises ExecutionError."""
         if self._direct < 0:
             self._write(self._descriptor, offset, data)
             return
@@ -174,7 +179,7 @@ class PosixWriter:
             self._write(self._descriptor, offset + head + body, data[head + body :])
 
     def sync(self) -> None:
-        """fsync; timed in `meter.sync_ns`."""
+        """Make the file durable by fsync; its time is in `meter.sync_ns`. Raises ExecutionError."""
         before = perf_counter_ns()
         try:
             os.fsync(self._descriptor)
@@ -187,7 +192,7 @@ class PosixWriter:
         return {}
 
     def close(self) -> None:
-        """Close; raises ExecutionError where the file system only now says that it could not keep the data."""
+        """Close the file. Raises ExecutionError if the file system reports only now that it lost data."""
         before = perf_counter_ns()
         open_ones = [descriptor for descriptor in (self._direct, self._descriptor) if descriptor >= 0]
         self._descriptor = self._direct = -1

@@ -1,4 +1,4 @@
-"""Which backend reads or writes: one entry an api, and those that other packages bring by an entry point."""
+"""The backends by api: the built-in ones, and those that other packages provide by an entry point."""
 
 from __future__ import annotations
 
@@ -31,36 +31,37 @@ GROUP: Final = "dliosim.backends"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files that a reader reads: paths below `directory` and planned bytes, both by number.
+    """The files of a reader, by number."""
 
-    `shared` is whether there is one file only, which all ranks of `comm` open together. With mpi-collective nobody may
-    use `comm` on another thread than the one that reads. `dataset` is what a format's library is told; None where the
-    files are no data set's.
-    """
-
+    #: the directory of the files
     directory: Path
+    #: returns the path of a file below `directory`
     name: Callable[[int], str]
+    #: returns the planned bytes of a file
     size: Callable[[int], int]
+    #: there is one file only, which all ranks of `comm` open together
     shared: bool
+    #: the ranks that open together; with mpi-collective only the reading thread may use it
     comm: MPI.Intracomm
+    #: the data set of the files, for the format's library; None if they belong to no data set
     dataset: Dataset | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """How files are read and written by one api.
+    """The readers and writers of one api.
 
-    `reader` makes what one thread of one rank reads with. `writer` opens a file that is there already, empty or laid
-    out (with MPI-IO it makes it), for all ranks of the communicator, of which each may write anywhere; None where this
-    api only reads: then data are prepared by another one.
-
-    Another package's backend opens for each rank alone: `Files.shared`, `Files.comm` and the writer's communicator are
-    none of its business. `Access.open` and `Access.readers` are; it is never given `cache off`, an engine or hints to
-    act on.
+    A backend of another package opens files for each rank separately: it ignores `Files.shared`, `Files.comm` and the
+    writer's communicator. It must follow `Access.open` and `Access.readers`; it never gets `cache off`, an engine or
+    hints.
     """
 
+    #: the api, as in the setting `api`
     name: str
+    #: makes the reader of one thread of one rank
     reader: Callable[[Access, Files], Reader]
+    #: opens an existing file, empty or laid out, for all ranks of the communicator (MPI-IO creates it); each rank may
+    #: write anywhere. None if this api only reads: another one prepares the data
     writer: Callable[[Access, Path, MPI.Intracomm], Writer] | None = None
 
 
@@ -98,21 +99,21 @@ _BUILT_IN: Final = {
     )
 }
 
-#: What a phase is said to have read by where it is none of an api.
+#: Names in the column `api` of phases that no api reads; no backend may have them.
 _RESERVED: Final = {"null", "library"}
 
 
 def backend_names() -> tuple[str, ...]:
-    """Names of all apis, those of other packages last."""
+    """Return the names of all apis, those of other packages last."""
     others = {point.name for point in find_entry_points(GROUP)} - _RESERVED - set(_BUILT_IN)
     return (*_BUILT_IN, *sorted(others))
 
 
 @cache
 def backend_of(name: str) -> Backend:
-    """The backend of an api; KeyError where there is none.
+    """Return the backend of an api. Raises KeyError if there is none.
 
-    UsageError [R403] where the package that brings it cannot be loaded, or brings something else.
+    Raises UsageError [R403] if the package that provides it cannot be loaded, or provides something else.
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
@@ -131,14 +132,14 @@ def backend_of(name: str) -> Backend:
 
 
 def require_backends(workloads: Iterable[Workload]) -> None:
-    """Load every backend that workloads name. Raises UsageError [R403] where one is missing or cannot do its part."""
+    """Load every backend that workloads name. Raises UsageError [R403] if one is missing or cannot write as needed."""
     for workload in workloads:
         for access, writes in _list_accesses(workload):
             _require_backend(access, writes)
 
 
 def _list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
-    """How the verbs of a workload read and write, and which of the two."""
+    """Yield the access of each verb of a workload, and whether it writes."""
     for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, Loop):
             for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
@@ -166,9 +167,9 @@ def _read_only_message(backend: Backend) -> str:
 
 
 def open_readers(access: Access, files: Files, null: bool = False) -> list[Reader]:
-    """A reader for each of the threads that `access` asks for, or one; on every rank in the same order.
+    """Make one reader for each thread that `access` asks for, or one; in the same order on every rank.
 
-    Collective calls come from one thread, so mpi-collective has one reader however many are asked for.
+    Collective calls come from one thread, so mpi-collective always has one reader.
     """
     count = 1 if access.collective else max(1, access.readers)
     if null:
@@ -181,9 +182,9 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
 
 
 def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
-    """Open a file that the ranks of `comm` write; with `create` its first rank makes or empties it before. Collective.
+    """Open a file that the ranks of `comm` write; with `create` the first rank creates or truncates it. Collective.
 
-    Raises ExecutionError, on every rank if the file cannot be made.
+    Raises ExecutionError, on every rank if the file cannot be created.
     """
     if create and access.api == "posix" and comm.size == 1:
         return PosixWriter(access, path, create=True)
@@ -191,11 +192,11 @@ def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = 
 
 
 def make_writer(backend: Backend, access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
-    """As `open_writer`, by a backend at hand. UsageError [R403] where it only reads."""
+    """Open a writer of a given backend, as `open_writer` does. Raises UsageError [R403] if the backend only reads."""
     if backend.writer is None:
         raise UsageError(_read_only_message(backend), "R403")
     if create:
-        # MPI makes its files itself, because some hints (of striping) count only then.
+        # MPI creates its files itself, because some hints (striping) have an effect only then.
         make = remove_file if access.is_mpi else create_file
         run_on_first_rank(comm, lambda: make(str(path)))
     return backend.writer(access, path, comm)

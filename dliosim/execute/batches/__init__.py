@@ -1,1 +1,1 @@
-"""Getting the next batch."""
+"""Batches of a loop: schedule, read-ahead, decoding and the sample cache."""

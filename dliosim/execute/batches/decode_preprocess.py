@@ -1,4 +1,4 @@
-"""Decoding and preprocessing of a batch by the thread that read it, as a loader's workers do; and `--verify`."""
+"""Decoding and preprocessing of a batch by the thread that read it, as a data loader's workers do; and `--verify`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NONE = np.empty(0, np.int64)
 
 
 class DecoderColumns:
-    """Columns of a data set as its format's decoder wants them; None for a format without any."""
+    """Columns of a data set in the form that the decoder of its format takes."""
 
     def __init__(self, places: Places) -> None:
         self._index = places if isinstance(places, DataIndex) else None
         self._known: dict[tuple[int, int], Column] = {}
 
     def find_column(self, column: int, file: int) -> Column | None:
-        """The column of that number in a file, without its units."""
+        """Return column number `column` of a file without its units; None for a format without an index."""
         if self._index is None:
             return None
         one = self._index.columns[column]
@@ -48,9 +48,9 @@ class DecoderColumns:
 
 
 class BatchProcessor:
-    """Decodes and preprocesses the batches of one epoch of one rank; several threads may do so at once.
+    """Decodes and preprocesses the batches of one epoch of one rank; several threads may use it at the same time.
 
-    `decode_ns` and `preprocess_ns` add up what that took, one entry a batch or share of one.
+    `decode_ns` and `preprocess_ns` list the ns of each batch, or of each share of a batch.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class BatchProcessor:
         self._wanted: list[int] = []
 
     def draw_times(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> BatchProcessor:
-        """Draw how long the samples of each step take to be preprocessed; itself."""
+        """Draw the preprocessing time of each step, the sum over its samples; return this processor."""
         if loop.preprocess is not None:
             drawn = draw(loop.preprocess.time, key(seed, "preprocess", loop.name, epoch), extents.sample)
             total = np.append(0, np.cumsum(np.rint(np.maximum(drawn, 0) * 1e9).astype(np.int64)))
@@ -84,9 +84,10 @@ class BatchProcessor:
         return self
 
     def process_batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
-        """Rows [first, last) of a step are in `buffer`, one of `share` shares of it; the ns that went by.
+        """Decode and preprocess rows [first, last) of a step, whose bytes are in `buffer`; return the elapsed ns.
 
-        Raises ExecutionError [R401] for what cannot be decoded.
+        The rows are one of `share` shares of the step, and take this part of its preprocessing time. Raises
+        ExecutionError [R401] for a sample that cannot be decoded.
         """
         begun = perf_counter_ns()
         form = self._form
@@ -116,7 +117,7 @@ class BatchProcessor:
 
 
 class UnitVerifier:
-    """Checks rows of `Stored` that are whole encoded units of files which this tool has written."""
+    """Checks rows of `ReadRanges` that are whole encoded units, in files that dliosim wrote (`--verify`)."""
 
     def __init__(self, dataset: Dataset, index: DataIndex, stored: ReadRanges) -> None:
         self._dataset = dataset
@@ -128,7 +129,7 @@ class UnitVerifier:
         self._dress = dress_function(dataset)
 
     def verify_unit(self, row: int, data: memoryview) -> bool | None:
-        """Whether a unit decodes to the contents of its samples; None where its format gives back something else."""
+        """Return whether a unit decodes to the contents of its samples; None if its format decodes to other data."""
         rows = self._stored.extents
         file, number = int(rows.file[row]), int(self._stored.column[row])
         try:

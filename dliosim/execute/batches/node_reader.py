@@ -1,4 +1,4 @@
-"""One reader a node (`scatter by node`): its first rank reads the batches of all its ranks, and sends each its own."""
+"""One reader a node (`scatter by node`): its first rank reads the batches of all its ranks and sends them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from dliosim.plan.samples.sample_to_file import align_up
 
 T = TypeVar("T")
 
-# Behind each rank's batch: how long (ns) the one that reads for all was inside calls.
+# The ns that the reading rank was inside calls. It follows each rank's batch: one scatter carries both.
 _CALLED = struct.Struct("q")
 
 
 def make_scattered_batches(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
-    """The batches of `access`, none of a rank larger than `size` bytes. Raises ExecutionError."""
+    """Make the batches of `access`; no rank's batch is larger than `size` bytes. Collective on the node.
+
+    Raises ExecutionError, [R402] where there is no memory for the buffer.
+    """
     reads = world.node.rank == 0
     slot = align_up(size + _CALLED.size, PAGE)
     buffer = allocate(slot * world.node.size if reads else slot)
@@ -35,11 +38,11 @@ def make_scattered_batches(world: World, access: Access, files: Files, size: int
 
 
 class ScatteredBatches:
-    """Reads in the step itself, on one rank of each node; the others wait for what it sends them.
+    """Batches that the first rank of a node reads within the step; the other ranks of the node wait for their parts.
 
-    The buffer of the rank that reads has a part of `slot` bytes for each rank of the node, its own first; what is sent
-    of one ends with `_CALLED`. Its counters have all calls; those of the others stay at 0. Who fails ends the job, as
-    the others of its node wait for data.
+    The buffer of the reading rank has `slot` bytes for each rank of the node, its own part first. The bytes sent to a
+    rank end with `_CALLED`. The meter of the reading rank counts all calls; those of the other ranks stay at 0. A rank
+    that fails ends the job, because the other ranks of its node wait for data.
     """
 
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
@@ -56,13 +59,15 @@ class ScatteredBatches:
         self._closed = False
 
     def begin(self, epoch: EpochCalls) -> None:
-        """See `Batches.begin`: the rank that reads gets the calls of the epoch from all ranks of its node."""
+        """Begin an epoch: gather the calls of the node's ranks on the rank that reads. Collective on the node."""
+        # Once an epoch, outside its clock: no step has to ask the other ranks for their calls.
         self._epoch, calls = epoch, epoch.calls
         before, steps = np.append(0, np.cumsum(calls.length)), calls.steps
         self._asked: list[int] = np.diff(before[calls.step_start]).tolist()
         self._sent = calls.step_bytes + _CALLED.size
         of_steps = np.stack([self._sent, np.diff(calls.step_start)], axis=1)
         per_step = self._gather_table(of_steps, np.full(self._node.size, steps))
+        # Ranks have different numbers of calls, and the gather takes the sizes of all parts.
         rows = np.zeros(self._node.size, np.int64)
         rows[self._node.rank] = len(calls.file)
         self._node.allreduce(rows, "sum")
@@ -76,17 +81,22 @@ class ScatteredBatches:
         self._reader.begin_epoch()
 
     def start(self) -> None:
-        """Nothing: a batch is read when it is waited for."""
+        """Do nothing: `wait` reads the batch."""
 
     def wait(self, step: int) -> tuple[memoryview, int]:
-        """Read the batches of all ranks of the node, or wait for one's own."""
+        """Read the batches of all ranks of the node, or wait for this rank's; return the buffer and the bytes read.
+
+        Collective on the node. Raises ExecutionError if a call failed.
+        """
         if self._node.rank == 0:
             inside = self._reader.meter.io_call_ns
+            # One read for the whole node: a queue of calls is kept full, and not emptied after each rank.
             self._read_node_batch(self._calls.step(step))
             self.called = self._reader.meter.io_call_ns - inside
             ends = self._ends[step]
             for end in ends:
                 _CALLED.pack_into(self._buffer, end - _CALLED.size, self.called)
+            # Views of the one buffer: no copy before the scatter, and this rank's own part is already in place.
             parts = [self._buffer[number * self._slot : end] for number, end in enumerate(ends)]
             self._node.scatter(parts, self._buffer)
         else:
@@ -97,15 +107,15 @@ class ScatteredBatches:
         return self._buffer[: self._slot], self._asked[step]
 
     def run(self, action: Callable[[], T]) -> T:
-        """Run it here."""
+        """Run `action` on the calling thread and return its result: there is no other thread."""
         return action()
 
     def end(self) -> None:
-        """See `Batches.end`."""
+        """End the epoch: close the files that were opened for it."""
         self._reader.end_epoch()
 
     def close(self, failed: bool = False) -> None:
-        """Close the files, unless that is collective and the run has failed."""
+        """Close the files; with `failed`, leave them open, because closing may be collective."""
         if failed or self._closed:
             return
         self._closed = True
@@ -113,26 +123,30 @@ class ScatteredBatches:
 
     def _read_node_batch(self, calls: Calls) -> None:
         got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
-        # Calls that were widened to pages may end with their file; the reader itself knows where.
+        # Calls that were widened to pages may end at the end of their file; the reader checks these itself.
         if got < asked and not self._widened:
             raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
 
     def _gather_table(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tables of all ranks of the node, of so many rows each, below each other; no rows but on the first."""
+        """Gather a table (n, width) of each rank of the node on its first rank, one below the other.
+
+        `rows` has n of each rank. The other ranks return a table without rows. Collective on the node.
+        """
         width = table.shape[1]
         parts = self._node.gather_parts(np.ascontiguousarray(table).ravel(), (rows * width).tolist())
         return np.concatenate(parts or [table.ravel()[:0]]).reshape(-1, width)
 
 
 def _merge_calls(table: NDArray[np.int64], rows: NDArray[np.int64], per_step: NDArray[np.int64], slot: int) -> Calls:
-    """The calls of several ranks as those of one: step by step, and in each by rank, each rank's in a slot of its own.
+    """Merge the calls of several ranks: by step, then by rank; the calls of each rank fill a slot of its own.
 
-    `table` has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next; `rows` how
-    many each has, `per_step` how many in each step.
+    `table` (calls, 5) has file, offset, length, start and `goes_on` of all calls of the first rank, then of the next.
+    `rows` (ranks,) has the number of calls of each rank, `per_step` (ranks, steps) those of each step. `slot` is bytes.
     """
     ranks, steps = per_step.shape
     step = np.concatenate([np.repeat(np.arange(steps), counts) for counts in per_step])
     table[:, 3] += np.repeat(np.arange(ranks) * slot, rows)
+    # A stable sort keeps the ranks in order within a step, and the calls of each rank in its own order.
     file, offset, length, start, goes_on = table[np.argsort(step, kind="stable")].T.copy()
     none = np.zeros(steps + 1, np.int64)
     return Calls(

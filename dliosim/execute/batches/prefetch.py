@@ -1,4 +1,4 @@
-"""Keeping batches ahead of the steps: threads that read, in an order that the main thread alone decides."""
+"""Prefetch: threads read batches ahead of the steps, in an order that only the main thread decides."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from dliosim.plan.samples.io_requests import Calls
 
 T = TypeVar("T")
 
-#: Seconds that `close` waits for a thread whose call does not return, when the run has already failed.
+#: Seconds that `close` waits for each thread after the run has failed: a call in it may never return.
 PATIENCE = 5.0
 
 
 class Batches(Protocol):
-    """The batches of one loop on one rank, epoch by epoch and in the order of steps.
+    """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
 
-    `threads` are the native ids of the threads that read, where these are others than the one who waits.
-
-    Of steps that others read than the one who waits, `reading` has when that began and when it ended (clock readings,
-    two a step that was waited for, zeros where there was nothing to read). Whoever takes them clears it. Of the last
-    step waited for, `called` is how long (ns) its readers were inside calls, and decoded and preprocessed where that is
-    not done by the one who waits: no more of the wait was for data. `processed` is how long the one who waited has
-    itself decoded and preprocessed, after the data were there.
-    """
-
+    #: the readers; their meters count all calls
     readers: Sequence[Reader]
+    #: native ids of the reader threads; empty where the waiting thread reads itself
     threads: Sequence[int]
+    #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns, two
+    #: entries a step, zeros where there was nothing to read. The code that takes the entries clears the list
     reading: list[int]
+    #: of the last step waited for: ns that its readers were inside calls, decoded and preprocessed (the latter two only
+    #: on reader threads); no more of the wait was for data
     called: int
+    #: of the last step waited for: ns that the waiting thread decoded and preprocessed itself, after the data arrived
     processed: int
 
     def begin(self, epoch: EpochCalls) -> None:
-        """Begin an epoch with the calls of its steps: open what all ranks open together."""
+        """Begin an epoch with the calls of its steps: open the files that all ranks open together."""
         ...
 
     def start(self) -> None:
-        """Begin to read, once the clock runs: nothing of an epoch may be read before it."""
+        """Begin to read. Call it after the epoch's clock starts: what is read ahead is part of the epoch."""
         ...
 
     def wait(self, step: int) -> tuple[memoryview, int]:
-        """The buffer with the batch of a step, and the bytes that its calls returned.
+        """Wait for the batch of a step; return the buffer that holds it and the bytes that its calls returned.
 
-        The buffer is good until the next step is waited for. Steps come in order, from 0. Raises ExecutionError if a
-        call failed.
+        The buffer is valid until the next `wait`. Steps come in order, from 0. Raises ExecutionError if a call failed.
         """
         ...
 
     def run(self, action: Callable[[], T]) -> T:
-        """Run something that makes collective file calls, on the thread that makes them, after those begun before."""
+        """Run an action with collective file calls on the thread that makes them, after those submitted before.
+
+        Returns its result, or raises its error.
+        """
         ...
 
     def end(self) -> None:
-        """End the epoch, at whichever step: let reads that are ahead finish and close what an epoch opens."""
+        """End the epoch, after any step: wait for the reads that are ahead, and close what `begin` opened."""
         ...
 
     def close(self, failed: bool = False) -> None:
@@ -69,19 +69,19 @@ class Batches(Protocol):
 
 
 def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memoryview]) -> Batches:
-    """The batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
+    """Make the batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
     return PrefetchedBatches(readers, slots, access.by, access.collective)
 
 
 def slot_count(access: Access) -> int:
-    """Buffers that an access needs: a batch in use, and those ahead."""
+    """Return the number of buffers that an access needs: one in use, and one for each batch ahead."""
     return 1 + access.prefetch if access.readers else 1
 
 
 class InlineBatches:
-    """Reads in the step itself, on the calling thread (`readers 0`)."""
+    """Batches that the calling thread reads within the step (`readers 0`)."""
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
         self.readers = readers
@@ -94,16 +94,16 @@ class InlineBatches:
         self._inside = 0
 
     def begin(self, epoch: EpochCalls) -> None:
-        """See `Batches.begin`."""
+        """Begin an epoch: open the files that all ranks open together."""
         self._epoch = epoch
         self._reader.begin_epoch()
 
     def start(self) -> None:
-        """A batch is read when it is waited for; calls count from now on."""
+        """Note the time spent in calls so far; `wait` reads the batch."""
         self._inside = self._reader.meter.io_call_ns
 
     def wait(self, step: int) -> tuple[memoryview, int]:
-        """Read the batch of a step."""
+        """Read the batch of a step; return the buffer and the bytes that its calls returned."""
         got = _read_parts(self._epoch.step_rounds(step), self._slot, self._reader)
         inside = self._reader.meter.io_call_ns
         self.called, self._inside = inside - self._inside, inside
@@ -111,27 +111,27 @@ class InlineBatches:
         return self._slot, got
 
     def run(self, action: Callable[[], T]) -> T:
-        """Run it here."""
+        """Run `action` on the calling thread and return its result: there is no other thread."""
         return action()
 
     def end(self) -> None:
-        """See `Batches.end`."""
+        """End the epoch: close the files that were opened for it."""
         self._reader.end_epoch()
 
     def close(self, failed: bool = False) -> None:
-        """Close the files, unless that is collective and the run has failed."""
+        """Close the files; with `failed`, leave them open, because closing may be collective."""
         if not failed:
             self._reader.close()
 
 
 class PrefetchedBatches:
-    """Keeps as many batches ahead as there are slots besides the one in use.
+    """Batches that K reader threads read ahead: as many as there are slots, less the one in use.
 
-    The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and that of step s + N when it
-    has the batch of step s: one order on every rank, also if a read fails. By sample the calls of a step are shared
-    among the readers, else a reader takes a whole batch: the one that is free, or (in turn) reader s mod K. With
-    `collective` there is one reader, and opening, closing and `run` happen on its thread, in the order in which they
-    were asked for.
+    The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and the read of step s + N when
+    it has the batch of step s. This order is the same on every rank, also if a read fails. With `by sample` the readers
+    divide the calls of a step. Otherwise one reader reads the whole batch: any reader that is free, or with
+    `by batch in turn` reader s mod K. With `collective` there is one reader; files are opened and closed, and `run`
+    runs its action, on its thread, in the order of the requests.
     """
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview], by: By, collective: bool) -> None:
@@ -144,7 +144,7 @@ class PrefetchedBatches:
         self._groups = len(readers) if by == "sample" else 1
         self._collective = collective
         shared: _Queue = SimpleQueue()
-        # One queue, from which whoever is free takes the next task, or one for each reader.
+        # One queue for all readers, from which a free reader takes the next task; or one queue for each reader.
         self._queues = [SimpleQueue() if by == "batch in turn" else shared for _ in readers]
         self._pending: dict[int, list[_Task[int]]] = {}
         self._cancelled = False
@@ -159,17 +159,20 @@ class PrefetchedBatches:
         self.threads: Sequence[int] = [thread.native_id for thread in self._threads if thread.native_id is not None]
 
     def begin(self, epoch: EpochCalls) -> None:
-        """See `Batches.begin`."""
+        """Begin an epoch: open the files that all ranks open together, on the reader's thread if `collective`."""
         self._epoch = epoch
         self._run_on_readers(lambda reader: reader.begin_epoch())
 
     def start(self) -> None:
-        """See `Batches.start`."""
+        """Submit the reads of the first steps, one for each batch ahead."""
         for step in range(min(self._ahead, self._epoch.steps)):
             self._submit_step(step)
 
     def wait(self, step: int) -> tuple[memoryview, int]:
-        """See `Batches.wait`."""
+        """Wait for the batch of a step, and submit the next read; return the buffer and the bytes of its calls.
+
+        Raises ExecutionError if a call failed.
+        """
         if step not in self._pending:  # only with no batch ahead
             self._submit_step(step)
         tasks = self._pending.pop(step)
@@ -177,13 +180,14 @@ class PrefetchedBatches:
             task.wait()
         self.reading += _task_span(tasks)
         self.called = tasks[0].called if len(tasks) == 1 else max([task.called for task in tasks], default=0)
-        # The slot of the step before this one is free now. Other ranks submit this too, so not after raising an error.
+        # The slot of the step before this one is free now. Submit before an error is raised: the other ranks submit
+        # this read too, and would wait forever in a collective call that this rank does not make.
         if self._ahead and step + self._ahead < self._epoch.steps:
             self._submit_step(step + self._ahead)
         return self._slots[step % len(self._slots)], sum([task.result() for task in tasks])
 
     def run(self, action: Callable[[], T]) -> T:
-        """See `Batches.run`."""
+        """Run an action on the reader's thread if `collective`, else on the calling thread; return its result."""
         if not self._collective:
             return action()
         task: _Task[T] = _Task(lambda _: action())
@@ -192,7 +196,7 @@ class PrefetchedBatches:
         return task.result()
 
     def end(self) -> None:
-        """See `Batches.end`; errors of batches that nobody waited for are nobody's."""
+        """End the epoch: wait for the reads that are ahead, ignore their errors, and close the epoch's files."""
         for tasks in self._pending.values():
             for task in tasks:
                 task.wait()
@@ -200,7 +204,7 @@ class PrefetchedBatches:
         self._run_on_readers(lambda reader: reader.end_epoch())
 
     def close(self, failed: bool = False) -> None:
-        """See `Batches.close`; safe to call twice."""
+        """Close the files and stop the threads; with `failed`, only stop the threads. Safe to call twice."""
         if not self._threads:
             return
         self._cancelled = failed
@@ -213,7 +217,7 @@ class PrefetchedBatches:
         self._threads = []
 
     def _run_on_readers(self, action: Callable[[Reader], None]) -> None:
-        """Something that may be collective, once for each reader, in their order and with none of them at work."""
+        """Run an action that may be collective once for each reader, in their order, while no reader is reading."""
         for reader in self.readers:
             self.run(partial(action, reader))
 
@@ -241,12 +245,13 @@ class PrefetchedBatches:
                 task.perform(reader)
 
     def _run_overlapping_tasks(self, reader: OverlappingReader, queue: _Queue) -> None:
-        """As `_run_tasks`, but with the next batch begun while the last calls of the one before are in flight."""
+        """Run the tasks of a queue; begin the next batch while the last calls of the one before are in flight."""
         begun: deque[_ReadTask] = deque()
-        inside = 0  # when the batch before was complete, or none was begun
+        inside = 0  # the meter's ns in calls when the last batch was complete, or when the first was begun
         while True:
             if not begun or (reader.has_room and not queue.empty()):
-                # Another thread may have been faster: then this one has others to go on with, or waits.
+                # Another thread may take the task first. Then this one continues its own batches, or waits if it has
+                # none.
                 try:
                     task = queue.get(block=not begun)
                 except Empty:
@@ -269,7 +274,7 @@ class PrefetchedBatches:
                 continue
             try:
                 complete = reader.advance()
-            except BaseException as error:  # whatever it is, it is the main thread's to raise
+            except BaseException as error:  # the main thread raises it, of any class
                 while begun:
                     begun.popleft().fail(error)
                 continue
@@ -283,17 +288,17 @@ def _read_parts(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
 
 
 def _task_span(tasks: list[_Task[int]]) -> tuple[int, int]:
-    """When the first of a step's tasks began and the last was over; zeros where there are none."""
+    """Return when the first of a step's tasks began and the last one ended, perf_counter_ns; zeros without tasks."""
     if len(tasks) == 1:
         return tasks[0].begun, tasks[0].ended
     return min([task.begun for task in tasks], default=0), max([task.ended for task in tasks], default=0)
 
 
 class _Task(Generic[T]):
-    """Something for a reader's thread to do, once; a bare lock is the cheapest way to wait for it.
+    """An action for a reader's thread, performed once. A bare lock is the cheapest way to wait for it.
 
-    `begun` and `ended` are when it was done, for the pictures of a run: no figure is made of them. `called` is its part
-    of `Batches.called`.
+    `begun` and `ended` are clock readings (perf_counter_ns) for the pictures of a run; no figure uses them. `called` is
+    this task's part of `Batches.called`, ns.
     """
 
     __slots__ = ("_action", "_done", "_error", "_value", "begun", "called", "ended")
@@ -307,40 +312,40 @@ class _Task(Generic[T]):
         self.begun = self.ended = self.called = 0
 
     def perform(self, reader: Reader) -> None:
-        """Do it, keep what comes of it, and wake whoever waits."""
+        """Run the action, keep its result or its error, and wake the waiting thread."""
         self.begun = perf_counter_ns()
         self.finish(partial(self._action, reader))
 
     def finish(self, action: Callable[[], T]) -> None:
-        """Do what is left of it instead."""
+        """Run `action` in place of the task's own, keep its result or its error, and wake the waiting thread."""
         try:
             self._value = action()
-        except BaseException as error:  # whatever it is, it is the main thread's to raise
+        except BaseException as error:  # the main thread raises it, of any class
             self._error = error
         finally:
             self.ended = perf_counter_ns()
             self._done.release()
 
     def fail(self, error: BaseException) -> None:
-        """Give up, and wake whoever waits."""
+        """Keep an error as the outcome, and wake the waiting thread."""
         self._error = error
         self._done.release()
 
     def wait(self) -> None:
-        """Wait until it is done; only once."""
+        """Wait until the task is done. Call it once only."""
         self._done.acquire()
 
     def result(self) -> T:
-        """What came of it, after `wait`."""
+        """Return the result of the action, or raise its error; after `wait`."""
         if self._error is not None:
             raise self._error
         return self._value
 
 
 class _ReadTask(_Task[int]):
-    """The reading of a batch, or of a reader's share of it, which may also be begun now and finished later.
+    """The reading of a batch, or of a reader's share of it; it may also be begun now and completed later.
 
-    `then` is what the reader does with the data once they are there.
+    `then` processes the data after they are read, and returns the elapsed ns.
     """
 
     __slots__ = ("_parts", "_slot", "_then")
@@ -358,13 +363,16 @@ class _ReadTask(_Task[int]):
         return got
 
     def begin(self, reader: OverlappingReader) -> None:
-        """Begin it; there is one part, as only collective reads have several."""
+        """Begin the read. There is one part: only collective reads have several, and these do not overlap."""
         self.begun = perf_counter_ns()
         for part in self._parts:
             reader.begin(part, self._slot)
 
     def complete(self, reader: OverlappingReader, inside: int) -> None:
-        """Finish it, as the batch begun first is complete; `inside` is the meter's when the one before it was."""
+        """Complete the read, which is the oldest one begun.
+
+        `inside` is `io_call_ns` of the meter when the batch before it was complete.
+        """
 
         def complete_batch() -> int:
             got = reader.complete()

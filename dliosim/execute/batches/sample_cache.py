@@ -1,4 +1,4 @@
-"""The samples that a rank keeps in its own memory (`cache memory S`): of the first epoch, as `plan.stored` says."""
+"""The samples that a rank keeps in its own memory (`cache memory S`), as `read_ranges.rows_to_keep` chooses them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 
 class SampleCache:
-    """Bytes of samples by their number; nothing is ever evicted.
+    """Bytes of samples by their number, without eviction.
 
-    Filled while the first epoch is read; from the next one on, what is kept is copied instead of read.
+    The first epoch fills it. In later epochs the samples in it are copied, not read.
     """
 
     def __init__(self) -> None:
@@ -19,23 +19,23 @@ class SampleCache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept, as of the last `seal`."""
+        """True if no sample was kept at the last `seal`."""
         return len(self.numbers) == 0
 
     def store_samples(
         self, samples: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64], data: memoryview
     ) -> None:
-        """Copy samples, which lie at `starts` of `data`."""
+        """Copy samples into the cache: sample i is `lengths[i]` bytes of `data` from byte `starts[i]`."""
         for sample, start, length in zip(samples.tolist(), starts.tolist(), lengths.tolist(), strict=True):
             self._data[sample] = np.frombuffer(data, np.uint8, length, start).copy()
 
     def seal(self) -> None:
-        """After the first epoch: let the next one know, by `numbers` in order, what is kept."""
+        """End the filling, after the first epoch: sort the kept numbers into `numbers`, for later epochs' plans."""
         self.numbers = np.sort(np.fromiter(self._data, np.int64, len(self._data)))
         self._scratch = np.empty(max((len(bytes_) for bytes_ in self._data.values()), default=0), np.uint8)
 
     def copy_hits(self, samples: NDArray[np.int64]) -> None:
-        """Copy the kept ones among `samples`, as a training job would have to, one after the other."""
+        """Copy those of `samples` that are kept, one after the other, as a training job must."""
         for sample in samples.tolist():
             data = self._data.get(sample)
             if data is not None:

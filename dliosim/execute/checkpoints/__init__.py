@@ -1,1 +1,1 @@
-"""Saving and restoring checkpoints."""
+"""Save and restore checkpoints."""

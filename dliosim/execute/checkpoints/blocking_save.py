@@ -1,4 +1,4 @@
-"""Saving a checkpoint while the ranks wait: begun, written, and completed; what it took, contents not counted."""
+"""Save a checkpoint while the ranks wait: begin it, write it, complete it. Times do not count making contents."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 
 
 class SaveTarget(NamedTuple):
-    """A checkpoint that is being saved: its number, the directory it is written in, and the one of all its numbers.
+    """A checkpoint that is being saved."""
 
-    `notes` say why it is not striped as it should be, and what of earlier jobs was removed.
-    """
-
+    #: number of the checkpoint
     number: int
+    #: the directory that it is written in
     directory: Path
+    #: the directory of all numbers of this checkpoint
     base: Path
+    #: notes for the report: why it is not striped as asked, and what was removed of earlier jobs
     notes: tuple[str, ...]
 
     @property
     def final_directory(self) -> Path:
-        """Where it lies once it is complete."""
+        """Return the directory that holds it once it is complete."""
         return self.base / f"{self.number:06d}"
 
 
 class WriteResult(NamedTuple):
-    """What this rank has written of a checkpoint, and on rank 0 all ranks' plans where it has a file of them."""
+    """The result of writing a checkpoint on this rank."""
 
+    #: the runs that this rank has written
     runs: list[Run]
+    #: the plans of all ranks, (shards, 7); None if the checkpoint has no file of them, and on other ranks than 0
     plan: NDArray[np.int64] | None
 
 
 def save(
     session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord
 ) -> tuple[SaveTarget, WriteResult]:
-    """Write a checkpoint and make it complete; what this rank has written. Collective.
+    """Write a checkpoint, make it complete, and return where it was saved and what this rank has written. Collective.
 
-    Raises DliosimError on every rank; `failed` is that of `begin`.
+    Raises DliosimError on every rank. `failed` is the error of an earlier save; see `begin_save`.
     """
     world, checkpoint = session.world, files.checkpoint
-    # Asked before anything is made, so that nothing is left where it fails.
+    # Checked before anything is created, so that a failure leaves nothing behind.
     world.run_on_all(
         lambda: require_memory(write_buffer_bytes(files, world.rank), world.node.size, _buffer_label(checkpoint))
     )
@@ -78,7 +81,8 @@ def save(
 def begin_save(session: Session, files: StateFiles, failed: DliosimError | None, record: VerbRecord) -> SaveTarget:
     """Make the directory in which the next checkpoint is written. Collective; raises DliosimError on every rank.
 
-    `failed` is what ended an earlier save of it, as far as rank 0 knows; every rank raises it then.
+    `failed` is the error that ended an earlier save of this checkpoint, as far as rank 0 knows; every rank raises it
+    then.
     """
     checkpoint = files.checkpoint
     begun = perf_counter_ns()
@@ -91,7 +95,7 @@ def begin_save(session: Session, files: StateFiles, failed: DliosimError | None,
         copies = 1 if checkpoint.partner is None else 2
         require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
         drained = session.drain_directory(checkpoint, files.split)
-        # Where the faster root was emptied, copies of higher numbers may be left in the other.
+        # If the faster root was emptied, the other root may still hold copies with higher numbers.
         above = checkpoint_store.highest_number(drained) if drained is not None else 0
         number, directory = checkpoint_store.begin_checkpoint(hold, checkpoint.commit, above)
         if checkpoint.drain is not None:
@@ -109,11 +113,11 @@ def begin_save(session: Session, files: StateFiles, failed: DliosimError | None,
 def write_shares(
     session: Session, files: StateFiles, target: SaveTarget, made: Callable[[], Made], record: VerbRecord
 ) -> WriteResult:
-    """Write every rank's share, and that of its partner; what this rank has written. Collective.
+    """Write the share of each rank, and that of its partner, and return what this rank has written. Collective.
 
-    Raises DliosimError on every rank. `made` gives the calls of this rank, each time anew. If it fails anywhere,
-    nothing is left of the checkpoint. Time spent on contents is no part of `wall_ns`, nor is that of others: a rank's
-    own ends before it waits for them.
+    Raises DliosimError on every rank. `made` returns the calls of this rank; each time it is called, they begin again.
+    If it fails on any rank, nothing is left of the checkpoint. `wall_ns` counts neither the making of contents nor the
+    time of other ranks: it ends on each rank before the rank waits for others.
     """
     world = session.world
     error: DliosimError | None = None
@@ -172,7 +176,7 @@ def _commit(
     gathered: list[NDArray[np.int64]],
     record: VerbRecord,
 ) -> Path:
-    """What rank 0 does with what all ranks have written; the directory that is complete then."""
+    """Join what all ranks have written, commit it, and return the complete directory; for rank 0."""
     checkpoint = files.checkpoint
     found = join_runs(files, gathered)
     if plan is not None:
@@ -187,7 +191,7 @@ def _commit(
 
 
 def delete_old(session: Session, files: StateFiles, target: SaveTarget, record: VerbRecord) -> None:
-    """Delete what `keep` does not keep. Collective. Raises DliosimError on every rank."""
+    """Delete the checkpoints that `keep` does not keep. Collective. Raises DliosimError on every rank."""
     checkpoint, keep = files.checkpoint, files.checkpoint.keep
     if keep is None:
         return
@@ -204,5 +208,5 @@ def _buffer_label(checkpoint: Checkpoint) -> str:
 
 
 def write_buffer_bytes(files: StateFiles, rank: int) -> int:
-    """Bytes of buffers: one's own calls are made in one, those of the others come into another, by turns."""
+    """Return the bytes of write buffers of a rank: one for its own calls, one for those of its senders in turn."""
     return largest_call(files, rank) + sum(largest_call(files, sender) for sender in islice(files.senders(rank), 1))

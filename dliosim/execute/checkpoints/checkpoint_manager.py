@@ -1,4 +1,4 @@
-"""The saves of a run: those that hold the ranks, those that are flushed beside the steps, and what waits for which."""
+"""The saves of a run: those that hold the ranks, those that are flushed during the steps, and their order."""
 
 from __future__ import annotations
 
@@ -36,50 +36,54 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds
 
-#: A copy to buffers that is slower than its pace by more than this share of its time is told of.
+#: A copy to staging buffers that is late by more than this share of its time gets a note.
 _LATE = 0.1
 
 
 @dataclass(slots=True)
 class CheckpointSave:
-    """One save: its record, which is whole when it `is_over`, and what of it goes on in the background.
+    """One save: its record and its tasks in the background."""
 
-    `content_ns` is what of the caller's time went into making contents; `late_ns` by how much staging was slower than
-    its pace. `within` is the loop that it belongs to, if any. `notes` has what is to be said of it.
-    `runs` is what this rank has written, until that is drained.
-    """
-
+    #: the checkpoint that is saved
     checkpoint: Checkpoint
+    #: its times and counts; final when the save `is_over`
     record: VerbRecord = field(default_factory=VerbRecord)
+    #: name of the loop that it belongs to; None outside of loops
     within: str | None = None
+    #: time that the caller spent on making contents; ns
     content_ns: int = 0
+    #: time by which staging was slower than its pace; ns
     late_ns: int = 0
+    #: its flush; None if it is saved while the ranks wait
     flush: BackgroundTask | None = None
+    #: its drain; None without `drain to`
     drain: BackgroundTask | None = None
+    #: notes for the report
     notes: list[str] = field(default_factory=list)
+    #: the runs that this rank has written, kept until they are drained
     runs: list[Run] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it goes on any more on this rank."""
+        """Return whether no task of it is running or waiting on this rank."""
         return all(job is None or job.is_over for job in (self.flush, self.drain))
 
     @property
     def error(self) -> DliosimError | None:
-        """What ended it, as far as this rank knows."""
+        """Return the error that ended it, as far as this rank knows."""
         found = (job.error for job in (self.flush, self.drain) if job is not None and job.is_over)
         return next((error for error in found if error is not None), None)
 
     def store_runs(self, runs: list[Run]) -> None:
-        """Remember what this rank has written, if anybody will ask: in a shared file that is a run for each tensor."""
+        """Keep what this rank has written for the drain, if there is one: in a shared file, that is a run a tensor."""
         if self.checkpoint.drain is not None:
             self.runs = runs
 
 
 class CheckpointManager:
-    """Saves checkpoints, and knows what is in flight. A context: what it began is over where it ends.
+    """Saves checkpoints and knows which are in flight; as a context, it waits for all of them at its end.
 
-    All of its methods but `at_work` and `drained_bytes` are collective, and raise DliosimError on every rank.
+    All methods but `busy_intervals` and `count_drained_bytes` are collective and raise DliosimError on every rank.
     """
 
     def __init__(self, session: Session, checkpoints: Iterable[Checkpoint]) -> None:
@@ -113,15 +117,16 @@ class CheckpointManager:
             if error is None:
                 self.finish()
         finally:
-            # A run that fails ends what is in flight, too: the ranks' threads wait for each other in it.
+            # After an error the threads end too: they wait for each other in collective calls of what is in flight.
             for worker in (self._flusher, self._drainer):
                 if worker is not None:
                     worker.close(free=error is None)
 
     def save(self, checkpoint: Checkpoint, run: Callable[[Callable[[], None]], None] | None = None) -> CheckpointSave:
-        """Save a checkpoint, or begin to.
+        """Save a checkpoint, or begin to save it in the background.
 
-        `run` runs something that makes collective file calls, on the thread for these; without it that is this one.
+        `run` executes an action with collective file calls on the thread that makes such calls; None executes it on
+        this thread.
         """
         save = CheckpointSave(checkpoint)
         session, world = self._session, self._session.world
@@ -148,11 +153,11 @@ class CheckpointManager:
         self._finish_flushes([save for save in self._flights if save.checkpoint.name in wanted])
 
     def wait_for_mpi_flushes(self) -> None:
-        """Wait until none is being flushed by MPI-IO: two threads in collective file calls deadlock in ROMIO's lock."""
+        """Wait until no flush uses MPI-IO: two threads in collective file calls deadlock in ROMIO's lock."""
         self._finish_flushes([save for save in self._flights if save.checkpoint.access.is_mpi])
 
     def finish(self) -> None:
-        """Wait until everything is complete, and drained."""
+        """Wait until all checkpoints are complete and drained."""
         self._finish_flushes(list(self._flights))
         with self._session.progress.track_bytes("drain checkpoints", lambda: 0):
             for save in self._drains:
@@ -164,7 +169,7 @@ class CheckpointManager:
         _raise_first_error(failed)
 
     def count_complete(self, saves: Iterable[CheckpointSave]) -> int:
-        """How many of these, from the first on, are over on every rank."""
+        """Return how many of these saves, counted from the first, are over on every rank."""
         over = 0
         for save in saves:
             if not save.is_over:
@@ -173,17 +178,17 @@ class CheckpointManager:
         return int(self._session.world.allreduce(np.array([over], np.int64), "min")[0])
 
     def busy_intervals(self, since: int) -> NDArray[np.int64]:
-        """When (perf_counter_ns) this rank's threads flushed or drained: begins and ends (n, 2), in no order."""
+        """Return when this rank's threads flushed or drained: begins and ends (n, 2) in perf_counter_ns, unordered."""
         workers = (self._flusher, self._drainer)
         found = [when for worker in workers if worker is not None for when in worker.busy_intervals(since)]
         return np.array(found, np.int64).reshape(-1, 2)
 
     def count_drained_bytes(self) -> int:
-        """Bytes that this rank has read so far to drain them: /proc/self/io counts them among all others. Local."""
+        """Return the bytes that this rank has read so far to drain; /proc/self/io counts them too. Not collective."""
         return self._drained + sum(save.record.drain_bytes for save in self._drains)
 
     def _find_failure(self, checkpoint: Checkpoint) -> DliosimError | None:
-        """What ended a save of this checkpoint in the background, as far as this rank knows."""
+        """Return the error that ended a background save of this checkpoint, as far as this rank knows."""
         own = (save for save in (*self._flights, *self._drains) if save.checkpoint.name == checkpoint.name)
         return next((save.error for save in own if save.error is not None), None)
 
@@ -195,10 +200,10 @@ class CheckpointManager:
         _raise_first_error(failed)
 
     def _wait_for_flush(self, save: CheckpointSave) -> DliosimError | None:
-        """Wait for a flush, and return what ended it.
+        """Wait for a flush, and return the error that ended it.
 
-        That of its drain is not asked for here: it may be over on one rank and not yet on another, and then one would
-        raise and the other wait for it for ever.
+        The error of its drain is not looked at here: the drain may be over on one rank and not yet on another. Then one
+        rank would raise, and the other would wait for it for ever.
         """
         assert save.flush is not None
         save.flush.wait(self._session.progress)
@@ -253,7 +258,7 @@ class CheckpointManager:
         staged: StagedSave,
         staged_at: int,
     ) -> None:
-        """What the flusher does, with its own session."""
+        """Write, complete and count a staged save on the flusher's thread, with its own session."""
         record = save.record
         try:
             written = write_shares(own, files, target, staged.made, record)
@@ -265,25 +270,25 @@ class CheckpointManager:
         if staged.simulated:
             record.flush_ns -= record.content_ns - save.content_ns
         else:
-            # Of contents only checksums were left to make: they hold up what is written, so they are part of the flush.
+            # The contents were staged; only checksums were made here. They delay the writes, so the flush counts them.
             record.content_ns = save.content_ns
         record.wall_ns = record.stall_ns + record.flush_ns
         delete_old(own, files, target, record)
 
     def _drain(self, own: Session, save: CheckpointSave, files: StateFiles, target: SaveTarget) -> None:
-        """What the drainer does, with its own session."""
+        """Copy a complete checkpoint on the drainer's thread, with its own session."""
         try:
             save.notes += filter(None, [drain(own, files, target, save.runs, save.record)])
         finally:
             save.runs = []
             if own.world.rank == 0:
                 own.locks.lock_to_save(target.base).remove_pin(target.number)
-        # It may have been kept only to be drained.
+        # This checkpoint may have been kept only until it was drained.
         delete_old(own, files, target, VerbRecord())
 
 
 def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
-    """Plan who makes which files, which on rank 0 are those of all ranks, before a clock runs."""
+    """Plan which rank makes which files before a clock runs; on rank 0 for all ranks."""
     world = session.world
     files = state_files(checkpoint, checkpoint.split(world.size))
     planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.file_names(world.rank))
@@ -291,7 +296,7 @@ def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
 
 
 def checkpoints_to_save(workload: Workload) -> list[Checkpoint]:
-    """The checkpoints that a workload saves."""
+    """Return the checkpoints that a workload saves."""
     names: dict[str, None] = {}
     for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, SaveVerb):
@@ -302,12 +307,12 @@ def checkpoints_to_save(workload: Workload) -> list[Checkpoint]:
 
 
 def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
-    """The phase of a save that is over. Collective."""
+    """Return the phase of a save that is over. Collective."""
     checkpoint = save.checkpoint
     unlocked = session.locks.lock_note(session.save_directory(checkpoint))
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
     part, _ = checkpoint.describe_part(checkpoint.split(session.world.size))
-    smaller = part and f"only {part} was saved: the time of a whole save does not follow from this one's"
+    smaller = part and f"only {part} was saved: its time says nothing about the time of a whole save"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)
@@ -323,12 +328,12 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
 
 
 def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, StagingBuffers]:
-    """The staging buffers of checkpoints saved in the background, by name. Collective."""
+    """Return the staging buffers of checkpoints saved in the background, by name. Collective."""
     world = session.world
     found = [(state_files(one, one.split(world.size)), one.background) for one in checkpoints]
     staged = [(files, background) for files, background in found if background is not None]
     needed = sum(staging_bytes(files, world.rank, how) + write_buffer_bytes(files, world.rank) for files, how in staged)
-    # Ranks of a node need different amounts: what counts is what they need together.
+    # Ranks of a node need different amounts; their sum must fit into the memory of the node.
     together = np.array([needed], np.int64)
     world.node.allreduce(together, "sum")
     each, names = (
@@ -340,7 +345,7 @@ def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[s
         try:
             require_memory(each, world.node.size, f"staging buffers of {names}")
         except ExecutionError as error:
-            hint = "`staging simulated` takes the time of the copy without them, fewer saves `in flight` need fewer"
+            hint = "`staging simulated` takes the time of the copy without buffers, fewer saves `in flight` need fewer"
             raise ExecutionError(f"{error.message}; {hint}", error.code) from error
 
     world.run_on_all(check_memory)

@@ -1,4 +1,4 @@
-"""What the manifest of a checkpoint says: its files, their sizes and checksums, and whether what lies there agrees."""
+"""The manifest of a checkpoint: its files, their sizes and checksums, and the check of what is on storage."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ from dliosim.execute.store.manifest import read_manifest
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
 
-# A file, or one in a folder; neither begins with a dot.
+# A file, or a file in a folder; neither name begins with a dot.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _LARGEST = 1 << 63
 
-#: What else there is to do about a checkpoint that cannot be read.
+#: The remedy that is offered for a checkpoint that cannot be read.
 OLDER = "move its directory away to restore an older one"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointManifest:
-    """A checkpoint as it was saved: `files` has size and CRC-32 of each by its name, which may name a folder, too.
+    """A checkpoint as it was saved."""
 
-    `ranks` is how many ranks wrote it, `digest` that of what decides its bytes, `commit` how it became complete.
-    """
-
+    #: name of the checkpoint
     name: str
+    #: digest of all that decides its bytes
     digest: str
+    #: how it became complete
     commit: Commit
+    #: number of ranks that wrote it
     ranks: int
+    #: how the model was split over these ranks
     split: Split
+    #: bytes and CRC-32 of each file, by its name, which may include one folder
     files: Mapping[str, tuple[int, int]]
 
     @property
     def commit_warning(self) -> str:
-        """What there is to say of a checkpoint whose files are all there, if anything."""
+        """Return the warning about a checkpoint that has all its files; empty if there is none."""
         return "`commit none`: nothing proves that it is complete" if self.commit == "none" else ""
 
     def manifest_content(self) -> dict[str, Any]:
-        """What its manifest holds."""
+        """Return the content of the manifest file."""
         return {
             "kind": "checkpoint",
             "name": self.name,
@@ -57,9 +60,9 @@ class CheckpointManifest:
         }
 
     def find_size_fault(self, directory: Path) -> str | None:
-        """What of it is not there, too short or too long, by the sizes alone; None if nothing is.
+        """Return the first file that is missing, too short or too long, by the sizes alone; None if all are right.
 
-        Raises ExecutionError [R401] where that cannot be seen, which proves nothing.
+        Raises ExecutionError [R401] where the files cannot be looked at, which proves nothing.
         """
         for folder, names in self._group_by_folder().items():
             try:
@@ -78,7 +81,7 @@ class CheckpointManifest:
         return None
 
     def find_checksum_faults(self, directory: Path) -> list[str]:
-        """Every file that is not there or does not have its size or its CRC-32, and why; reads all bytes."""
+        """Return each file that is missing or has another size or CRC-32, and why; reads all bytes."""
         wrong = []
         for name, expected in self.files.items():
             folder = name.rpartition("/")[0]
@@ -102,9 +105,10 @@ class CheckpointManifest:
 
 
 def load_manifest(directory: Path) -> CheckpointManifest:
-    """What the manifest of a checkpoint's directory says. ValueError with the reason where it says nothing of use.
+    """Read the manifest of a checkpoint's directory.
 
-    Raises ExecutionError [R401] where it cannot be read.
+    Raises ValueError with the reason where it is not a manifest of this checkpoint, ExecutionError [R401] where it
+    cannot be read.
     """
     content = read_manifest(directory)
     if content is None:
@@ -117,7 +121,7 @@ def load_manifest(directory: Path) -> CheckpointManifest:
     if not isinstance(name, str) or not isinstance(ranks, int) or commit is None or split is None:
         raise ValueError("has a manifest that does not say what was saved")
     if not isinstance(files, dict) or not all(_is_file_entry(key, value) for key, value in files.items()):
-        raise ValueError("has a manifest with files that cannot be")
+        raise ValueError("has a manifest with invalid file entries")
     if not files:
         raise ValueError("has a manifest without files")
     found = {key: (value[0], value[1]) for key, value in files.items()}
@@ -125,7 +129,7 @@ def load_manifest(directory: Path) -> CheckpointManifest:
 
 
 def check_checksums(directory: Path) -> list[str]:
-    """What is wrong with a checkpoint, every byte of it looked at; empty if nothing is."""
+    """Return what is wrong with a checkpoint, after reading every byte; empty if nothing is."""
     try:
         return load_manifest(directory).find_checksum_faults(directory)
     except ValueError as error:
@@ -156,7 +160,7 @@ def _base_name(name: str) -> str:
 
 
 def _error_path(error: OSError, folder: str) -> str:
-    """What an error is about: a file in the folder, or the folder itself."""
+    """Return the name that an error is about: a file in the folder, or the folder itself."""
     own = Path(str(error.filename)).name
     return own if own == folder or not folder else f"{folder}/{own}"
 

@@ -1,7 +1,8 @@
 """The numbered directories of a checkpoint: which are complete, which is the next, which are deleted.
 
-They lie in a directory (`base`) that is named by the digest of what decides their bytes. A checkpoint is `NNNNNN`; what
-is written aside `NNNNNN.partial`, what is being deleted `NNNNNN.old.partial`. Without a manifest none of them counts.
+They are in one directory (`base`), named by the digest of all that decides their bytes. A checkpoint is `NNNNNN`; one
+that is being written with `commit rename` is `NNNNNN.partial`, one that is being deleted `NNNNNN.old.partial`. Without
+a manifest none of them counts.
 """
 
 from __future__ import annotations
@@ -38,37 +39,40 @@ _ASIDE, _DYING = ".partial", ".old.partial"
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A checkpoint that was just completed, and how long each part of that took (ns).
+    """A checkpoint that was just completed, and the time of each part of that."""
 
-    `sync_ns` is for making directories durable, the manifest's apart from those; `manifest_ns` for writing, syncing
-    and renaming it; `rename_ns` for giving the directory its name.
-    """
-
+    #: the complete directory
     directory: Path
+    #: time of syncing directories, without that of the manifest; ns
     sync_ns: int
+    #: time of writing, syncing and renaming the manifest; ns
     manifest_ns: int
+    #: time of renaming the directory; ns
     rename_ns: int
 
 
 def file_name(file: int) -> str:
-    """Name of one file of a checkpoint, in its directory."""
+    """Return the name of one file of a checkpoint, in its directory."""
     return f"{file:06d}.ckpt"
 
 
 def checkpoint_numbers(base: Path) -> list[int]:
-    """Numbers of the checkpoints under `base` that have their name, complete or not, newest first."""
+    """Return the numbers of the checkpoints under `base` with their final name, complete or not, newest first."""
     return sorted((number for number, kind, _ in _list_entries(base) if not kind), reverse=True)
 
 
 def list_data_files(base: Path) -> list[Path]:
-    """All data files of the checkpoints under `base` that have their name."""
+    """Return all data files of the checkpoints under `base` with their final name."""
     return [
         path for number in checkpoint_numbers(base) for path in _list_files(base / f"{number:06d}") if path.name != NAME
     ]
 
 
 def count_leftover_bytes(base: Path) -> int:
-    """What checkpoints that were never finished, or not wholly deleted, take on storage until the next is begun."""
+    """Return the bytes on storage of checkpoints that were never finished or only partly deleted.
+
+    The next save removes them.
+    """
     return sum(
         path.lstat().st_blocks * 512
         for _, kind, entry in _list_entries(base)
@@ -78,22 +82,22 @@ def count_leftover_bytes(base: Path) -> int:
 
 
 def highest_number(base: Path) -> int:
-    """The highest number of what lies under `base`, complete or not; 0 where there is nothing."""
+    """Return the highest number of any directory under `base`, complete or not; 0 where there is none."""
     return max((number for number, _, _ in _list_entries(base)), default=0)
 
 
 def begin_checkpoint(hold: DirectoryLock, commit: Commit, above: int = 0) -> tuple[int, Path]:
-    """Make the directory in which the next checkpoint is written; what earlier jobs left unfinished is removed.
+    """Make the directory in which the next checkpoint is written, and remove what earlier jobs left unfinished.
 
-    Its number is above all that are there, so that no rank of a job that is dying writes into what this one writes, and
-    `above` those of its copies elsewhere, which may outlive it. Raises ExecutionError, also where somebody has given
-    the last number that there is.
+    Its number is higher than all that are there, so that no rank of a dying job writes into this directory. It is also
+    higher than `above`, the number of copies elsewhere, which may outlive this root. Raises ExecutionError, also where
+    the last number is already used.
     """
     with hold.mutex:
         make_durable_directory(hold.base)
         number = max(_remove_unfinished(hold), hold.last, above) + 1
         if number > _MOST:
-            raise ExecutionError(f"{hold.base / str(_MOST)} has the last number that there is: move it away")
+            raise ExecutionError(f"{hold.base / str(_MOST)} has the highest number possible: move it away")
         directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         make_directory(directory)
         hold.busy.add(number)
@@ -102,9 +106,9 @@ def begin_checkpoint(hold: DirectoryLock, commit: Commit, above: int = 0) -> tup
 
 
 def begin_copy(hold: DirectoryLock, number: int) -> Path:
-    """Make the directory to which a checkpoint of that number is copied, in another root; as `begin` with `rename`.
+    """Make the directory in another root to which a checkpoint is copied; its name ends in `.partial`.
 
-    A copy of that number that is there already is taken away.
+    A copy of that number that is already there is removed.
     """
     with hold.mutex:
         make_durable_directory(hold.base)
@@ -118,9 +122,10 @@ def begin_copy(hold: DirectoryLock, number: int) -> Path:
 
 
 def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> CommitResult:
-    """Make a checkpoint complete whose files are written, and synced if they ever will be; from then on it counts.
+    """Make a written checkpoint complete in the way of `saved.commit`; from then on it counts.
 
-    How is `saved.commit`. Raises ExecutionError; it is then to be given up (`abandon`).
+    Its files are written, and synced if the checkpoint asks for it. Raises ExecutionError; the caller must `abandon` it
+    then.
     """
     final = hold.base / f"{number:06d}"
     directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
@@ -133,7 +138,7 @@ def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> Commi
         for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
             sync_directory(directory / folder)
         if saved.commit == "metadata":
-            # Nothing comes after the manifest, so that all it speaks of must last before it does.
+            # The manifest is the last thing that is made durable, so all that it lists must be durable before.
             sync_directory(directory)
             sync_directory(hold.base)
         synced = perf_counter_ns()
@@ -155,7 +160,7 @@ def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> Commi
 
 
 def abandon(hold: DirectoryLock, number: int) -> None:
-    """Remove what was begun and will not be complete. Raises nothing: what stays is removed by the next `begin`."""
+    """Remove a checkpoint that will not be complete. Raises nothing: the next `begin_checkpoint` removes what stays."""
     name = f"{number:06d}"
     with hold.mutex:
         for entry in (hold.base / f"{name}{_ASIDE}", hold.base / name):
@@ -167,8 +172,8 @@ def abandon(hold: DirectoryLock, number: int) -> None:
 def delete_old(hold: DirectoryLock, keep: int) -> None:
     """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
 
-    The newest of all is believed without a look if this run has completed it, as others wait meanwhile; and of the
-    rest only those are looked at on which it depends what is deleted. What is being written, drained or restored stays.
+    The newest one is not examined if this run has completed it, since other ranks wait meanwhile. Of the others, only
+    those are examined that decide what is deleted. What is being written, drained or restored stays.
     """
     with hold.mutex:
         found = [number for number in checkpoint_numbers(hold.base) if number not in hold.busy]
@@ -181,7 +186,7 @@ def delete_old(hold: DirectoryLock, keep: int) -> None:
         dying = {}
         for number in found[at:]:
             if number not in hold.used:
-                # Aside first, so that a deletion cut short leaves nothing that looks complete.
+                # Renamed first, so that an interrupted deletion leaves nothing that looks complete.
                 old = hold.base / f"{number:06d}"
                 with wrap_call("rename", old):
                     dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
@@ -199,11 +204,11 @@ def delete_old(hold: DirectoryLock, keep: int) -> None:
 def find_newest_complete(
     base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
 ) -> tuple[int, CheckpointManifest, list[str]]:
-    """The newest complete checkpoint: number, what it has, and what was found newer and why it does not count.
+    """Return the newest complete checkpoint: its number, its manifest, and why each newer one does not count.
 
-    With `below` the newest one older than that number, whose content was found to be damaged, say; `passed_over` is
-    what was said of newer ones. Raises ExecutionError, [R404] where there is none, [R401] where one cannot be read that
-    may be complete, and UsageError [E208] where a link may lead out of the root.
+    `below`: only checkpoints with a lower number, after that one proved damaged. `passed_over`: the notes on newer ones
+    so far. Raises ExecutionError [R404] where there is none, [R401] where one that may be complete cannot be read, and
+    UsageError [E208] where a link may lead out of the root.
     """
     notes = list(passed_over)
     for number in checkpoint_numbers(base):
@@ -224,18 +229,19 @@ def find_newest_complete(
 
 
 def checkpoint_directory(base: Path, number: int) -> Path:
-    """Where a checkpoint lies that has its name; UsageError [E208] if that is a link, which may lead anywhere."""
+    """Return the directory of a checkpoint; UsageError [E208] if it is a link, which may lead anywhere."""
     directory = base / f"{number:06d}"
     if directory.is_symlink():
-        text = (
-            "checkpoints are read from directories of their own only: move it away, or what it leads to into its place"
-        )
+        text = "checkpoints are read only from real directories: remove the link, or move its target into its place"
         raise UsageError(f"{directory} is a symbolic link: {text}", "E208")
     return directory
 
 
 def find_other_writers(base: Path, name: str) -> Iterator[tuple[str, int]]:
-    """Digest and number of ranks of the checkpoints of that name in the directories beside `base`. Raises OSError."""
+    """Yield digest and number of ranks of each checkpoint of that name in the other directories next to `base`.
+
+    Raises OSError.
+    """
     for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
         for number in checkpoint_numbers(other) if other != base else []:
             manifest = find_manifest(other / f"{number:06d}", "checkpoint", other.name)
@@ -246,17 +252,17 @@ def find_other_writers(base: Path, name: str) -> Iterator[tuple[str, int]]:
 
 
 def _is_complete(directory: Path) -> bool:
-    """Whether a checkpoint is certainly complete."""
+    """Return whether a checkpoint is certainly complete."""
     try:
         return load_manifest(directory).find_size_fault(directory) is None
     except (OSError, ValueError):
-        return False  # and so nothing is deleted for its sake
+        return False  # it does not count, so no older one is deleted
 
 
 def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
-    """What lies under `base` and has a name of ours: number, what stands behind it in the name, and path.
+    """Return the entries of `base` with a name of this module: number, suffix, path.
 
-    Raises ExecutionError [R401] where that cannot be seen.
+    Raises ExecutionError [R401] where `base` cannot be listed.
     """
     try:
         listed = list(base.iterdir())
@@ -270,8 +276,8 @@ def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
 
 
 def _remove_unfinished(hold: DirectoryLock) -> int:
-    """Remove what jobs that are no more have left unfinished; the highest number that was there. With the `mutex`."""
-    # Those that are dying come first: another one may have to take their name.
+    """Remove what dead jobs left unfinished, and return the highest number that was there. Needs the `mutex`."""
+    # `.old.partial` come first: another directory may have to take their name.
     found = sorted(_list_entries(hold.base), key=lambda entry: entry[1], reverse=True)
     for number, kind, entry in found:
         if number in hold.busy or (number in hold.finished and not kind):
@@ -285,7 +291,7 @@ def _remove_unfinished(hold: DirectoryLock) -> int:
 
 
 def _list_files(directory: Path) -> list[Path]:
-    """The files of a checkpoint, in order: they lie in its directory, which is no link, or in a folder there."""
+    """Return the files of a checkpoint, sorted: those in its directory, which is no link, or in a folder of it."""
     if directory.is_symlink():
         return []
     found = (*directory.glob("*"), *directory.glob("*/*"))
@@ -293,18 +299,18 @@ def _list_files(directory: Path) -> list[Path]:
 
 
 def _is_unfinished(directory: Path) -> bool:
-    """Whether a directory that has its name was never completed: its manifest is not there, or ends in the middle.
+    """Return whether a directory was never completed: its manifest is missing or ends in the middle.
 
-    One that is damaged otherwise stays: somebody may still want what lies beside it.
+    A directory with any other damage stays: a user may still want the files next to the manifest.
     """
     return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
 
 
 def _remove_checkpoint(entry: Path) -> None:
-    """Remove a directory of ours, so that no moment of it leaves what looks complete; nothing if it is not there."""
+    """Remove a directory of a checkpoint so that it looks complete at no moment; nothing if it is not there."""
     if entry.is_symlink() or not entry.is_dir():
         with wrap_call("unlink", entry):
-            entry.unlink(missing_ok=True)  # where it is a pipe, looking for what is in it would wait
+            entry.unlink(missing_ok=True)  # opening a pipe to look into it would block
         return
     dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
     with wrap_call("rename", entry), suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A second copy of what each rank saves, kept by a partner: it lies in the checkpoint, and is complete with it."""
+"""Keep a second copy of what each rank saves on a partner; it is stored in the checkpoint and complete with it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dliosim.plan.checkpoints.layout import StateFiles, partner_file
 def copy_to_partner(
     session: Session, files: StateFiles, distance: int, directory: Path, made: Made, record: VerbRecord
 ) -> list[Run]:
-    """Send what this rank saves to rank r + `distance`, and write what rank r - `distance` sends; what was written.
+    """Send what this rank saves to rank r + `distance`, write what rank r - `distance` sends, and return its run.
 
-    Calls go to and fro one by one, so that there is one of each in memory. Collective; raises DliosimError on every
-    rank.
+    Calls are exchanged one by one, so that at most one call of each rank is in memory. Collective; raises DliosimError
+    on every rank.
     """
     world, checkpoint = session.world, files.checkpoint
     target, source = (world.rank + distance) % world.size, (world.rank - distance) % world.size
     begun, made_before = perf_counter_ns(), record.content_ns
     keeping = _PartnerFile(checkpoint.access, directory / partner_file(source))
     buffer = allocate(largest_call(files, source))
-    # Who is in an odd group of so many neighbours receives first: in every ring of partners there is one of each.
+    # In each ring of partners some rank must send first and some receive first, or all would wait for each other.
     sends_first = world.rank // distance % 2 == 0
     for own, coming in zip_longest(made, pieces_of(files, source)):
         if own is not None and sends_first:
@@ -52,7 +52,7 @@ def copy_to_partner(
 
 
 class _PartnerFile:
-    """A file that goes on after an error (`error`) as if nothing were, since others wait to send and to receive."""
+    """A file that accepts calls even after an `error`, since other ranks wait to send and to receive."""
 
     def __init__(self, access: Access, path: Path) -> None:
         self.size = self.checksum = 0
@@ -64,7 +64,7 @@ class _PartnerFile:
             self.error = error
 
     def write(self, data: memoryview) -> None:
-        """Add bytes at the end."""
+        """Append bytes; after an error only count them."""
         if self._writer is not None and self.error is None:
             try:
                 self._writer.write(self.size, data)
@@ -74,7 +74,7 @@ class _PartnerFile:
         self.checksum = zlib.crc32(data, self.checksum)
 
     def close(self, fsync: bool) -> None:
-        """Sync and close."""
+        """Sync and close the file; keep the first error."""
         if self._writer is None:
             return
         try:

@@ -1,7 +1,7 @@
-"""What ranks tell rank 0 about a checkpoint: their plans before it is written, what they have written after it.
+"""The plans and written runs of all ranks, gathered on rank 0 before and after a checkpoint is written.
 
-The file of all plans is written last, as PyTorch's distributed checkpoint does it: local plans are gathered by rank 0,
-which makes one of them and sends each rank its own; when all data are written, it writes the file.
+The file of all plans is written last, as PyTorch's distributed checkpoint does it: rank 0 gathers the local plans,
+makes one plan of them, and sends each rank its own; when all data are written, it writes the file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ SavedFile = tuple[int, int]
 
 
 def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArray[np.int64] | None:
-    """Gather the plans of all ranks and send each its own. Collective.
+    """Gather the plans of all ranks on rank 0 and send each rank its own. Collective.
 
-    On rank 0 a row a shard: part, row0, row1, col0, col1, file (of all, in the order of `StateFiles.files`), offset.
+    Returns on rank 0 an array (shards, 7) of int64: part, row0, row1, col0, col1, file (its index in
+    `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on this rank alone where its plan
+    came back different.
     """
     begun = perf_counter_ns()
     own = _shard_rows(files, world.rank)
@@ -43,7 +45,7 @@ def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArr
     told = own.ravel().copy()
     world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(told))
     if not np.array_equal(told, own.ravel()):
-        raise ExecutionError("the plan that rank 0 made of all differs from what this rank holds")
+        raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
     plan = None if gathered is None else _number_files(files, gathered)
     record.plan_ns += perf_counter_ns() - begun
     return plan
@@ -62,16 +64,16 @@ def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) 
 
 
 def gather_runs(world: World, files: StateFiles, written: Sequence[Run]) -> list[NDArray[np.int64]] | None:
-    """What each rank has written, for `join_runs`, on rank 0; None elsewhere. Collective."""
+    """Gather what each rank has written, for `join_runs`, on rank 0; None on other ranks. Collective."""
     made = _writer_files(files, world.rank)
     rows = [(made.index(name), offset, length, value) for name, offset, length, value in written]
     return _gather_rows(world, np.array(rows, np.int64).reshape(-1, _RUN))
 
 
 def join_runs(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str, SavedFile]:
-    """Every file with the bytes and checksum of what all ranks have written to it.
+    """Return bytes and checksum of every file, joined from the runs of all ranks.
 
-    Raises ExecutionError where what was written to a file has a gap, or is not all of it.
+    Raises ExecutionError where the runs of a file leave a gap, overlap, or end before its size.
     """
     runs: dict[str, list[list[int]]] = defaultdict(list)
     for rank, own in enumerate(gathered):
@@ -84,7 +86,7 @@ def join_runs(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[
 
 
 def _writer_files(files: StateFiles, rank: int) -> tuple[str, ...]:
-    """The files that a rank writes to: those that it makes, or the one of all ranks, and that of its partner."""
+    """Return the files that a rank writes to: its own or the shared one, and the copy that it keeps of its partner."""
     checkpoint = files.checkpoint
     own = (files.shared_file_name(),) if checkpoint.writers.kind == "shared file" else files.file_names(rank)
     if checkpoint.partner is None:
@@ -96,7 +98,7 @@ def _join_file_runs(name: str, size: int, runs: list[list[int]]) -> SavedFile:
     end = value = 0
     for offset, length, checksum in sorted(runs):
         if offset != end:
-            raise ExecutionError(f"{name} was not written at byte {min(offset, end)}, or twice")
+            raise ExecutionError(f"{name}: byte {min(offset, end)} was not written, or written twice")
         value = crc32_combine(value, checksum, length)
         end += length
     if end != size:
@@ -111,7 +113,7 @@ def _shard_rows(files: StateFiles, rank: int) -> NDArray[np.int64]:
 
 
 def _number_files(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """All rows, with files counted over all ranks instead of over those that one rank makes."""
+    """Return the rows of all ranks, with the file numbers of each rank replaced by those of `StateFiles.files`."""
     first: dict[int, int] = {}
     for number, (_, maker) in enumerate(files.files()):
         first.setdefault(maker, number)
@@ -126,7 +128,7 @@ def _byte_view(numbers: NDArray[np.int64]) -> memoryview:
 
 
 def _gather_rows(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
-    """The rows of all ranks, flat, on rank 0; None elsewhere. Collective."""
+    """Gather the rows of all ranks, each flat, on rank 0; None on other ranks. Collective."""
     counts = world.gather(np.array([rows.size], np.int64))
     lengths = counts.ravel().tolist() if counts is not None else [0] * world.rank + [rows.size]
     return world.gather_parts(rows.ravel(), lengths)

@@ -1,4 +1,4 @@
-"""Restoring: the newest complete checkpoint is read, whoever wrote it; one that proves damaged is passed over."""
+"""Restore a checkpoint: read the newest complete one, also of another job; pass over one that proves damaged."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import lone_reads, shard_reads, shared_reads, whole_state_reads
 from dliosim.readable import seconds
 
-#: Codes of errors that say something of the checkpoint, and not of this job: that call failed, or gave other bytes.
+#: Codes of errors of the checkpoint, and not of this job: a call failed, or returned other bytes.
 _OF_DATA = (None, "R401")
 
 
 def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Read a checkpoint as `verb` says; the record, and notes on newer ones that do not count.
+    """Read a checkpoint as `verb` says; return the record, and notes on newer checkpoints that do not count.
 
-    Every byte is compared with what was saved. Where one differs, or a file is gone or cut, on any rank, the checkpoint
-    before is read instead. Collective. Raises ExecutionError on every rank, [R404] if none is complete, [R401] if one
-    cannot be read: then nothing proves that it is damaged.
+    Every byte is compared with what was saved. Where a byte differs, or a file is missing or cut, on any rank, the
+    checkpoint before is read instead. Collective. Raises ExecutionError on every rank: [R404] if no checkpoint is
+    complete, [R401] if one cannot be read, since nothing proves that it is damaged.
     """
     world = session.world
     if session.options.null:
@@ -60,7 +60,7 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
 
 
 class _DamagedCheckpoint(ExecutionError):
-    """A checkpoint is not what was saved, and why; on every rank."""
+    """A checkpoint differs from what was saved, with the reason; raised on every rank."""
 
 
 def _read_checkpoint(
@@ -68,8 +68,8 @@ def _read_checkpoint(
 ) -> tuple[VerbRecord, FoundCheckpoint, tuple[str, ...]]:
     """Read what this rank needs, from the copies of partners where a file is lost.
 
-    Returns what was done, with the files that are lost, and why nobody knows how much was in the page cache, if so.
-    Collective. Raises _Damaged, and DliosimError for what is no damage, on every rank.
+    Returns the record, the checkpoint with its lost files, and notes on why the share in the page cache is unknown.
+    Collective. Raises _DamagedCheckpoint, and DliosimError for what is no damage, on every rank.
     """
     while True:
         begun, record = perf_counter_ns(), VerbRecord()
@@ -84,7 +84,7 @@ def _read_checkpoint(
             if not error.shared or error.code not in _OF_DATA:
                 raise
             took = seconds((perf_counter_ns() - begun) * 1e-9)
-            # Rank 0's clock for all: who lost what must be the same on every rank.
+            # Rank 0's text, with its time, for all: the reason of each lost file must be the same on every rank.
             why = session.world.broadcast_object(f"{_cut_location(error, found)} (found after {took})")
             lost = _find_lost_file(error, files, found)
             if lost is None and error.code is None:
@@ -93,11 +93,12 @@ def _read_checkpoint(
                 raise failure from error
             if lost is None:
                 raise _DamagedCheckpoint(why) from error
+            # Read all again: ranks may have read different parts before the loss was known, and the plan has changed.
             found = replace(found, lost={**found.lost, lost: why})
 
 
 def _find_lost_file(error: ExecutionError, files: StateFiles, found: FoundCheckpoint) -> str | None:
-    """The file that an error is about, if partners keep what it held and it is not known to be lost."""
+    """Return the file that an error is about, if partners keep copies of it and it is not known to be lost yet."""
     copies = {name for name, _ in files.partner_files()}
     if not copies or not found.saved.files.keys() >= copies:
         return None
@@ -106,7 +107,7 @@ def _find_lost_file(error: ExecutionError, files: StateFiles, found: FoundCheckp
 
 
 def _hold_newest(session: Session, newest: CheckpointSearch | None) -> FoundCheckpoint:
-    """The newest that was not passed over, which is not deleted until it is let go of; for rank 0."""
+    """Return the newest checkpoint that was not passed over, pinned so that it is not deleted; for rank 0."""
     assert newest is not None
     found = newest.find()
     session.locks.lock_to_restore(found.directory.parent).add_pin(found.number)
@@ -115,7 +116,7 @@ def _hold_newest(session: Session, newest: CheckpointSearch | None) -> FoundChec
 
 @contextmanager
 def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Restore) -> Iterator[list[ReadPass]]:
-    """What this rank reads, and for whom. Collective, as leaving the block is."""
+    """Yield the passes that this rank reads or receives. Collective, both at the start and at the end of the block."""
     world = session.world
     place = (world.rank + verb.shift) % world.size
     if verb.everything:
@@ -124,6 +125,7 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
         yield [ReadPass(lambda: shard_reads(files, holder, place), None)]
     else:
         tensor, stage, data = holder.coordinates(place)
+        # Ranks with the same tensor and pipeline coordinates hold equal shards: one rank reads them for this group.
         with split_ranks(world, tensor + holder.tensor * stage, data) as alike:
             shared = ReadPass(lambda: shared_reads(files, holder, place), alike)
             yield [shared, ReadPass(lambda: lone_reads(files, holder, place), None)]
@@ -132,7 +134,7 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
 def _inspect_checkpoint(
     session: Session, files: StateFiles, found: FoundCheckpoint, record: VerbRecord
 ) -> tuple[str, ...]:
-    """Look how much of it is in the page cache, or why that is unknown, and read the file of all shards' places."""
+    """Measure how much of it is in the page cache, and read its file of plans; return notes on what is unknown."""
     apart = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
     names = sorted(found.saved.files.keys() - apart)
     record.resident_bytes, record.examined_bytes, notes = measure_file_residency(
@@ -144,9 +146,9 @@ def _inspect_checkpoint(
 
 
 def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
-    """Read the file of all shards' places, as every rank of PyTorch's distributed checkpoint does before anything else.
+    """Read the file of all plans, as every rank of PyTorch's distributed checkpoint does before anything else.
 
-    Raises ExecutionError where it is not what was written.
+    Raises ExecutionError [R401] where it is not what was written.
     """
     path, begun = found.directory / METADATA, perf_counter_ns()
     if METADATA not in found.saved.files:
@@ -168,5 +170,5 @@ def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
 
 
 def _cut_location(error: DliosimError, found: FoundCheckpoint) -> str:
-    """What an error says of a checkpoint, without where that lies and which rank met it."""
+    """Return the message of an error without the checkpoint's directory and the rank that met it."""
     return re.sub(r"^rank \d+: ", "", error.message).replace(f"{found.directory}/", "")

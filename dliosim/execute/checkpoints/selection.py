@@ -1,4 +1,4 @@
-"""Which checkpoint is restored: the newest complete one of all places where it may lie; and why none newer is."""
+"""Select the checkpoint to restore: the newest complete one of all roots, with the reasons why no newer one counts."""
 
 from __future__ import annotations
 
@@ -18,30 +18,36 @@ from dliosim.readable import count
 
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
-    """A checkpoint that can be restored: its number, where it lies, in which root, and what its manifest says.
+    """A checkpoint that can be restored."""
 
-    `lost` has the files that are not what was saved, and why, where partners keep copies of what they held.
-    """
-
+    #: number of the checkpoint
     number: int
+    #: the directory that holds it
     directory: Path
+    #: name of its root
     root: str
+    #: its manifest
     saved: CheckpointManifest
+    #: why each lost file is not what was saved, by its name; only files that partners keep copies of
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _CheckpointRoot:
-    """A root in which checkpoints may lie (`base`); those from number `below` on, if that is known, do not count."""
+    """A root that may hold checkpoints."""
 
+    #: name of the root
     root: str
+    #: the directory of all numbers of the checkpoint in this root
     base: Path
+    #: only checkpoints with a lower number count; None: all
     below: int | None = None
+    #: why each newer checkpoint does not count
     passed_over: list[str] = field(default_factory=list)
 
 
 class CheckpointSearch:
-    """The complete checkpoints that ranks split as `written` have saved, newest first; for rank 0."""
+    """Search of the complete checkpoints that ranks split as `written` have saved, newest first; for rank 0."""
 
     def __init__(self, session: Session, checkpoint: Checkpoint, written: Split) -> None:
         self._checkpoint = checkpoint
@@ -53,9 +59,9 @@ class CheckpointSearch:
             self._places.append(_CheckpointRoot(checkpoint.drain, drained))
 
     def find(self) -> FoundCheckpoint:
-        """The newest that was not passed over; of two with one number, that of the checkpoint's own root.
+        """Return the newest checkpoint that was not passed over; with equal numbers, that of the checkpoint's own root.
 
-        Raises ExecutionError, [R404] where there is none, and as `checkpoint_store.find_newest_complete`.
+        Raises ExecutionError [R404] where there is none, and what `checkpoint_store.find_newest_complete` raises.
         """
         found: list[FoundCheckpoint] = []
         failures: list[ExecutionError] = []
@@ -72,13 +78,13 @@ class CheckpointSearch:
         return max(found, key=lambda one: one.number)
 
     def pass_over(self, found: FoundCheckpoint, why: str) -> None:
-        """Have what `find` gave not count, because of what became clear only when it was read."""
+        """Exclude a checkpoint that `find` returned, and say why: reading it showed that it does not count."""
         place = next(place for place in self._places if place.root == found.root)
         place.passed_over.append(f"{found.directory.name}: {why}")
         place.below = found.number
 
     def restore_notes(self, found: FoundCheckpoint) -> tuple[str, ...]:
-        """What there is to say when `found` was restored."""
+        """Return the notes for the report after `found` was restored."""
         notes = [
             f"passed over {text}{self._root_label(place)}"
             for place in self._places
@@ -108,12 +114,12 @@ class CheckpointSearch:
         if mended is not None:
             return mended
         place.passed_over = passed
-        # What is newer than this was said.
+        # `passed_over` has the reasons of all newer ones now.
         place.below = number + 1
         return FoundCheckpoint(number, checkpoint_store.checkpoint_directory(place.base, number), place.root, saved)
 
     def _find_recoverable(self, place: _CheckpointRoot, above: int) -> FoundCheckpoint | None:
-        """The newest above a number of which files are missing or cut, and partners keep all that these held."""
+        """Return the newest with a number above `above` that lost files, if partners keep copies of all of them."""
         copies = {name for name, _ in self._files.partner_files()}
         for number in checkpoint_store.checkpoint_numbers(place.base) if copies else ():
             if number > above and (place.below is None or number < place.below):
@@ -129,7 +135,7 @@ class CheckpointSearch:
         return f" (root `{place.root}`)" if len(self._places) > 1 else ""
 
     def _other_writers_hint(self) -> str:
-        """What ranks split otherwise have saved beside, and how to restore that."""
+        """Return a hint on checkpoints that other numbers of ranks or splits have saved, and how to restore them."""
         checkpoint, base = self._checkpoint, self._places[0].base
         others: list[Path] = []
         with suppress(OSError):
@@ -145,14 +151,14 @@ class CheckpointSearch:
         ]
         if ways:
             return f"; others have saved it there: say {' or '.join(ways)}"
-        return f"; one of another description is there, in {others[0]}"
+        return f"; a checkpoint of another description is there, in {others[0]}"
 
     def _has_saved_split(self, split: Split, others: Sequence[Path]) -> bool:
         return self._checkpoint.digest(split) in {base.name for base in others}
 
 
 def _find_file_faults(saved: CheckpointManifest, directory: Path) -> Iterator[tuple[str, str]]:
-    """The files that are missing or have another size, and what is wrong with each."""
+    """Yield each file that is missing or has another size, and why."""
     for name, found in saved.files.items():
         fault = replace(saved, files={name: found}).find_size_fault(directory)
         if fault is not None:
@@ -160,7 +166,7 @@ def _find_file_faults(saved: CheckpointManifest, directory: Path) -> Iterator[tu
 
 
 def _list_splits(bases: Sequence[Path]) -> list[Split]:
-    """How the ranks were split that saved last under each of these."""
+    """Return how the ranks were split that saved the newest checkpoint under each base, without duplicates."""
     found: dict[Split, None] = {}
     for base in bases:
         with suppress(OSError, ValueError):
@@ -169,7 +175,7 @@ def _list_splits(bases: Sequence[Path]) -> list[Split]:
 
 
 def _restore_phrase(name: str, split: Split) -> str:
-    """What a pattern says to restore what ranks split so have saved."""
+    """Return the statement of a pattern that restores what ranks of this split have saved."""
     if split.tensor == split.pipeline == 1 and not split.played:
         return f"`restore {name} written by {count(split.ranks, 'rank')}`"
     played = f" subset {split.played}" if split.played else ""

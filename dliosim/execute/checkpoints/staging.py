@@ -1,4 +1,4 @@
-"""What a save in the background is copied to before it is flushed: host buffers, kept from save to save."""
+"""Host buffers that a background save copies the state to before it flushes; they are reused by the next saves."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from dliosim.plan.checkpoints.layout import StateFiles
 
 
 class StagedSave:
-    """What one save has copied, to be flushed as often as asked: `made` gives its calls anew each time.
+    """The copy of one save.
 
-    `late_ns` is by how much the copy was slower than its pace. `release` gives the buffer back, if there is one.
-    `simulated` is whether nothing was copied, so that contents are made while they are flushed.
+    `made` returns its calls, from the first again each time. `late_ns`: time by which the copy was slower than its
+    pace. `release` gives the buffer back, if there is one. `simulated`: nothing was copied, and contents are made
+    during the flush.
     """
 
     def __init__(self, made: Callable[[], Made], late_ns: int, release: Callable[[], None], simulated: bool) -> None:
@@ -33,7 +34,7 @@ class StagedSave:
 
 
 class StagingBuffers:
-    """The staging buffers of one rank for one checkpoint, one for each save in flight; there is none if simulated."""
+    """The staging buffers of one rank for one checkpoint: one a save in flight, none if simulated."""
 
     def __init__(self, files: StateFiles, rank: int, background: Background) -> None:
         """Allocate and touch the buffers. Raises ExecutionError [R402]."""
@@ -45,14 +46,14 @@ class StagingBuffers:
         self._source = memoryview(b"")
         self._free: deque[memoryview] = deque()
         if not background.simulated:
-            # What a device would hold is made here, a call at a time.
+            # The state that a device would hold is made here, one call at a time.
             self._source = allocate(largest_call(files, rank))
             self._free.extend(allocate(size) for _ in range(background.in_flight))
 
     def stage(self, number: int, may_spin: bool, progress: Progress, record: VerbRecord) -> StagedSave:
         """Copy what this rank saves in save `number`, in the time that its pace asks for; a buffer must be free.
 
-        `record.stage_ns` gets the copy alone. Making what is copied is in `content_ns`.
+        `record.stage_ns` counts the copy alone, `record.content_ns` making what is copied.
         """
         keys = part_keys(self._files.checkpoint, self._files.parts, number)
         if self._background.simulated:
@@ -66,7 +67,7 @@ class StagingBuffers:
             source, target = self._source[: piece.length], buffer[at : at + piece.length]
             fill_piece(self._files, keys, piece, source)
             made = perf_counter_ns()
-            # Not a slice assignment: numpy lets go of the interpreter lock, and readers go on.
+            # Not a slice assignment: numpy releases the interpreter lock, so that reader threads can continue.
             np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
             ended = perf_counter_ns()
             record.content_ns += made - begun
@@ -78,7 +79,7 @@ class StagingBuffers:
         return StagedSave(lambda: self._buffer_pieces(buffer), late, lambda: self._free.append(buffer), False)
 
     def _wait_for_pace(self, now: int, copied: int, may_spin: bool, record: VerbRecord) -> int:
-        """Sleep what is left of the time that the copy should take; by how much it took longer."""
+        """Sleep for the rest of the time that the copy should take; return by how many ns it took longer."""
         pace = self._background.staging
         due = round(pace.duration(self._files.owner_bytes(self._rank)) * 1e9) if pace is not None else copied
         if due > copied:
@@ -94,7 +95,7 @@ class StagingBuffers:
 
 
 def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
-    """Bytes of all buffers that `StagingBuffers` of a rank allocates."""
+    """Return the bytes of all buffers that `StagingBuffers` of a rank allocates."""
     if background.simulated:
         return 0
     return background.in_flight * _buffer_bytes(files, rank) + largest_call(files, rank)
@@ -108,5 +109,5 @@ def _buffer_bytes(files: StateFiles, rank: int) -> int:
 
 
 def _align_up(length: int, align: int) -> int:
-    """O_DIRECT writes without a copy only what begins at a page."""
+    """Round up to a page: O_DIRECT writes a buffer without another copy only where it begins at a page."""
     return -(-length // align) * align

@@ -1,7 +1,7 @@
-"""Reading what this rank needs of a checkpoint: step by step into one buffer, and every byte compared.
+"""Read what this rank needs of a checkpoint, step by step into one buffer, and compare every byte.
 
-Some of it one rank may read for a group of ranks, and pass it on to them. What is measured is reading and passing on:
-planning a step and comparing its bytes lie outside of the clock, on whichever rank of the group.
+One rank may read for a group of ranks and broadcast to them. The clock counts reading and broadcasting; it does not
+count planning a step and comparing its bytes, on whichever rank of the group that is done.
 """
 
 from __future__ import annotations
@@ -33,28 +33,33 @@ from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, ShardRead, co
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, union_ranges
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 
-#: Bytes behind those of a step that the reading rank of a group sends with them: whether it has failed, and how long
-#: it has planned and compared.
+#: Bytes that the reading rank of a group sends after those of a step: whether it has failed (int64), and for how many
+#: ns it has planned and compared (int64).
 _WORD = np.dtype(np.int64)
 _TRAILER = 2 * _WORD.itemsize
 
 
 class ReadPass(NamedTuple):
-    """Fetches that are read in their order. Those of a `group` are the same on all of it, and its first rank reads."""
+    """Reads of shards, in their order."""
 
+    #: returns the reads, from the first again each time; the same on all ranks of `group`
     fetches: Callable[[], Iterator[ShardRead]]
+    #: the ranks that need these bytes; its first rank reads and broadcasts. None: this rank reads for itself
     group: Ranks | None
 
     @property
     def is_reader(self) -> bool:
-        """Whether this rank does."""
+        """Return whether this rank reads."""
         return self.group is None or self.group.rank == 0
 
 
 def read_state(
     session: Session, files: StateFiles, found: FoundCheckpoint, passes: list[ReadPass], record: VerbRecord
 ) -> None:
-    """Read passes of a checkpoint. Collective, with as many passes on every rank. Raises DliosimError on every rank."""
+    """Read passes of a checkpoint. Collective.
+
+    All ranks must give equally many passes. Raises DliosimError on every rank.
+    """
     world, access = session.world, files.checkpoint.access
     counts = world.run_on_all(lambda: [_count_pass(files, found, one) for one in passes])
     rounds = np.array([count.steps for count in counts], np.int64)
@@ -76,7 +81,7 @@ def read_state(
     try:
         with session.progress.track_bytes(f"restore {files.checkpoint.name}", lambda: total):
             _time_collective(session, record, lambda: reading.read_passes(passes, rounds.tolist()))
-            # Closing may be collective: nobody who is done waits in it for those who read.
+            # After all ranks have read: ending may be collective, and a wait in it for slower ranks would count.
             _time_collective(session, record, reader.end_epoch)
         read = process_io_since(before)
         record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
@@ -92,7 +97,7 @@ def read_state(
 
 
 def _time_collective(session: Session, record: VerbRecord, action: Callable[[], int | None]) -> None:
-    """Do what takes wall time, less what it says was none of it; raise on all ranks if it fails on any."""
+    """Add the wall time of an action to the record, less the ns that it returns; raise on all ranks if one fails."""
 
     def run_action() -> None:
         begun = perf_counter_ns()
@@ -103,7 +108,7 @@ def _time_collective(session: Session, record: VerbRecord, action: Callable[[], 
 
 
 class _FileNumbers:
-    """The files that a rank reads, numbered in the order in which it first does; `names` are read before others."""
+    """The files that a rank reads, numbered in the order of their first read; `names` are numbered first."""
 
     def __init__(self, names: list[str]) -> None:
         self.numbers: dict[str, int] = {}
@@ -121,14 +126,14 @@ class _FileNumbers:
 
 
 class _ReadRanges:
-    """Which bytes of which files were read, kept as few ranges; or that they are too many."""
+    """The ranges of bytes of each file that were read, merged where they follow each other; or too many of them."""
 
     def __init__(self) -> None:
         self._steps: dict[str, list[NDArray[np.int64]]] = {}
         self._count = 0
 
     def add_step(self, step: ReadStep) -> None:
-        """Note those of a step; what goes on where the one before ended makes one range with it."""
+        """Add the ranges of a step; one that begins where the last one ended is merged with it."""
         some, begin, end = self._steps.setdefault(step.file, []), step.offset, step.offset + step.length
         if len(begin) == 1 and some and some[-1][-1, 1] == begin[0]:
             some[-1][-1, 1] = end[0]
@@ -137,7 +142,7 @@ class _ReadRanges:
             self._count += len(begin)
 
     def merge_ranges(self, names: list[str]) -> ByteRanges | None:
-        """All of them, files numbered as their `names` are; None where these are more than `MOST_RANGES`."""
+        """Return all ranges, with files numbered as in `names`; None where there are more than `MOST_RANGES`."""
         if self._count > MOST_RANGES:
             return None
         number = {name: i for i, name in enumerate(names)}
@@ -149,27 +154,35 @@ class _ReadRanges:
 
 @dataclass(slots=True)
 class _StateReader:
-    """What all passes share, and how far this rank is.
+    """The state of this rank during all passes."""
 
-    `aside_ns` is how long it has been at other things than reading. It has `given_up` when reading failed here, or on
-    the rank that reads for it.
-    """
-
+    #: the session of the run
     session: Session
+    #: the plan of the checkpoint's files
     files: StateFiles
+    #: the directory of the checkpoint
     directory: Path
+    #: key of the contents of each part
     keys: list[int]
+    #: the files that this rank reads
     names: _FileNumbers
+    #: the reader of the access's backend
     reader: Reader
+    #: bytes of one step and the trailer
     buffer: memoryview
+    #: times and counts of the restore
     record: VerbRecord
+    #: the ranges that were read
     asked: _ReadRanges = field(default_factory=_ReadRanges)
+    #: time that was spent on other things than reading; ns
     aside_ns: int = 0
+    #: whether reading failed here, or on the rank that reads for this one
     given_up: bool = False
+    #: the first error of this rank
     failure: ExecutionError | None = None
 
     def read_passes(self, passes: list[ReadPass], rounds: list[int]) -> int:
-        """Read them; the time aside. Raises DliosimError on this rank alone, unless it is `shared`."""
+        """Read all passes and return `aside_ns`. Raises DliosimError on this rank alone, unless it is `shared`."""
         self.reader.begin_epoch()
         for one, count in zip(passes, rounds, strict=True):
             self._read_pass(one, count)
@@ -182,6 +195,8 @@ class _StateReader:
         access, whole = checkpoint.access, checkpoint.pieces == "whole"
         planned = cut_steps(one.fetches(), access.transfer, whole, access.page)
         before, told = self.aside_ns, False
+        # All ranks of a collective access run the same number of rounds, also without a step: a rank that leaves early
+        # would let the others hang in their read. With other accesses `rounds` is the number of this rank's steps.
         for _ in range(rounds):
             begun = perf_counter_ns()
             step = next(planned, None)
@@ -192,13 +207,19 @@ class _StateReader:
             mine = step if one.is_reader and not self.given_up else None
             if mine is not None or access.collective:
                 self._read_round(plan, mine)
+            # Every rank of the group plans the same steps, so each knows the bytes to receive without another message.
+            # Broadcasts stop at the one that says that the reading rank failed: it sends no further ones.
             if one.group is not None and step is not None and not told:
                 told = self._broadcast_step(one.group, plan.buffer_size, before)
             if self.given_up and not access.collective:
                 return
 
     def _read_round(self, plan: Calls, step: ReadStep | None) -> None:
-        """Read a step, or take part with nothing where others read; what fails is raised when they are done."""
+        """Read a step, or call the reader without one, which other ranks need if reads are collective.
+
+        A failed read is kept in `failure` and raised after all passes. A rank that fails before its collective call
+        ends the job: the others already wait in that call.
+        """
         calls = self.reader.meter.calls
         try:
             if step is None:
@@ -216,6 +237,7 @@ class _StateReader:
 
     def _read_step(self, plan: Calls, step: ReadStep) -> None:
         self.reader.read(plan, self.buffer)
+        # Compared now, while the bytes are in the one buffer; its time goes to `aside_ns`, which the clock leaves out.
         begun = perf_counter_ns()
         wrong = self._find_mismatch(plan, step)
         self.asked.add_step(step)
@@ -229,11 +251,11 @@ class _StateReader:
         self.session.progress.tick(ended, 0, self.record.bytes)
 
     def _find_mismatch(self, plan: Calls, step: ReadStep) -> int | None:
-        """The place in its file of the first byte that is not what was saved."""
+        """Return the offset in its file of the first byte that is not what was saved; None if all are."""
         starts, length = plan.sample_start.tolist(), int(step.length[0])
         if self.files.checkpoint.access.page == 1 or len(starts) == 1:
             data = self.buffer[starts[0] : starts[0] + int(step.length.sum())]
-        else:  # whole pages were read around each row
+        else:  # whole pages were read around each row: take the rows out
             data = np.concatenate([np.frombuffer(self.buffer, np.uint8, length, start) for start in starts]).data
         at = 0
         for segment in step.segments:
@@ -246,7 +268,8 @@ class _StateReader:
         return None
 
     def _broadcast_step(self, group: Ranks, size: int, before: int) -> bool:
-        """Send what was read to the group, or receive it; whether the reading rank failed, and sends no more."""
+        """Send what was read to the group, or receive it; return whether the reading rank failed and sends no more."""
+        # The trailer goes with the data in one message: a message of its own would add its latency to each step.
         data = self.buffer[: size + _TRAILER]
         told = np.frombuffer(data, np.uint8)[size:]
         if group.rank == 0:
@@ -257,7 +280,7 @@ class _StateReader:
         self.record.broadcast_ns += ended - begun
         failed, aside = np.frombuffer(told.tobytes(), _WORD).tolist()
         if group.rank:
-            # Who waits for the reading rank waits while that one plans and compares.
+            # This rank waited while the reading rank planned and compared; that time does not count.
             waited = max(0, before + aside - self.aside_ns)
             self.aside_ns += waited
             self.record.broadcast_ns -= min(waited, ended - begun)
@@ -267,13 +290,13 @@ class _StateReader:
 
 
 def _is_storage_error(failure: ExecutionError) -> bool:
-    """Whether a read failed in storage: a collective one for which the others have not waited in vain."""
+    """Return whether storage failed in a collective read: then the other ranks were in that call too; none hangs."""
     cause = failure.__cause__
     return isinstance(cause, MPI.Exception) and cause.Get_error_class() == MPI.ERR_IO
 
 
 def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> ReadTotals:
-    """How much a pass reads. Raises ExecutionError [R401] for a file that was not saved, says the manifest."""
+    """Count what a pass reads. Raises ExecutionError [R401] for a file that the manifest does not list."""
     checkpoint = files.checkpoint
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
@@ -303,4 +326,4 @@ def _empty_calls() -> Calls:
 
 
 _NOTHING = _empty_calls()
-"""What a rank brings to a collective round for which it has no more."""
+"""The calls of a rank in a collective round for which it has no step left: none."""

@@ -1,4 +1,4 @@
-"""Writing one rank's share of a checkpoint: to files of its own, to one file of all ranks, or through another rank."""
+"""Write one rank's share of a checkpoint: to files of its own, to one file of all ranks, or through another rank."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.write_calls import Piece, cut_pieces, largest_piece
 
 Made = Iterator[tuple[Piece, memoryview]]
-"""The calls of a rank, with their bytes; memory of one may be used for the next."""
+"""The calls of a rank, with their bytes; the memory of one call may be reused for the next."""
 
 Run = tuple[str, int, int, int]
-"""What a rank has written without a gap: file, offset, bytes, and their CRC-32."""
+"""A range that a rank has written without a gap: file, offset, bytes, and their CRC-32."""
 
 
 def pieces_of(files: StateFiles, rank: int) -> Iterator[Piece]:
-    """What a rank saves, call by call."""
+    """Return what a rank saves, call by call."""
     checkpoint = files.checkpoint
     return cut_pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
 def largest_call(files: StateFiles, rank: int) -> int:
-    """Bytes of the largest call of what a rank saves."""
+    """Return the bytes of the largest call of what a rank saves."""
     checkpoint = files.checkpoint
     return largest_piece(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
 
@@ -55,7 +55,7 @@ def fill_piece(files: StateFiles, keys: list[int], piece: Piece, out: memoryview
 
 
 def generate_pieces(files: StateFiles, keys: list[int], rank: int, record: VerbRecord) -> Made:
-    """A rank's calls with contents made one at a time, in one buffer; that is no part of what is measured."""
+    """Yield a rank's calls with their contents, made one at a time in one buffer; `content_ns` counts that."""
     buffer = allocate(largest_call(files, rank))
     for piece in pieces_of(files, rank):
         begun = perf_counter_ns()
@@ -66,7 +66,7 @@ def generate_pieces(files: StateFiles, keys: list[int], rank: int, record: VerbR
 
 
 def serialize_pieces(made: Made, checkpoint: Checkpoint, total: int, record: VerbRecord) -> Made:
-    """The same, each call after the CPU's share of it: `serialize` for `total` bytes in all."""
+    """Yield the calls, each after its share of the CPU time that `serialize` asks for `total` bytes."""
     pace = checkpoint.serialize
     for piece, data in made:
         if pace is not None:
@@ -77,7 +77,7 @@ def serialize_pieces(made: Made, checkpoint: Checkpoint, total: int, record: Ver
 
 
 def write_state(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
-    """Write what this rank saves, or send it to the rank that writes; what this rank has written. Collective.
+    """Write what this rank saves, or send it to its writer; return what this rank has written. Collective.
 
     Files are synced where the checkpoint says so. Raises DliosimError, on this rank alone unless it is `shared`.
     """
@@ -95,14 +95,14 @@ def write_state(session: Session, files: StateFiles, directory: Path, made: Made
             written += _write_file(session, files, directory, name, own, senders, record)
     except DliosimError as failure:
         if checkpoint.writers.kind in ("one per", "rank"):
-            # Others wait for their turn to send, so that nobody could hear of the error.
+            # Other ranks wait for their turn to send, so that they could not receive the error.
             world.abort(failure)
         raise
     return written
 
 
 def _group_by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[str, Made]]:
-    """The calls of each file that a rank makes; files of no bytes come last."""
+    """Yield each file that a rank makes with its calls; files without bytes come last."""
     left = dict.fromkeys(files.file_names(rank))
     for name, own in groupby(made, lambda call: call[0].file):
         del left[name]
@@ -153,11 +153,11 @@ def _write_shared_file(
                 _write_piece(session, writer, piece, data, written, record)
     except DliosimError as failure:
         if checkpoint.access.collective:
-            # Others wait for this rank in a collective write, so that nobody could hear of the error.
+            # Other ranks wait for this rank in a collective write, so that they could not receive the error.
             world.abort(failure)
         error = failure
     try:
-        # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
+        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
         if world.size > 1:
             world.agree_on_error(error)
         elif error is not None:
@@ -175,7 +175,7 @@ def _write_access(checkpoint: Checkpoint) -> Access:
 
 
 class _FileRuns:
-    """What of one file this rank has written, and its checksum; calls that follow each other are one run."""
+    """The runs of one file that this rank has written, with checksums; calls that follow each other are one run."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -204,7 +204,7 @@ def _write_piece(
 def _write_rounds(
     session: Session, files: StateFiles, writer: Writer, made: Made, written: _FileRuns, record: VerbRecord
 ) -> None:
-    """As many rounds on every rank as the one with most needs; the others take part with nothing."""
+    """Write in as many rounds on every rank as the largest share needs; ranks without a call left write no bytes."""
     own = sum(1 for _ in pieces_of(files, session.world.rank))
     rounds = int(session.world.allreduce(np.array([own], np.int64), "max")[0])
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""Copying a complete checkpoint to another root, where it becomes complete in the same way."""
+"""Copy a complete checkpoint to another root, where it becomes complete in the same way."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 
-#: Bytes of a call where the checkpoint does not say.
+#: Bytes of a call where the checkpoint sets no `transfer`.
 _TRANSFER = 4 << 20
 
 
 def drain(session: Session, files: StateFiles, target: SaveTarget, written: Iterable[Run], record: VerbRecord) -> str:
     """Copy what this rank has written of a complete checkpoint, complete the copy, delete old ones. Collective.
 
-    The result says why the copy is not striped as the checkpoint is, or nothing. Raises DliosimError on every rank, and
+    Returns why the copy is not striped as the checkpoint is, or an empty text. Raises DliosimError on every rank, and
     leaves nothing of the copy then.
     """
     world, checkpoint = session.world, files.checkpoint
@@ -69,7 +69,7 @@ def drain(session: Session, files: StateFiles, target: SaveTarget, written: Iter
 
 
 def _begin_copy(hold: DirectoryLock, files: StateFiles, number: int) -> tuple[Path, str]:
-    """The directory that a copy is written in, and why it is not striped, if it should be."""
+    """Return the directory that a copy is written in, and why it is not striped as asked; empty if it is."""
     checkpoint = files.checkpoint
     require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
     aside = checkpoint_store.begin_copy(hold, number)
@@ -90,7 +90,7 @@ def _complete_copy(hold: DirectoryLock, files: StateFiles, target: SaveTarget) -
 
 
 def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:
-    """What a rank copies of each file, offsets and bytes: what it has written, but not for its partner."""
+    """Return the runs (offset, bytes) that a rank copies of each file: those it has written, except for its partner."""
     own: dict[str, list[tuple[int, int]]] = {name: [] for name in files.file_names(rank)}
     kept = {name for name, _ in files.partner_files()}
     for name, offset, length, _ in written:
@@ -104,9 +104,9 @@ def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[
 def _copy_runs(
     source: Path, target: Path, runs: list[tuple[int, int]], buffer: memoryview, fsync: bool, record: VerbRecord
 ) -> None:
-    """Copy runs of a file to the same places of another, which other ranks may be writing, too.
+    """Copy runs of a file to the same offsets of another, which other ranks may be writing, too.
 
-    The file of metadata, of which nobody has counted the bytes, is copied whole.
+    The file of metadata is copied whole: no run counts its bytes.
     """
     path, call = source, "open"
     with open_for_write(target, os.O_WRONLY | os.O_CREAT) as to:

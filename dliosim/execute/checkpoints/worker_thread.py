@@ -1,4 +1,4 @@
-"""A thread of each rank that does one thing after the other beside the steps, and meets those of the other ranks."""
+"""A thread of each rank that executes tasks in order during the steps, together with those of the other ranks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dliosim.execute.context import Progress, Session
 from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.world import duplicate_world
 
-#: The end of what goes on.
+#: The end of an interval that is still open; ns.
 NEVER = (1 << 63) - 1
 
-#: Seconds between two looks of whoever waits at the line of progress.
+#: Seconds between two updates of the line of progress while the main thread waits.
 _LOOK = 0.25
 
 
 class BackgroundTask:
-    """Something that a worker does; `error` is what ended it, the same on every rank, once it is over."""
+    """A task of a worker; once it is over, `error` is what ended it, the same on every rank."""
 
     def __init__(self, action: Callable[[Session], None], after: BackgroundTask | None) -> None:
         self.action = action
@@ -35,29 +35,29 @@ class BackgroundTask:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is done, or has failed."""
+        """Return whether it is done, or has failed."""
         return self._over.is_set()
 
     def mark_done(self) -> None:
-        """Wake whoever waits."""
+        """Wake the threads that wait for it."""
         self._over.set()
 
     def wait(self, progress: Progress | None = None) -> None:
-        """Wait until it is over, however it ended."""
+        """Wait until it is over, with or without an error."""
         while not self._over.wait(_LOOK if progress is not None else None):
             if progress is not None:
                 progress.tick(perf_counter_ns(), 0, 0)
 
 
 class Worker:
-    """A thread of this rank, for jobs that are submitted in the same order on every rank.
+    """A thread of this rank, for tasks that are submitted in the same order on every rank.
 
-    It has communicators of its own, so that what it agrees on with those of the other ranks is nobody else's, and it
-    sleeps while it waits, since steps go on beside it. Making and closing one is collective.
+    It has communicators of its own, so that its messages never mix with those of the steps. It sleeps while it waits,
+    since steps run at the same time. Making and closing a worker is collective.
     """
 
     def __init__(self, session: Session, name: str) -> None:
-        """Raises ExecutionError [R403] on every rank where MPI does not let threads call it."""
+        """Start the thread. Collective; raises what `duplicate_world` raises."""
         self._world = duplicate_world(session.world)
         self._session = replace(session, world=self._world, progress=_NullProgress())
         self._jobs: SimpleQueue[BackgroundTask | None] = SimpleQueue()
@@ -66,26 +66,26 @@ class Worker:
         self._thread.start()
 
     def submit(self, action: Callable[[Session], None], after: BackgroundTask | None = None) -> BackgroundTask:
-        """Have it done, after those before and, if that does not fail, after `after`, which another worker does.
+        """Submit a task; it begins after those before it, and after `after`, a task of another worker.
 
-        `action` is given a session to meet the other ranks' workers by. A DliosimError that it raises on this rank
-        alone ends the job of all ranks.
+        If `after` fails, the task is not executed. `action` is given a session whose communicators connect the workers
+        of all ranks. A DliosimError that it raises on this rank alone ends the job of all ranks.
         """
         job = BackgroundTask(action, after)
         self._jobs.put(job)
         return job
 
     def busy_intervals(self, since: int) -> list[tuple[int, int]]:
-        """When (perf_counter_ns, begin and end) it was at work, of what was not over at `since`; NEVER if it still is.
+        """Return when tasks ran that were not over at `since`: (begin, end) in perf_counter_ns.
 
-        What was over before is forgotten.
+        The end is NEVER while a task still runs. Intervals that ended before `since` are forgotten.
         """
         while self._at_work and self._at_work[0][1] < since:
             del self._at_work[0]
         return self._at_work
 
     def close(self, free: bool) -> None:
-        """Do what was submitted, and end; with `free` give back the communicators, which is collective."""
+        """Execute what was submitted, and end; with `free` free the communicators, which is collective."""
         self._jobs.put(None)
         self._thread.join()
         if free:
@@ -110,7 +110,7 @@ class Worker:
                 # Only this rank knows, and the others may wait for it anywhere.
                 self._world.abort(error)
             job.error = error
-        except BaseException:  # nobody could hear of it, and all would wait
+        except BaseException:  # no rank could receive it, and all would wait
             text = f"rank {self._world.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
             end_job(self._world.job, text)
         finally:
@@ -118,25 +118,25 @@ class Worker:
 
 
 class _NullProgress:
-    """A line of progress that nobody sees: that of the steps is shown meanwhile."""
+    """A line of progress that is not shown: the terminal shows that of the steps."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     @contextmanager
     def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
-        """Nothing."""
+        """Show nothing during the block."""
         yield
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 def require_threads(what: str) -> None:
-    """Raise ExecutionError [R403] unless threads may call MPI beside each other; on every rank alike."""
+    """Raise ExecutionError [R403] unless MPI has MPI_THREAD_MULTIPLE; on every rank."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         error = ExecutionError(f"{what} needs an MPI with MPI_THREAD_MULTIPLE, and this one has less", "R403")
         error.shared = True

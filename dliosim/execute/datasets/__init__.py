@@ -1,1 +1,1 @@
-"""Finding, laying out and writing data sets."""
+"""Find, preallocate and write data sets."""

@@ -1,4 +1,4 @@
-"""Whether data that lie in a directory are a whole data set of one description, and what is said where not."""
+"""The manifest of a data set: the check whether a directory holds complete data of one description, and its errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.store.manifest import NAME, find_manifest, write_manifest
 from dliosim.model import Dataset
 
-#: What is wrong where nothing is there.
+#: The fault where there is no directory.
 ABSENT = "has not been prepared"
 
 
 def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
-    """Write the manifest of a data set of `size` bytes; unless they are `durable`, with this node's boot.
+    """Write the manifest of a data set of `size` bytes; unless they are `durable`, with the id of this node's boot.
 
     Raises ExecutionError.
     """
@@ -34,7 +34,7 @@ def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, durable
 
 
 def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
-    """Why the data in a directory do not count, to be said after the data set's name; None where they do.
+    """Return why the data in a directory do not count, as words that follow the data set's name; None if they do.
 
     Raises ExecutionError [R401] where their manifest cannot be read.
     """
@@ -50,7 +50,7 @@ def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
 
 
 def find_preparing_ranks(dataset: Dataset, directory: Path) -> int:
-    """By how many other ranks the same data set was prepared beside this directory, or 0 where none can be seen."""
+    """Return how many ranks prepared the same data set in a directory next to this one; 0 if none is found."""
     if dataset.layout.kind != "file per rank":
         return 0
     with suppress(OSError):
@@ -67,7 +67,7 @@ def _replace_rank_count(dataset: Dataset, ranks: int) -> Dataset:
 
 
 def damage_error(dataset: Dataset, what: str) -> ExecutionError:
-    """The error of a data set whose manifest, or whose files when they were looked at, say more than is there now."""
+    """Return the error of a data set whose files are not as its manifest, or their first inspection, says."""
     if dataset.source:
         text = f"data set `{dataset.name}` has changed since its files were looked at: {what}"
         return ExecutionError(text, "R401")
@@ -76,7 +76,7 @@ def damage_error(dataset: Dataset, what: str) -> ExecutionError:
 
 
 def boot_id() -> str | None:
-    """What tells this boot of this node from all others; None where the kernel does not say."""
+    """Return the id of this boot of this node; None where the kernel has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
     except OSError:

@@ -1,4 +1,4 @@
-"""How much of a data set is in the page cache, and what is said of a file of it that is not there."""
+"""The share of a data set that is in the page cache, and the error of a file of it that is missing."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dliosim.model import Dataset
 
 
 def measure_dataset_residency(session: Session, dataset: Dataset) -> Residency:
-    """As `resident_before_reading`, of a complete data set; nothing without I/O."""
+    """Measure the residency of a complete data set, as `measure_residency` does; nothing without I/O."""
     if session.options.null:
         return Residency()
     return measure_residency(session, lambda: resident_dataset_share(session, dataset, MOST_READ))
 
 
 def resident_dataset_share(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
-    """As `resident_share`, of a data set."""
+    """Return the bytes of a data set in the page cache, and the bytes examined, as `resident_share` does."""
     with report_damage(dataset):
         return resident_share(session, dataset.layout.files, most, file_paths(session, dataset))
 
 
 def file_paths(session: Session, dataset: Dataset) -> Callable[[int], Path]:
-    """The path of each file of a data set."""
+    """Return a function from the number of a file of a data set to its path."""
     directory, name = session.files(dataset)
     return lambda file: directory / name(file)
 
 
 @contextmanager
 def report_damage(dataset: Dataset) -> Iterator[None]:
-    """A block in which a file that is not there is said to be damage of the data set, with the remedy."""
+    """Raise an [R401] of the block, such as that of a missing file, as damage of the data set, with the remedy."""
     try:
         yield
     except ExecutionError as error:

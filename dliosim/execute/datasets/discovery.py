@@ -1,4 +1,4 @@
-"""Files that are there already (`from files`): found by their names, and each one's own index read."""
+"""Find existing files (`from files`) by their names, and read the index of each."""
 
 from __future__ import annotations
 
@@ -13,69 +13,62 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Protocol
 
-import numpy as np
-
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import follow_links, follow_to_file
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
+from dliosim.plan.samples.sample_index import ExistingFiles
 
-_AT_ONCE = 8  # files looked at: what waits for a file system overlaps, what computes does not
+_AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ExistingFiles:
-    """Files that are there already: their paths below the root, in order, and what their own indexes say.
-
-    `linked` says of each path whether it leads to its file by symbolic links.
-    """
-
-    names: list[str]
-    linked: list[bool]
-    indexes: list[FileIndex]
-
-
 class ScanProgress(Protocol):
-    """Somebody who wants to know how far this is; see `report.progress`."""
+    """A display of how far a scan is; see `report.progress`."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str) -> None:
-        """There are so many files."""
+        """Begin a phase of `steps` files."""
         ...
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """So many of them are done."""
+        """Show that `step` files are done."""
         ...
 
     def end(self) -> None:
-        """All are."""
+        """End the phase."""
         ...
 
 
 @dataclass(slots=True)
 class FileFinder:
-    """A `model.Finder` that looks below `roots`, once for each description, and keeps what it has found.
+    """A `model.Finder` that looks below `roots`, once for each description, and keeps what it has found."""
 
-    `sources` has that by `Found.digest`. What takes long is shown by `progress`.
-    """
-
+    #: directory of each root, by its name
     roots: Mapping[str, Path]
+    #: where a long scan shows how far it is
     progress: ScanProgress
+    #: the files that were found, by `FileSurvey.digest`
     sources: dict[str, ExistingFiles] = field(default_factory=dict)
+    #: the survey of each description
     _known: dict[Dataset, FileSurvey] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset) -> FileSurvey:
-        """What is there; ExecutionError [R401] where there is nothing, or something that is no file of the format."""
+        """Return the survey of the matching files.
+
+        Raises ExecutionError [R401] where no file matches, or one is not of the format; UsageError where the root is
+        not given.
+        """
         if dataset not in self._known:
             self._known[dataset] = self._find_files(dataset)
         return self._known[dataset]
 
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
-        """The files of a data set that was prepared, if they alone know where samples lie; None unless complete."""
+        """Return the files of a complete prepared data set if only they know the places of samples, else None."""
         if dataset.root not in self.roots or dataset.source or isinstance(format_for(dataset), Framed):
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
@@ -94,7 +87,7 @@ class FileFinder:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
             raise ExecutionError(f"{text} (directories do not count)", "R401")
         indexes = self._read_indexes(dataset, matching)
-        # Files of the same names and sizes may hold other things on another root, or for one who reads other columns.
+        # Root and description count too: equal names and sizes may mean other data on another root or in other columns.
         digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
         for (name, linked), index in zip(matching, indexes, strict=True):
             said = f"{name}\0{index.size}\0{index.samples}\0{'linked' if linked else ''}"
@@ -106,7 +99,7 @@ class FileFinder:
         return FileSurvey(samples, len(matching), short, _size_distribution(indexes), counts)
 
     def _read_indexes(self, dataset: Dataset, files: list[tuple[str, bool]]) -> list[FileIndex]:
-        """The indexes of files, several read at the same time; of several that are wrong the first one is said."""
+        """Read the indexes of files, several at the same time; if several are bad, raise the error of the first."""
         root, found = self.roots[dataset.root], list[FileIndex]()
         real, form = os.path.realpath(root), format_for(dataset)
         beside = form.sidecars(dataset) if isinstance(form, Framed) else ()
@@ -122,7 +115,7 @@ class FileFinder:
 
         try:
             with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
-                # In pieces, since every file that waits takes a kilobyte.
+                # In pieces, since each waiting file takes a kilobyte of memory.
                 for first in range(0, len(files), _PIECE):
                     for index in pool.map(follow_and_read, files[first : first + _PIECE]):
                         found.append(index)
@@ -142,7 +135,7 @@ def _read_index(form: Format, dataset: Dataset, path: Path) -> FileIndex:
 
 
 def _size_distribution(indexes: list[FileIndex]) -> Distribution:
-    """Bytes of a sample's contents: a constant where all are alike, and are read as they are, with nothing around."""
+    """Return the bytes of a sample's contents: a constant if all are equal and read as stored, else a range."""
     sizes = {sum(column.row_bytes or column.unit_bytes // column.samples for column in one.columns) for one in indexes}
     columns = [column for one in indexes for column in one.columns]
     if len(sizes) == 1 and all(column.row_bytes and column.length.all() for column in columns):
@@ -151,10 +144,10 @@ def _size_distribution(indexes: list[FileIndex]) -> Distribution:
 
 
 def _match_files(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
-    """Paths below `root` of regular files, and of links, that a pattern of names matches; and whether links lead there.
+    """Yield the path below `root` of each regular file and link that a pattern matches, and whether a link leads there.
 
-    A link to a directory counts as one where a part of the pattern names it. `**` goes through none: that has no end
-    where one leads to a directory above it. Raises ExecutionError [R401] where one leads nowhere, or out of the root.
+    A link to a directory is followed where a part of the pattern names it. `**` follows no links: one that leads to a
+    directory above it would never end. Raises ExecutionError [R401] where a link leads nowhere, or out of the root.
     """
     real = os.path.realpath(root)
 

@@ -1,4 +1,4 @@
-"""What rank 0 has found of files that are there already, on every rank: their names and where their samples lie."""
+"""Share the existing files that rank 0 has found with all ranks: their names and the places of their samples."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ from dliosim.execute.safe_open import follow_to_file
 from dliosim.plan.samples.sample_index import DataIndex
 
 if TYPE_CHECKING:
-    from dliosim.execute.datasets.discovery import ExistingFiles
+    from dliosim.plan.samples.sample_index import ExistingFiles
 
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
     """Names of files in memory that the ranks of a node share: name f is bytes start[f]:start[f + 1] of `text`."""
 
+    #: all names, encoded; (bytes,)
     text: NDArray[np.uint8]
+    #: where each name begins in `text`; (files + 1,)
     start: NDArray[np.int64]
 
     def __call__(self, file: int) -> str:
-        """The path of a file below its root."""
+        """Return the path of a file below its root."""
         return os.fsdecode(self.text[int(self.start[file]) : int(self.start[file + 1])].tobytes())
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedNames:
-    """Names of files to some of which symbolic links lead: these are looked up again by whoever asks, to open one.
+    """Names of files, with symbolic links on the way to some: each rank looks these up again to open such a file."""
 
-    `linked` says of each name whether it is one of them; `root` has no links itself.
-    """
-
+    #: returns the path of a file below the root
     names: Callable[[int], str]
+    #: 1 where links lead to the file, else 0; (files,)
     linked: NDArray[np.int64]
+    #: path of the root, without links
     root: str
 
     def __call__(self, file: int) -> str:
-        """The path of a file below the root, without links. Raises ExecutionError [R401], see `follow`."""
+        """Return the path of a file below the root, without links.
+
+        Raises ExecutionError [R401], see `follow_to_file`.
+        """
         name = self.names(file)
         return follow_to_file(self.root, name) if self.linked[file] else name
 
@@ -52,7 +57,7 @@ class LinkedNames:
 def share_existing_files(
     world: World, root: Path, source: ExistingFiles | None
 ) -> tuple[FileNames | LinkedNames, DataIndex]:
-    """Give all ranks what rank 0 has found below `root`. Collective."""
+    """Give all ranks what rank 0 has found below `root`: names and index. Collective."""
     encoded = [os.fsencode(name) for name in source.names] if source is not None else []
     links = sum(source.linked) if source is not None else 0
     counts = world.broadcast_object([len(encoded), sum(map(len, encoded)), links] if world.rank == 0 else None)

@@ -1,4 +1,4 @@
-"""Samples of a framed format as they lie in a file, contents and what is around them, and the checksum over them."""
+"""Samples of a framed format as a file stores them, contents and framing, and the checksum over them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Ints = NDArray[np.int64]
 def make_bodies(
     form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview, encoding: EncodeTime
 ) -> None:
-    """Fill `out[starts[i]:starts[i] + stride]` of sample i, and what `align` leaves behind it with zeros.
+    """Fill `out[starts[i]:starts[i] + stride]` with sample i, and what `align` adds after it with zeros.
 
-    Other bytes stay as they are. Samples lie in order and do not overlap; what the format takes goes into `encoding`.
+    Other bytes stay as they are. Samples are in order and do not overlap. `encoding` counts the time of the format, not
+    that of making contents.
     """
     at, length = form.content(dataset, sizes)
     fill_batch(sample_keys(dataset, samples), length, starts + at, out)
@@ -39,7 +40,7 @@ def make_bodies(
 
 
 def extend_checksum(form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, body: memoryview, value: int) -> int:
-    """The format's checksum going on from `value` over a body of whole samples, which were made by `make_bodies`."""
+    """Return the format's checksum continued from `value` over whole samples that `make_bodies` made."""
     sums = form.checksum
     if sums is None:
         return value
@@ -51,6 +52,6 @@ def extend_checksum(form: Framed, dataset: Dataset, samples: Ints, sizes: Ints, 
         and dress_function(dataset) is None
     ):
         _, length = form.content(dataset, sizes)
-        if (length == size).all():  # nothing but contents, which were never looked at since they were made
+        if (length == size).all():  # only contents: their checksum follows from the keys, without reading `body`
             return crc32_of_samples(sample_keys(dataset, samples), size, value)
     return sums(body, value)

@@ -1,4 +1,4 @@
-"""The bytes of files of a framed format: whole samples at a time, since what surrounds one may depend on all of it."""
+"""The bytes of files of a framed format: whole samples at a time, since a frame may depend on its whole sample."""
 
 from __future__ import annotations
 
@@ -24,34 +24,41 @@ from dliosim.plan.samples.sizes import require_framed, sample_sizes, sample_stri
 
 @dataclass(frozen=True, slots=True)
 class _SampleGroup:
-    """Consecutive samples that are made together, and the region [start, stop) of the file that they fill.
+    """Consecutive samples that are made together, and the region [start, stop) of the file that they fill."""
 
-    The first group of a file has its header too, the last one its trailer.
-    """
-
+    #: numbers of the samples; (samples,)
     samples: NDArray[np.int64]
+    #: size of each; (samples,)
     size: NDArray[np.int64]
+    #: offset of each in the file; (samples,)
     offset: NDArray[np.int64]
+    #: offset at which the region begins
     start: int
+    #: offset at which it ends
     stop: int
+    #: whether the region includes the file's header
     header: bool
+    #: whether it includes the file's trailer
     trailer: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _FileExtent:
-    """What a header and a trailer are made of: `count` samples that end at `end`."""
+    """The samples of a file, from which its header and trailer are made."""
 
+    #: number of samples
     count: int
+    #: offset at which the last one ends
     end: int
 
 
 def place_parts(
     dataset: Dataset, places: Places, parts: Iterable[FilePart], encoding: EncodeTime
 ) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `raw_writer.place_parts`. The time of framing goes into `encoding`.
+    """Yield the parts with the function that makes their chunks; see `raw_writer.place_parts`.
 
-    Files that are small are made many at a time: to surround one sample takes as long as hundreds.
+    Small files are made many at a time: to frame one sample takes as long as hundreds. `encoding` counts the time of
+    framing.
     """
     memory = SmallFileBuffer(dataset, places, encoding)
     for run in group_small_parts(parts):
@@ -76,7 +83,7 @@ def _run_chunks(
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """How many chunks are made of a part."""
+    """Return the number of chunks of a part."""
     groups, total = 0, 0
     for group in _group_samples(dataset, places, part, transfer):
         groups += 1
@@ -86,7 +93,7 @@ def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int 
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """Bytes of the largest group of a part, or a little more: what its buffer must hold."""
+    """Return the bytes of the largest group of a part, or a little more: the size that its buffer must have."""
     if is_small(part):
         return part.length
     return max(group.stop - group.start for group in _group_samples(dataset, places, part, transfer))
@@ -115,7 +122,7 @@ def _part_chunks(
         size = transfer or max(1, len(out))  # a file without samples may be empty
         for at in range(0, len(out), size):
             yield group.start + at, out[at : at + size]
-    if again:  # only now is known what runs through all of the file
+    if again:  # the checksum over the whole file is known only now
         yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
 
 
@@ -130,7 +137,10 @@ def _file_extent(dataset: Dataset, places: Places, file: int) -> _FileExtent:
 
 
 def _group_samples(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> Iterator[_SampleGroup]:
-    """Samples whose bytes fit into one call of `transfer`, or one sample that does not (None: a sample a group)."""
+    """Yield the groups of a part: samples that fit into one call of `transfer`, or one sample that does not.
+
+    Where `transfer` is None, each sample is a group.
+    """
     end = part.offset + part.length
     none = np.empty(0, np.int64)
     if part.first_sample == part.last_sample:
@@ -139,7 +149,7 @@ def _group_samples(dataset: Dataset, places: Places, part: FilePart, transfer: i
     start = part.offset
     for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
         last = min(first + SAMPLES_AT_ONCE, part.last_sample)
-        # One sample more than are made, since the room of a sample ends where the next begins.
+        # One sample more than the group has, since the space of a sample ends where the next begins.
         samples = np.arange(first, min(last + 1, part.last_sample))
         _, offset, _ = locate(dataset, places, samples)
         bounds = np.append(offset[: last - first], end if last == part.last_sample else offset[-1])

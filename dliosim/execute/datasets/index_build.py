@@ -1,4 +1,4 @@
-"""Where samples lie whose files alone know it: every file's index is read by one rank, and shared on each node."""
+"""Build the index of samples whose places only their files know: one rank reads each file, nodes share the result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from dliosim.model import Dataset
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
 
 _FILE_FIELDS = 3  # samples, bytes, bytes of a sample by the library
-_COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether these differ
+_COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether units have first samples
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
-    """An index, and what reading it took: bytes of files (all ranks), and this rank's nanoseconds."""
+    """An index, and the cost of reading it."""
 
+    #: the index of all files
     index: DataIndex
+    #: bytes that were read of the files; sum over all ranks
     touched: int
+    #: wall time on this rank; ns
     wall_ns: int
 
 
@@ -42,9 +45,9 @@ def build_index(
     path: Callable[[int], Path],
     index_of: Callable[[int], FileIndex],
 ) -> BuiltIndex:
-    """Get the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
+    """Read the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
 
-    The arrays lie in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
+    The arrays are in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
     """
     world = session.world
     begun = perf_counter_ns()
@@ -71,10 +74,10 @@ def join_indexes(
     found: list[FileIndex],
     others: tuple[NDArray[np.int64], ...] = (),
 ) -> DataIndex:
-    """The indexes of `files` files as one, in memory that a node shares; this rank has those of files `own`.
+    """Join the indexes of `files` files into one, in memory that a node shares; this rank has those of files `own`.
 
-    `others` are arrays of `shared_memory` that are completed with it. Collective.
-    Raises ExecutionError on every rank where files differ in their number of columns.
+    `others` are arrays of `shared_memory` that are completed with it. Collective. Raises ExecutionError [R401] on every
+    rank where files differ in their number of columns.
     """
     wide = [len(one.columns) for one in found]
     extremes = world.allreduce(np.array([max(wide, default=0), -min(wide, default=1 << 30)]), "max").tolist()
@@ -115,7 +118,7 @@ def _read_index(read: Callable[[], FileIndex], path: Path) -> FileIndex:
 
 
 def _share_fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
-    """One row a file: its samples, its bytes, and the fields of each column."""
+    """Return a table with one row a file: samples, bytes, bytes of a sample by the library, fields of each column."""
     width = _FILE_FIELDS + columns * _COLUMN_FIELDS
     table = shared_memory(world, files * width).reshape(files, width)
     for file, one in zip(own, found, strict=True):
@@ -142,7 +145,7 @@ def _share_units(
     first_sample: NDArray[np.int64],
     found: list[Column],
 ) -> NDArray[np.int64]:
-    """Offset, length and first sample of every unit of one column, a row each."""
+    """Return offset, length and first sample of every unit of one column; (3, units)."""
     units = int(first_unit[-1])
     table = shared_memory(world, 3 * units).reshape(3, units)
     for file, column in zip(own, found, strict=True):
@@ -156,7 +159,7 @@ def _share_units(
 def _share_pipelines(
     world: World, fields: NDArray[np.int64], found: list[FileIndex], columns: int
 ) -> tuple[tuple[Filter, ...], ...]:
-    """Every pipeline of filters that occurs, given by the lowest rank that has read a file which has it."""
+    """Return every pipeline of filters that occurs, from the lowest rank that has read a file with it."""
     places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
     numbers = np.unique(fields[:, places])
     result: list[tuple[Filter, ...]] = []
@@ -169,7 +172,7 @@ def _share_pipelines(
 
 
 def _pipeline_id(filters: tuple[Filter, ...]) -> int:
-    """What tells pipelines apart in an array of int64."""
+    """Return a number (56 bits) that stands for a pipeline in an array of int64."""
     text = repr([(one.name, one.parameters) for one in filters])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
 
@@ -180,7 +183,7 @@ def shared_memory(world: World, count: int) -> NDArray[np.int64]:
 
 
 def _complete_table(world: World, table: NDArray[np.int64]) -> None:
-    """Wait until every rank has written its rows, and bring those of other nodes. Collective."""
+    """Wait until every rank has written its rows, and add those of other nodes. Collective."""
     world.barrier()
     if world.node.rank == 0 and world.nodes > 1:
         world.sum_over_nodes(table)

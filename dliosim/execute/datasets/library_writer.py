@@ -1,6 +1,6 @@
 """Files that a format's library makes: laid out for all ranks to write into, or built whole, with their sidecars.
 
-Many small HDF5 files of one layout are copies of a template: h5py takes half a millisecond to lay out each.
+Many small HDF5 files of one layout are copies of a template: h5py takes half a millisecond to make each.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import require_framed, sample_sizes
 
-#: A file of which more than this lies outside of samples, or in more pieces, is left to the library.
+#: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.
 _MOST_BYTES, _MOST_PIECES = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
 class FileTemplate:
-    """A file with room for samples and none written: its index, and all that lies around the room, by offset.
+    """A file with space for its samples and none written yet."""
 
-    `around` is None where that is too much to be kept.
-    """
-
+    #: its index
     index: FileIndex
+    #: (offset, bytes) of all pieces around that space; None where they are too many or too large to keep
     around: tuple[tuple[int, bytes], ...] | None
 
 
 def read_template(path: Path, form: Resolved, dataset: Dataset) -> FileTemplate:
-    """What a file is that `form.lay_out` has just made. Raises OSError, and ExecutionError as `Format.index`."""
+    """Read a file that `form.lay_out` has just made. Raises OSError, and ExecutionError as `Format.index`."""
     index = form.index(path, dataset)
     offset = np.concatenate([column.offset for column in index.columns])
     length = np.concatenate([column.length for column in index.columns])
@@ -67,7 +66,7 @@ def read_template(path: Path, form: Resolved, dataset: Dataset) -> FileTemplate:
 
 
 def copy_template(known: FileTemplate, path: Path, by_library: Callable[[], None]) -> None:
-    """Make another file like that one, which must not be there yet; by the library where that is all we have."""
+    """Make another file like a template, which must not exist yet; by the library if the template has no bytes."""
     if known.around is None:
         by_library()
         return
@@ -81,10 +80,9 @@ T = TypeVar("T")
 
 
 class LibraryCalls:
-    """What the libraries of formats do on this thread in a block, without what they are given by `apart`.
+    """The time and the writes of formats' libraries on this thread during a block, without those in `exclude`.
 
-    Once the block is over, `ns` is how long that took; `calls` and `bytes` are the writes by the kernel's count, None
-    where it has none.
+    After the block, `ns` is its time; `calls` and `bytes` are the writes that the kernel counted, None where it cannot.
     """
 
     def __init__(self) -> None:
@@ -102,7 +100,7 @@ class LibraryCalls:
         self._count.close()
 
     def exclude(self, made: Iterator[T]) -> Iterator[T]:
-        """The same, made outside of the block: whoever makes it may write, too (a line of progress, a message)."""
+        """Yield items that are made outside of the measured block: making one may write too (progress, a message)."""
         while True:
             self._end()
             one = next(made, None)
@@ -126,11 +124,10 @@ class LibraryCalls:
 
 
 def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory: Path, record: VerbRecord) -> None:
-    """Make all files with room for their samples, each by one rank, and learn where these lie. Collective.
+    """Make all files with space for their samples, each by one rank, and share the index of that space. Collective.
 
-    What of a file is no sample's counts as written by the rank that makes it.
-
-    Files of as many samples are alike until these are written, so that a rank has the library make one of each number.
+    The bytes of a file outside of samples count as written by the rank that makes it. Before samples are written, files
+    with equal numbers of samples are equal. So on each rank the library makes one file of each number of samples.
     """
     patterns: dict[int, FileTemplate] = {}
 
@@ -156,7 +153,7 @@ def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory:
 
 
 def index_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
-    """Where the samples of a prepared data set lie, from its files. Collective."""
+    """Return the places of the samples of a prepared data set, from its files. Collective."""
     form = format_for(dataset)
     return _build_dataset_index(
         session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset)
@@ -167,7 +164,7 @@ def _build_dataset_index(
     session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]
 ) -> DataIndex:
     files = dataset.layout.files
-    session.places[dataset.name] = None  # what was known before is of other files now, and takes memory
+    session.places[dataset.name] = None  # the index of the files before is no longer valid, and takes memory
     found = build_index(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
     index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
     touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
@@ -187,7 +184,7 @@ def _build_dataset_index(
 def build_files(
     session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
-    """Let the format's library write this rank's files, whole, from batches of contents. Local."""
+    """Let the format's library write this rank's files, whole, from batches of contents. Not collective."""
     done = 0
     for file, first, last in _own_files(session, dataset):
         path, encoding = directory / dataset.file_name(file), EncodeTime()
@@ -202,10 +199,10 @@ def build_files(
 
 
 def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
-    """Count a file that a library has written, and make it durable where that is asked. Raises ExecutionError."""
+    """Count a file that a library has written, and sync it where that is asked. Raises ExecutionError."""
     size = call_library(path, path.stat).st_size
     if made.bytes is not None and made.bytes < size // 2:
-        # It writes on threads of its own, or into a mapping: what was counted is not what was done.
+        # The library writes on its own threads or into a mapping, which the kernel's count of this thread misses.
         made.calls = made.bytes = None
     record.files += 1
     record.bytes += size
@@ -226,7 +223,7 @@ def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
 
 
 def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
-    """Write what stands beside a file of a framed format. Raises ExecutionError."""
+    """Write the sidecars of a file of a framed format. Raises ExecutionError."""
     form = require_framed(dataset)
     suffixes = form.sidecars(dataset)
     if not suffixes:
@@ -244,7 +241,7 @@ def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, 
 
 
 def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
-    """Files of this rank: number, first sample, first sample of the next."""
+    """Yield the files of this rank: number, first sample, first sample of the next file."""
     world, files = session.world, dataset.layout.files
     for file in range(world.rank, files, world.size):
         first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
@@ -254,9 +251,10 @@ def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, i
 def generate_contents(
     session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord, before: int
 ) -> Iterator[NDArray[np.uint8]]:
-    """Contents of samples [first, last), `most` at a time, in one array that each batch overwrites.
+    """Yield the contents of samples [first, last), up to `most` at a time, in one array that each batch overwrites.
 
-    `before` is how many samples this rank has made already, for whoever looks on.
+    Each batch is (samples, bytes) of uint8. `before`: the number of samples that this rank has made before, for the
+    line of progress.
     """
     size, dress = dataset.constant_size or 0, dress_function(dataset)
     most = max(1, min(most, last - first))
@@ -273,14 +271,14 @@ def generate_contents(
 
 
 def remove_existing(path: Path) -> None:
-    """See to it that a library makes a file, and follows no link to another."""
+    """Remove a file, so that a library makes a new one and follows no link to another."""
     remove_file(str(path))
 
 
 def call_library(path: Path, action: Callable[[], T]) -> T:
-    """Run something of a format's library; what the operating system refuses is said with the file.
+    """Call a format's library; an error of the operating system is raised with the name of the file.
 
-    HDF5 says some of it as a RuntimeError, of many lines: where it writes what it has held back.
+    HDF5 raises some of these as a RuntimeError of many lines, when it writes what it has buffered.
     """
     try:
         return action()

@@ -19,9 +19,9 @@ from dliosim.readable import count
 
 
 def share_sample_places(sessions: Sequence[Session]) -> None:
-    """Give each session what it takes to place the samples of its data sets, worked out once for each. Collective.
+    """Give each session what is needed to place the samples of its data sets, computed once for each. Collective.
 
-    That is sums of sizes, and of files that are there already their names and indexes.
+    That is sums of sizes, and for existing files their names and indexes.
     """
     known: dict[str, NDArray[np.int64] | None] = {}
     found: dict[str, tuple[FileNames | LinkedNames, DataIndex]] = {}
@@ -44,10 +44,10 @@ def share_sample_places(sessions: Sequence[Session]) -> None:
 
 
 def share_block_totals(dataset: Dataset, world: World) -> NDArray[np.int64] | None:
-    """Prefix sums of the bytes of a data set's blocks (length blocks + 1), or None where offsets need none; collective.
+    """Return prefix sums of the bytes of a data set's blocks, (blocks + 1,); None if offsets need none. Collective.
 
-    The array lies in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only,
-    and lives as long as the process.
+    The array is in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only and
+    exists until the process ends. Raises ExecutionError [R402] on every rank where the memory is missing.
     """
     if not needs_totals(dataset):
         return None

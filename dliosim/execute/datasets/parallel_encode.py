@@ -1,4 +1,4 @@
-"""Building a file by all ranks: each encodes groups of samples, and one writes them, in their order."""
+"""Build a file by all ranks: each rank encodes groups of samples, and one rank writes them in order."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_to_file import first_samples
 
-#: Bytes of the length of what is sent.
+#: Bytes of the number that says how long a message is.
 _LENGTH = 8
 
 
 def build_collectively(
     session: Session, dataset: Dataset, form: GroupEncoder, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
-    """Build fewer files than there are ranks. Collective.
+    """Build the files of a data set that has fewer files than there are ranks. Collective.
 
-    Group g of a file is encoded by rank g % R, which holds what it has encoded until it is its turn to send that to the
-    rank that writes the file. Raises ExecutionError on a rank that fails: others may then wait for it for ever.
+    Group g of a file is encoded by rank g % R, which keeps it until its turn to send it to the rank that writes the
+    file. Raises ExecutionError on a rank that fails: others may then wait for it for ever, so the caller ends the job.
     """
     files, world = dataset.layout.files, session.world
     for file in range(files):
@@ -56,25 +56,33 @@ def build_collectively(
 class _SharedFile:
     """Samples [first, last) of a data set, which rank `owner` writes."""
 
+    #: the session of the run
     session: Session
+    #: the data set
     dataset: Dataset
+    #: its format
     form: GroupEncoder
+    #: times of this rank
     record: VerbRecord
+    #: first sample of the file
     first: int
+    #: first sample of the next file
     last: int
+    #: rank that writes the file
     owner: int
 
     @property
     def group_count(self) -> int:
+        """Return the number of groups of the file."""
         return -(-(self.last - self.first) // self.form.group_size(self.dataset, self.last - self.first))
 
     def encode_samples(self, number: int) -> list[bytes]:
-        """One group, encoded here."""
+        """Encode one group on this rank, and return its units."""
         count = self.last - self.first
         size = self.form.group_size(self.dataset, count)
         begin = self.first + number * size
         end = min(begin + size, self.last)
-        # Every R-th group is this rank's, and of the files before this one as large a part.
+        # This rank has encoded one group of R in this file and in those before, so about 1/R of all samples so far.
         before = (self.first + number * size) // self.session.world.size
         (rows,) = generate_contents(self.session, self.dataset, size, begin, end, self.record, before)
         begun = perf_counter_ns()
@@ -83,7 +91,7 @@ class _SharedFile:
         return units
 
     def send_groups(self) -> None:
-        """Encode every group of this rank, and send it when it is wanted."""
+        """Encode every group of this rank, and send it when the owner asks for it."""
         world = self.session.world
         for number in range(world.rank, self.group_count, world.size):
             units = self.encode_samples(number)
@@ -94,7 +102,7 @@ class _SharedFile:
             self.record.send_ns += perf_counter_ns() - begun
 
     def collect_groups(self) -> Iterator[list[bytes]]:
-        """All groups, from whoever encodes them."""
+        """Yield all groups in order, from the ranks that encode them."""
         world = self.session.world
         for number in range(self.group_count):
             source = number % world.size
@@ -106,6 +114,6 @@ class _SharedFile:
             world.ranks.receive(memoryview(length), source)
             data = bytearray(int.from_bytes(length, "little"))
             world.ranks.receive(memoryview(data), source)
-            units: list[bytes] = pickle.loads(data)  # made by this very program
+            units: list[bytes] = pickle.loads(data)  # sent by this program
             self.record.send_ns += perf_counter_ns() - begun
             yield units

@@ -1,4 +1,4 @@
-"""The bytes of files that a library has laid out: contents of samples, at the places that the file's index says."""
+"""The bytes of files that a library has laid out: contents of samples, at the places that the file's index has."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from dliosim.plan.samples.sample_index import DataIndex, Places, locate_ranges
 Ints: TypeAlias = NDArray[np.int64]
 Keys: TypeAlias = NDArray[np.uint64]
 
-#: Samples that are placed at a time.
+#: Samples that are placed together.
 _AT_ONCE = 4096
 
 
 def place_parts(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
-    """The parts with what makes their chunks; see `raw_writer.place_parts`."""
+    """Yield the parts with the function that makes their chunks; see `raw_writer.place_parts`."""
     for part in parts:
         yield PlacedPart(part, partial(_part_chunks, dataset, places, part))
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """How many chunks are made of a part."""
+    """Return the number of chunks of a part."""
     return sum(
         len(run) for rows in _sample_ranges(dataset, places, part) for run in [_call_bounds(*rows[2:], transfer)]
     )
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """Bytes of the largest chunk of a part, or a little more."""
+    """Return the bytes of the largest chunk of a part, or a little more."""
     return transfer or dataset.constant_size or 0
 
 
@@ -56,7 +56,7 @@ def _part_chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int
 
 
 def _fill_ranges(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends: Ints, out: memoryview) -> None:
-    """Make ranges that lie at [start, end) of `out`; of the first and the last only what is inside it."""
+    """Make ranges that are at [start, end) of `out`; of the first and the last only what is inside of `out`."""
     whole = (begin == 0) & (starts >= 0) & (ends <= len(out))
     fill_samples(dress, key[whole], (ends - starts)[whole], starts[whole], out)
     for row in np.flatnonzero(~whole).tolist():
@@ -65,7 +65,10 @@ def _fill_ranges(dress: Dress | None, key: Keys, begin: Ints, starts: Ints, ends
 
 
 def _sample_ranges(dataset: Dataset, places: Places, part: FilePart) -> Iterator[tuple[Keys, Ints, Ints, Ints]]:
-    """Key, first byte of the contents, offset and length of ranges in the order of the file, some samples at a time."""
+    """Yield key, first byte of the contents, offset and length of ranges in the order of the file; (ranges,) each.
+
+    `_AT_ONCE` samples at a time. Raises PlanError where the file was not laid out.
+    """
     if not isinstance(places, DataIndex):
         raise PlanError(f"data set `{dataset.name}` was not laid out")
     for first in range(part.first_sample, part.last_sample, _AT_ONCE):
@@ -77,9 +80,9 @@ def _sample_ranges(dataset: Dataset, places: Places, part: FilePart) -> Iterator
 
 
 def _call_bounds(offset: Ints, length: Ints, transfer: int | None) -> list[tuple[int, int]]:
-    """Calls, as [first, last) of all bytes of the ranges put together: those that follow each other in the file.
+    """Return calls as [first, last) of the concatenated bytes of all ranges; a call crosses no gap in the file.
 
-    None is longer than `transfer`; with None there is a call a range.
+    No call is longer than `transfer`; with None each range is a call.
     """
     ends = np.cumsum(length)
     starts = ends - length

@@ -1,4 +1,4 @@
-"""Preparing a data set: every rank writes its parts; a manifest written last says that all of them are whole."""
+"""Prepare a data set: every rank writes its parts; a manifest that is written last marks all of them as complete."""
 
 from __future__ import annotations
 
@@ -42,19 +42,20 @@ from dliosim.plan.samples.prepare_partition import FilePart, file_parts
 from dliosim.plan.samples.sizes import is_framed, require_framed, sample_sizes
 from dliosim.readable import number, size
 
-#: Files whose size a rank looks at to believe a manifest: enough to notice a purge, too few to warm a file system up.
+#: Files whose size a rank checks before it trusts a manifest: enough to notice a purge, too few to warm the storage.
 _PROBES = 8
 
-#: Files that differ in size from their contents by no more than this share of it are not worth a word.
+#: Files whose size differs from that of their contents by no more than this share get no note.
 _SAME_SIZE = 0.01
 
 _Made = TypeVar("_Made")
 
 
 def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Write a data set unless a complete one is there; the record and notes: kept, something not granted, sizes.
+    """Write a data set unless a complete one exists; return the record and notes.
 
-    Collective. Raises ExecutionError on every rank, or ends the job where only this rank knows of a failure.
+    The notes say whether data were kept, what was not granted, and the bytes in files. Collective. Raises
+    ExecutionError on every rank, or ends the job where only this rank knows of a failure.
     """
     world, record = session.world, VerbRecord()
     if session.options.null:
@@ -85,7 +86,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
                 _write_parts(session, dataset, verb, directory, record)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
-            # The others may have hours of writing before them: they are not left to finish what nobody can use.
+            # The others may have hours of writing left, and no user could use the result: end the job now.
             world.abort(failure)
         raise
     world.barrier()
@@ -101,7 +102,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
 
 
 def check_prepared(session: Session, dataset: Dataset) -> Path:
-    """The directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
+    """Return the directory of a complete data set; ExecutionError [R401] on every rank if there is none. Collective."""
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
     if not session.options.null:
         session.world.run_on_rank_0(
@@ -116,7 +117,7 @@ def _require_complete(dataset: Dataset, directory: Path) -> None:
         return
     others = find_preparing_ranks(dataset, directory)
     if others:
-        text = f"data set `{dataset.name}` was prepared by {others} ranks, and this job reads it as by"
+        text = f"data set `{dataset.name}` was prepared by {others} ranks, but this job expects"
         raise ExecutionError(f"{text} {dataset.layout.files}: say `prepared by {others} ranks` in the data set", "R401")
     raise ExecutionError(
         f"data set `{dataset.name}` {wrong} in {directory}: put `prepare {dataset.name}` in front", "R401"
@@ -124,12 +125,12 @@ def _require_complete(dataset: Dataset, directory: Path) -> None:
 
 
 def _find_size_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
-    """What is wrong with the first bad file among a few of this rank's, spread over all files."""
+    """Return the error of the first bad file among a few of this rank's, spread evenly over all files."""
     files, world = dataset.layout.files, session.world
     probes = min(files, _PROBES * world.size)
     mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
     if not is_framed(dataset):
-        return None  # their indexes are read before any loop, every one of them
+        return None  # the indexes of all these files are read before any loop
     sizes = file_sizes(dataset, session.places[dataset.name], mine)
     for file, planned in zip(mine.tolist(), sizes.tolist(), strict=True):
         path = directory / dataset.file_name(file)
@@ -138,16 +139,17 @@ def _find_size_fault(session: Session, dataset: Dataset, directory: Path) -> Exe
         except OSError as error:
             return _missing_file_error(dataset, path, error)
         if not stat.S_ISREG(about.st_mode):
-            return file_kind_error("open", path, about.st_mode)  # which no `prepare` writes over
+            return file_kind_error("open", path, about.st_mode)  # no `prepare` overwrites it
         if about.st_size != planned:
             return damage_error(dataset, f"{path} has {about.st_size} bytes, not {planned}")
     return None
 
 
 def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
-    """What is wrong with the first file that somebody has removed since it was written; each rank looks for its own.
+    """Return the error of the first file of this rank that was removed since it was written; None if all are there.
 
-    That takes 2 us a file where names are cached. Sizes are not looked at: what other nodes wrote is seen later on NFS.
+    This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
+    only later.
     """
     beside = require_framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
     for file in range(session.world.rank, dataset.layout.files, session.world.size):
@@ -156,12 +158,12 @@ def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> E
             try:
                 os.lstat(one)
             except OSError as error:
-                return _missing_file_error(dataset, one, error, " (somebody removed it meanwhile?)")
+                return _missing_file_error(dataset, one, error, " (was it removed meanwhile?)")
     return None
 
 
 def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str = "") -> ExecutionError:
-    """The error of a file that is not there (`why`, if anybody knows), or may be there and cannot be looked at."""
+    """Return the error of a file that is missing (`why`, if that is known), or that cannot be looked at."""
     failure = call_error("lstat", str(path), error)
     if is_damage(error):
         return damage_error(dataset, f"{failure.message}{why}")
@@ -169,7 +171,7 @@ def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str =
 
 
 def total_bytes(session: Session, dataset: Dataset) -> int:
-    """Bytes of all files of a data set."""
+    """Return the bytes of all files of a data set."""
     places, files = session.places[dataset.name], dataset.layout.files
     if places is None and not is_framed(dataset):
         places = guess_index(dataset)
@@ -179,7 +181,10 @@ def total_bytes(session: Session, dataset: Dataset) -> int:
 
 
 def _content_bytes(session: Session, dataset: Dataset) -> int:
-    """Bytes of all samples themselves. Collective: where sizes vary, each rank draws its share of them."""
+    """Return the bytes of the contents of all samples.
+
+    Collective: where sizes vary, each rank draws its share of them.
+    """
     if dataset.constant_size is not None:
         return dataset.samples * dataset.constant_size
     world, step = session.world, 1 << 18
@@ -190,24 +195,24 @@ def _content_bytes(session: Session, dataset: Dataset) -> int:
 
 
 def size_note(contents: int, files: int) -> str:
-    """A note of the bytes that samples of so many `contents` took in files; empty where that is about the same."""
+    """Return a note of the bytes in files of samples of `contents` bytes; empty where both are about the same."""
     if abs(files - contents) <= _SAME_SIZE * contents:
         return ""
     return f"contents of {size(contents)} took {size(files)} in files ({number(contents / files, 3)} : 1)"
 
 
 def _is_shared_open(dataset: Dataset, verb: Prepare) -> bool:
-    """Whether all ranks open the one file at once."""
+    """Return whether all ranks open the one file together."""
     return verb.access.is_mpi and dataset.layout.files == 1
 
 
 def _is_precreated(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
-    """Whether rank 0 makes the files, so that of several ranks that open one nobody empties what another has begun."""
+    """Return whether rank 0 creates the files, so that no rank truncates a file that another already writes."""
     return dataset.layout.files < ranks and not _is_shared_open(dataset, verb)
 
 
 def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> str:
-    """Take back the manifest, make the folders, and see that the data will fit; what was not granted, or nothing."""
+    """Remove the manifest, make the folders, and check the space; return what was not granted, or an empty text."""
     remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
@@ -216,12 +221,12 @@ def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, direct
         made = directory / dataset.folder_name(folder)
         made.mkdir(exist_ok=True)
         if made.is_symlink():
-            raise UsageError(f"{made} is a symbolic link: data are written to directories of their own only", "E208")
+            raise UsageError(f"{made} is a symbolic link: data are written only to real directories", "E208")
     needed, what = total_bytes(session, dataset), f"data set `{dataset.name}`"
     try:
         require_space(directory, needed, what)
     except ExecutionError:
-        # Only then is it worth to look at what lies there and will be written over, which may be millions of files.
+        # Only now count the files that will be overwritten: they may be millions.
         require_space(directory, needed - present_bytes(dataset, directory), what)
     if _is_precreated(dataset, verb, session.world.size) and is_framed(dataset):
         access = add_striping_hints(verb.access, dataset.stripe)
@@ -231,7 +236,7 @@ def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, direct
 
 
 def present_bytes(dataset: Dataset, directory: Path) -> int:
-    """Bytes that the files of a data set, whole or not, take on storage."""
+    """Return the bytes on storage of the files of a data set, complete or not."""
     return sum(
         path.lstat().st_blocks * 512
         for folder in range(dataset.layout.folders)
@@ -241,7 +246,7 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
 
 
 def _bytes_to_write(session: Session, dataset: Dataset) -> int:
-    """What this rank writes."""
+    """Return the bytes that this rank writes."""
     parts = file_parts(dataset, session.places[dataset.name], session.workload.job, session.world.rank)
     return sum(part.length for part in parts)
 
@@ -283,7 +288,10 @@ def _write_parts(session: Session, dataset: Dataset, verb: Prepare, directory: P
 def _write_shared_file(
     session: Session, dataset: Dataset, verb: Prepare, path: Path, parts: list[FilePart], record: VerbRecord
 ) -> None:
-    """Write a file that all ranks open together; collectively in as many rounds as the rank that needs most."""
+    """Write a file that all ranks open together.
+
+    If the access is collective, all ranks take part in as many calls as the rank with most chunks has.
+    """
     world, access = session.world, add_striping_hints(verb.access, dataset.stripe)
     places = session.places[dataset.name]
     maker, encoding = find_chunk_maker(dataset), EncodeTime()
@@ -308,7 +316,7 @@ def _write_shared_file(
             world.abort(failure)
         error = failure
     try:
-        # Syncing and closing are collective: a rank that failed may not begin with the next before all are there.
+        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
         world.agree_on_error(error)
         if verb.fsync:
             writer.sync()
@@ -322,7 +330,7 @@ def _write_shared_file(
 
 
 def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
-    """The same, with the time that making each took."""
+    """Yield the items, and add the time that making each takes to `content_ns`."""
     while True:
         begun = perf_counter_ns()
         one = next(made, None)
@@ -333,7 +341,7 @@ def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
 
 
 def _complete_dataset(session: Session, dataset: Dataset, directory: Path, durable: bool) -> int:
-    """Say that the data are whole; the bytes of all files."""
+    """Write the manifest that marks the data as complete; return the bytes of all files."""
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))

@@ -18,7 +18,7 @@ from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sample_index import Places
 
-#: Parts that are placed together, those that have no more samples than this.
+#: Parts of at most SMALL samples are placed together, from PARTS_AT_ONCE parts at a time.
 PARTS_AT_ONCE = 1024
 SMALL = 64
 
@@ -27,10 +27,15 @@ SMALL = 64
 class _SampleRun:
     """Consecutive samples of one file, and the region of the file that they and their padding fill."""
 
+    #: key of the contents of each sample; (samples,)
     key: NDArray[np.uint64]
+    #: offset of each in the file; (samples,)
     offset: NDArray[np.int64]
+    #: bytes of each; (samples,)
     length: NDArray[np.int64]
+    #: offset at which the region begins
     first: int
+    #: offset at which it ends
     last: int
 
 
@@ -40,18 +45,17 @@ Chunks: TypeAlias = Iterator[tuple[int, memoryview]]
 
 @dataclass(frozen=True, slots=True)
 class PlacedPart:
-    """A part whose samples have their places in the file, and what makes its chunks.
+    """A part whose samples have their places in the file."""
 
-    `chunks` takes the most bytes of a call (None: a call a sample, with what lies around it) and the buffer that each
-    chunk overwrites, which must hold the largest of them.
-    """
-
+    #: the part
     part: FilePart
+    #: makes its chunks, from the most bytes of a call (None: a call a sample, with what is around it) and a buffer that
+    #: each chunk overwrites and that must hold the largest
     chunks: Callable[[int | None, memoryview], Chunks]
 
 
 def place_parts(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
-    """The parts with their samples placed, small ones many at a time: to place one sample takes as long as hundreds."""
+    """Yield the parts with their samples placed, small ones many at a time: placing one takes as long as hundreds."""
     left, dress = iter(parts), dress_function(dataset)
     while some := list(islice(left, PARTS_AT_ONCE)):
         small = [part for part in some if part.last_sample - part.first_sample <= SMALL]
@@ -76,7 +80,7 @@ def _part_chunks(
 
 
 def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """How many chunks are made of a part."""
+    """Return the number of chunks of a part."""
     if part.first_sample == part.last_sample:
         return -(-part.length // (transfer or max(part.length, 1)))
     if transfer is None:
@@ -87,7 +91,7 @@ def chunk_count(dataset: Dataset, places: Places, part: FilePart, transfer: int 
 
 
 def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: int | None) -> int:
-    """Bytes of the largest chunk of a part, or a little more: what its buffer must hold."""
+    """Return the bytes of the largest chunk of a part, or a little more: the size that its buffer must have."""
     if transfer is not None or part.first_sample == part.last_sample:
         return min(transfer or part.length, part.length)
     if dataset.constant_size is not None:
@@ -97,14 +101,14 @@ def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: in
 
 
 def _empty_file_chunks(part: FilePart, limit: int, buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """A file without samples holds its header alone."""
+    """Yield the chunks of a file without samples: it holds its header alone, as zeros."""
     np.frombuffer(buffer, np.uint8)[:] = 0
     for start in range(part.offset, part.offset + part.length, limit):
         yield start, buffer[: min(limit, part.offset + part.length - start)]
 
 
 def _place_small_parts(dataset: Dataset, places: Places, parts: list[FilePart]) -> Iterator[list[_SampleRun]]:
-    """The samples of each part, in one group, or none."""
+    """Yield the samples of each part, as one run or none."""
     counts = np.array([part.last_sample - part.first_sample for part in parts], np.int64)
     ends = np.cumsum(counts)
     first = np.array([part.first_sample for part in parts], np.int64)
@@ -125,7 +129,7 @@ def _group_samples(dataset: Dataset, places: Places, part: FilePart) -> Iterator
     begin = part.offset
     for first in range(part.first_sample, part.last_sample, SAMPLES_AT_ONCE):
         last = min(first + SAMPLES_AT_ONCE, part.last_sample)
-        # One sample more than the group has, since padding reaches up to the next one's offset.
+        # One sample more than the run has, since padding reaches up to the offset of the next sample.
         samples = np.arange(first, min(last + 1, part.last_sample))
         _, offset, length = locate(dataset, places, samples)
         end = part.offset + part.length if last == part.last_sample else int(offset[-1])
@@ -135,7 +139,7 @@ def _group_samples(dataset: Dataset, places: Places, part: FilePart) -> Iterator
 
 
 def _call_bounds(rows: _SampleRun, transfer: int | None) -> list[int]:
-    """Where calls begin, and where the last one ends."""
+    """Return the offsets at which calls begin, and the end of the last one."""
     if transfer is None:
         return [rows.first, *rows.offset[1:].tolist(), rows.last]
     return [*range(rows.first, rows.last, transfer), rows.last]
@@ -164,7 +168,7 @@ def _fill_range(rows: _SampleRun, dress: Dress | None, start: int, stop: int, ou
 
 
 def _fill_sample(dress: Dress | None, key: int, begin: int, end: int, start: int, stop: int, out: memoryview) -> None:
-    """Make what lies in bytes [start, stop) of the file of a sample at [begin, end)."""
+    """Make the bytes of a sample at [begin, end) that are inside of bytes [start, stop) of the file."""
     low, high = max(begin, start), min(end, stop)
     if low < high:
         fill_part(dress, key, low - begin, out[low - start : high - start])

@@ -1,4 +1,4 @@
-"""Whole small files of a framed format, made many at a time in one piece of memory."""
+"""Whole small files of a framed format, made many at a time in one buffer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import Places
 from dliosim.plan.samples.sizes import require_framed, sample_sizes, sample_strides
 
-#: Bytes, files and samples that are made together, and the bytes and samples of a file that counts as small.
-_BYTES: Final = (4 << 20) + (64 << 10)  # four of 1 MiB, with what is around them
+#: The most bytes, files and samples that are made together, and the most bytes and samples of a small file.
+_BYTES: Final = (4 << 20) + (64 << 10)  # four files of 1 MiB, with their framing
 _FILES: Final = 1024
 _SAMPLES: Final = 1 << 16
 _SMALL_BYTES: Final = 2 << 20
@@ -26,13 +26,13 @@ _SMALL_SAMPLES: Final = 4096
 
 
 def is_small(part: FilePart) -> bool:
-    """Whether a part is a whole file, with samples in it, that is made with others."""
+    """Return whether a part is a whole file, with samples in it, that is made together with others."""
     samples = part.last_sample - part.first_sample
     return part.first and part.last and 0 < samples <= _SMALL_SAMPLES and part.length <= _SMALL_BYTES
 
 
 def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
-    """The parts in their order: small ones in runs that are made together, others alone."""
+    """Yield the parts in their order: small ones in runs that are made together, each other part alone."""
     run: list[FilePart] = []
     size = samples = 0
     for part in parts:
@@ -54,14 +54,14 @@ class SmallFileBuffer:
     """The bytes of the files of one run, made when the first of them is asked for."""
 
     def __init__(self, dataset: Dataset, places: Places, encoding: EncodeTime) -> None:
-        """The time of framing goes into `encoding`."""
+        """Keep what is needed to make files; `encoding` counts the time of framing."""
         self._dataset, self._places, self._encoding = dataset, places, encoding
         self._run: list[FilePart] = []
         self._buffer = memoryview(b"")
         self._starts: list[int] = []
 
     def file_view(self, run: list[FilePart], number: int) -> memoryview:
-        """File `number` of a run; it stays as it is until one of another run is asked for."""
+        """Return the bytes of file `number` of a run; they are valid until a file of another run is asked for."""
         if run is not self._run:
             self._run = run
             self._encode_run()
@@ -99,5 +99,5 @@ class SmallFileBuffer:
 
 
 def _round_to_pages(length: int) -> int:
-    """Files begin at pages, for O_DIRECT."""
+    """Round up to whole pages: each file begins at a page, for O_DIRECT."""
     return -(-length // PAGE) * PAGE

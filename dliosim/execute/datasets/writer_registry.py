@@ -1,4 +1,4 @@
-"""Who makes the bytes that preparing writes: raw parts, framed files, or rows of files that a library has laid out."""
+"""Select the module that makes the bytes of a data set: raw, framed, or inside of files that a library has laid out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dliosim.plan.samples.sizes import is_framed
 
 @dataclass(frozen=True, slots=True)
 class ChunkMaker:
-    """`place` gives parts what makes their chunks; `largest_chunk` and `chunk_count` say what that will need.
+    """The functions that make the bytes of one kind of format."""
 
-    Time that a format takes to surround samples goes into the `Encoding`.
-    """
-
+    #: yields parts with the function that makes their chunks; the `EncodeTime` counts the time of framing
     place: Callable[[Dataset, Places, Iterable[FilePart], EncodeTime], Iterator[PlacedPart]]
+    #: returns the number of chunks of a part, for a largest call in bytes (None: a call a sample)
     chunk_count: Callable[[Dataset, Places, FilePart, int | None], int]
+    #: returns the bytes of the buffer that these chunks need
     largest_chunk: Callable[[Dataset, Places, FilePart, int | None], int]
 
 
@@ -40,7 +40,7 @@ _IN_PLACE = ChunkMaker(
 
 
 def find_chunk_maker(dataset: Dataset) -> ChunkMaker:
-    """Who makes a data set's files; those that a library builds whole have none."""
+    """Return the maker of a data set's bytes; do not call it for files that a library builds whole."""
     if dataset.format == "raw":
         return _RAW
     return _FRAMED if is_framed(dataset) else _IN_PLACE

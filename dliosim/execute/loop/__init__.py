@@ -1,1 +1,1 @@
-"""Epochs and steps."""
+"""Loops: their epochs, steps and syncs."""

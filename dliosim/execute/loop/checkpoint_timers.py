@@ -1,4 +1,4 @@
-"""Checkpoints that are due after so many seconds: each rank looks at its own clock, and a sync makes all agree."""
+"""Checkpoints by seconds: each rank looks at its own clock, and a sync makes all ranks agree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dliosim.model import Cadence
 
 
 class CheckpointTimers:
-    """When the lines of a loop that save by seconds are due next, by this rank's perf_counter_ns; none before `start`.
+    """Timers of the `checkpoint` lines of a loop that save by seconds, by this rank's perf_counter_ns.
 
-    The time counts from the end of the stall of a line's last save, or from the loop's start.
+    No line is due before `start`. The time of a line counts from the end of the stall of its last save, or from the
+    start of the loop.
     """
 
     def __init__(self, cadences: Sequence[Cadence]) -> None:
@@ -22,21 +23,21 @@ class CheckpointTimers:
         self._next: NDArray[np.int64] | None = None
 
     def start(self, now: int) -> None:
-        """Begin to count, if that has not been done."""
+        """Start all timers at `now`, perf_counter_ns; do nothing if they run already."""
         if self._next is None:
             self._next = now + self._every
 
     def mark_due(self, due: NDArray[np.int64], now: int) -> None:
-        """Set an element of `due` for each line: 1 where it is time, 0 where not."""
+        """Set `due` (lines,) in place: 1 for a line that is due at `now`, 0 for the others."""
         if self._next is not None:
             np.less_equal(self._next, now, out=due, casting="unsafe")
 
     def delay(self, ns: int) -> None:
-        """Leave out time that is none of the loop's."""
+        """Delay all timers by `ns`, a time that does not belong to the loop."""
         if self._next is not None:
             self._next += ns
 
     def restart_timer(self, line: int, now: int) -> None:
-        """A line has saved."""
+        """Restart the timer of a line (an index into `cadences`) at `now`, after it has saved."""
         if self._next is not None:
             self._next[line] = now + self._every[line]

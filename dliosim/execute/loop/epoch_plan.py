@@ -1,4 +1,4 @@
-"""One epoch of one rank, planned outside the clock: its calls, what each sample should hold, and its compute."""
+"""One epoch of one rank, planned outside the clock: its calls, the expected contents of samples, and its compute."""
 
 from __future__ import annotations
 
@@ -27,37 +27,41 @@ from dliosim.plan.samples.sampler import plan_epoch
 
 @dataclass(frozen=True, slots=True)
 class EpochWork:
-    """What a rank does in one epoch. `extents` is all of it, `stored` the rows that are read from storage.
+    """The work of a rank in one epoch."""
 
-    `keeps` says which of those `cache memory` takes, none after the first epoch. `compute_ns` and `gap_ns` (the time to
-    each request's arrival from the one before) have one entry a step.
-    """
-
+    #: all samples of the epoch, also those that are copied from `cache memory`
     extents: Extents
+    #: the rows that are read from storage
     stored: ReadRanges
+    #: the rows of `stored` that `cache memory` keeps, none after the first epoch; shape (rows of `stored`,)
     keeps: NDArray[np.bool_]
+    #: the calls that read `stored`
     calls: Calls
+    #: the collective rounds of each step; None for one round a step
     rounds: Rounds | None
+    #: the largest number of rounds that any rank needs; shape (steps,); None without `rounds`, or before ranks agree
     most: NDArray[np.int64] | None
+    #: compute of each step, ns
     compute_ns: list[int]
+    #: time from the arrival of the request before to that of each request, ns, one a step; empty for closed loops
     gap_ns: list[int]
 
     @property
     def steps(self) -> int:
-        """Steps of this epoch."""
+        """Number of steps of this epoch."""
         return len(self.compute_ns)
 
     @property
     def cache_growth(self) -> int:
-        """Bytes that this epoch adds to those kept in memory."""
+        """Bytes that this epoch adds to `cache memory`."""
         return int(self.stored.extents.length[self.keeps].sum())
 
 
 def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: SampleCache) -> EpochWork:
-    """Plan `steps` steps from the beginning of an epoch (from 0) on; local.
+    """Plan `steps` steps from the first step of an epoch (from 0). Local.
 
-    More steps than an epoch has (open-loop requests) go on with the next ones without a break, in which requests would
-    pile up.
+    If `steps` is more than an epoch has (open-loop requests), the plan continues with the next epochs. There is no
+    break between them, in which requests would accumulate. Raises PlanError, see `plan_reads` and `plan_calls`.
     """
     world, workload = session.world, session.workload
     places = session.places[dataset.name]
@@ -84,7 +88,7 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
 def make_processor(
     session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int
 ) -> BatchProcessor | None:
-    """What becomes of each batch once it is read, or None."""
+    """Make the processor that decodes and preprocesses each batch after it is read; None if the loop does neither."""
     if not loop.decode and loop.preprocess is None:
         return None
     directory, name = session.files(dataset)
@@ -100,7 +104,7 @@ def make_processor(
 
 
 def _concatenate_epochs(passes: Sequence[Extents]) -> Extents:
-    """The steps of several epochs as those of one."""
+    """Join the steps of several epochs, one epoch after the other."""
     if len(passes) == 1:
         return passes[0]
     rows = np.cumsum([0, *(len(each.sample) for each in passes)])
@@ -128,13 +132,13 @@ def _cut_steps(extents: Extents, steps: int) -> Extents:
 
 
 def _convert_to_ns(seconds: NDArray[np.float64]) -> list[int]:
-    """Seconds as whole nanoseconds, none below zero."""
+    """Convert seconds to whole nanoseconds; negative values become 0."""
     whole: list[int] = np.rint(np.maximum(seconds, 0) * 1e9).astype(np.int64).tolist()
     return whole
 
 
 def _step_bytes(extents: Extents) -> list[int]:
-    """Bytes of the samples of each step."""
+    """Return the bytes of the samples of each step."""
     total = np.zeros(len(extents.length) + 1, np.int64)
     np.cumsum(extents.length, out=total[1:])
     whole: list[int] = np.diff(total[extents.step_start]).tolist()
@@ -143,20 +147,28 @@ def _step_bytes(extents: Extents) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedRows:
-    """What ranges that were read should hold: rows of `Stored` of which that is known.
+    """The rows of `ReadRanges` with known contents, and these contents. Arrays have one entry a row.
 
-    Those of step s are bounds[s]:bounds[s + 1]. `start` is where in the step's buffer a row's contents lie, `length`
-    how many; `first` and `last` are edge words.
+    The rows of step s are bounds[s]:bounds[s + 1].
     """
 
+    #: the index of the row in `ReadRanges`
     row: NDArray[np.int64]
+    #: the first row of each step, and the number of rows; steps + 1 entries
     bounds: list[int]
+    #: the offset of the row's contents in the buffer of its step, bytes
     start: NDArray[np.int64]
+    #: bytes of the contents
     length: NDArray[np.int64]
+    #: the key of the row's sample, from which its contents are computed
     key: NDArray[np.uint64]
+    #: the offset of the row's contents in those of its sample, bytes
     begin: NDArray[np.int64]
+    #: the first eight bytes of the contents
     first: NDArray[np.uint64]
+    #: the last eight bytes of the contents
     last: NDArray[np.uint64]
+    #: the function that makes random bytes fit the format; None for raw ones
     dress: Dress | None
 
 
@@ -171,9 +183,9 @@ def _find_expected_rows(dataset: Dataset, work: EpochWork) -> _ExpectedRows:
 
 
 class EpochSource:
-    """The batches of one epoch as `step_loop.run_steps` wants them: waited for, and checked against what was prepared.
+    """The batches of one epoch for `step_loop.run_steps`: waited for, and compared with what was prepared.
 
-    `unchecked` adds up bytes that were read to be checked whole (`--verify`), and of which nothing was known.
+    `unchecked` counts the bytes that `--verify` should check but cannot, because their contents are not known.
     """
 
     def __init__(
@@ -203,22 +215,22 @@ class EpochSource:
             self._encoded = UnitVerifier(dataset, places, work.stored)
 
     def start(self) -> None:
-        """Begin to read ahead."""
+        """Start the reads that are ahead of the steps."""
         self._batches.start()
 
     def wait(self, step: int) -> int:
-        """The bytes of the step's samples, once all of them are in memory."""
+        """Wait until all samples of a step are in memory; return their bytes. Raises ExecutionError."""
         self._buffer, got = self._batches.wait(step)
         self.called, self.processed = self._batches.called, self._batches.processed
         if got < self._needed[step]:
-            # Never a fast step: whatever a backend claims, this is what it returned.
+            # Checked here for every backend: a step that read too little would count as a fast step.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
         if self._hits:
             self._kept.copy_hits(self._step_samples(step))
         return self._asked[step]
 
     def check(self, step: int) -> None:
-        """Compare the batch with what was prepared; keep what `cache memory` keeps. Raises ExecutionError [R401]."""
+        """Compare the batch of a step with what was prepared; fill `cache memory`. Raises ExecutionError [R401]."""
         expected = self._expected
         if expected is None:
             return
@@ -265,14 +277,14 @@ class EpochSource:
         path = directory / file_name(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
         text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
-        # Of a collective read nothing but the size tells that the file ended too early.
+        # After a collective read only the size of the file shows that the file ended too early.
         size = _file_size(path)
         why = f": the file has {size} bytes, and was cut short" if size is not None and size < end else ""
         return ExecutionError(f"{text} prepared{why}; `prepare {name} afresh` writes it again", "R401")
 
 
 def _file_size(path: Path) -> int | None:
-    """A file's bytes, or None where they cannot be had."""
+    """Return the size of a file in bytes, or None if the system does not give it."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""What the readers of a loop have counted, of which an epoch is the difference."""
+"""Counts of a loop's readers; the figures of an epoch are the differences between its end and its start."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from dliosim.measure.time_series import EpochSeries
 
 @dataclass(frozen=True, slots=True)
 class MeterSnapshot:
-    """Sums of all readers' meters at one moment."""
+    """Sums over the meters of all readers at one moment."""
 
+    #: read calls
     calls: int
+    #: bytes that the calls moved
     moved: int
+    #: files opened
     opens: int
+    #: ns of opening and closing files
     open_ns: int
+    #: ns of setting file views
     view_ns: int
 
     @classmethod
     def read_meters(cls, batches: Batches) -> MeterSnapshot:
-        """Those of the readers of a loop, now."""
+        """Sum the meters of the readers of a loop now."""
         meters = [reader.meter for reader in batches.readers]
         return cls(
             sum(meter.calls for meter in meters),
@@ -36,7 +41,7 @@ class MeterSnapshot:
 def record_epoch_delta(
     source: EpochSource, record: EpochRecord, series: EpochSeries, before: MeterSnapshot, after: MeterSnapshot
 ) -> None:
-    """Enter into the record what an epoch's readers have done between two moments, and into the series when."""
+    """Enter the counts between two snapshots into `record`, and the times of the read calls into `series`."""
     record.io_busy_ns += source.meters.collect_busy(record.call_latency, series) + source.meters.collect_rest(series)
     record.calls = after.calls - before.calls
     record.bytes_moved = after.moved - before.moved

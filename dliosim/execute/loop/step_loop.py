@@ -1,4 +1,4 @@
-"""The steps of one epoch of one rank: wait for data, compute, wait for the others; and what each took."""
+"""The steps of one epoch of one rank: wait for data, compute, sync; and the time of each part."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from dliosim.measure.time_series import MARKS, EpochSeries
 
 _STORAGE, _COMPUTE, _TOOL, _ARRIVALS, _DECODE = range(len(CAUSES))
 
-#: Calls of so many samples, and so many steps, are put into histograms and bins at a time: numpy costs microseconds a
-#: call, and lists take much memory (the marks of a step 300 bytes).
+#: The calls of this many samples, and this many steps, enter histograms and bins at a time. One step at a time would
+#: cost microseconds a numpy call; all at the end would take much memory (300 bytes for the marks of a step).
 _FLUSH_SAMPLES, _FLUSH_STEPS = 16384, 1024
 
 
 class BatchSource(Protocol):
-    """Where the batches of an epoch come from, in the order of steps; see `epoch_plan.EpochSource`.
+    """The batches of an epoch in the order of steps, as `epoch_plan.EpochSource` gives them."""
 
-    `reading`, `called` and `processed` are those of `Batches`.
-    """
-
+    #: the meters of all readers
     meters: MeterGroup
+    #: as `Batches.reading`
     reading: list[int]
+    #: as `Batches.called`, ns
     called: int
+    #: as `Batches.processed`, ns
     processed: int
 
     def start(self) -> None:
-        """Begin to read ahead, if anything is."""
+        """Start the reads that are ahead of the steps, if there are any."""
         ...
 
     def wait(self, step: int) -> int:
-        """Wait for the batch of a step and give the bytes that its calls returned (kept ones included)."""
+        """Wait for the batch of a step; return the bytes of its samples, those from `cache memory` included."""
         ...
 
     def check(self, step: int) -> None:
@@ -52,36 +53,41 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What the steps of an epoch do besides reading. Times in ns, one entry a step.
+    """The parts of an epoch's steps other than reading: compute, arrivals, syncs and saves."""
 
-    `arrival` holds when each request arrives, counted from the first step's start, or is empty. `save` runs the
-    checkpoints due after a step of `saves`, or after a sync that `syncer.due` says so of; it returns how long making
-    their contents took. `deadline` is the perf_counter_ns at which the loop stops at its next boundary. `beside` tells
-    when saves were in the background since a clock reading: begins and ends, (n, 2).
-    """
-
+    #: number of steps
     steps: int
+    #: compute of each step, ns
     compute: Sequence[int]
+    #: compute keeps the core busy; otherwise it sleeps
     busy: bool
+    #: arrival of each request, ns from the start of the first step; empty for closed loops
     arrival: Sequence[int]
+    #: the sync of the loop
     syncer: StepSync
+    #: the steps (from 0) after which checkpoints by steps are saved
     saves: frozenset[int]
+    #: saves the checkpoints that are due after a step; returns the ns that making their contents took
     save: Callable[[int], int]
+    #: the loop stops at the first sync, or without syncs at the first step end, after this perf_counter_ns; None: never
     deadline: int | None
+    #: a wait may spin for its last microseconds: there is a core for each rank
     may_spin: bool
+    #: timers of the checkpoints by seconds
     timers: CheckpointTimers
+    #: returns when saves ran in the background since a clock reading: begins and ends, perf_counter_ns, shape (n, 2)
     beside: Callable[[int], NDArray[np.int64]]
 
 
 @dataclass(slots=True)
 class _StepTimes:
-    """What the loop adds up; kept apart from the record so that the loop touches few attributes.
+    """Lists that the loop appends to; separate from the record, so that the loop accesses few attributes."""
 
-    `marks` has those of `series.MARKS` for each step.
-    """
-
+    #: `time_series.MARKS` of each step, one step after the other
     marks: list[int] = field(default_factory=list)
+    #: latency of each request, ns
     requests: list[int] = field(default_factory=list)
+    #: one `pack_arrival` a sync
     arrivals: list[int] = field(default_factory=list)
 
 
@@ -93,11 +99,13 @@ def run_steps(
     series: EpochSeries,
     progress: Progress,
 ) -> bool:
-    """Run the steps of an epoch into `record` and `series`; return whether the loop's time is up.
+    """Run the steps of an epoch, fill `record` and `series`; return whether the loop's time is up. Collective.
 
-    `row_count` has the samples of each step. Raises DliosimError on every rank if one fails where a sync is due, and
-    ends the job where none is (see `StepSync.fail_all_ranks`).
+    `row_count` has the samples of each step. If a rank fails, every rank raises its DliosimError at the next sync;
+    where no sync follows, the job ends (see `StepSync.fail_all_ranks`).
     """
+    # All that a step uses is a local name or an int: looking up attributes, or numpy for one number, would add to the
+    # tool's own time in each step.
     clock, wait, check, tick = perf_counter_ns, source.wait, source.check, progress.tick
     compute_times, syncer, saves, deadline = course.compute, course.syncer, course.saves, course.deadline
     rank, every, timers = syncer.rank, syncer.every, course.timers
@@ -110,15 +118,17 @@ def run_steps(
     compute_ns = nominal_ns = sync_ns = checkpoint_ns = oversleep = arrival_ns = processing_ns = content_ns = 0
     first_end = first_samples = first_checkpoint = 0
     block = _BlockClock()
-    # Since the last sync: lateness adds up over the steps between two.
+    # Times since the last sync: a rank's lateness at a sync is the sum over the steps before it.
     waited_for_data = processing = computing = idling = 0
     started = before = met = clock()
     series.origin = started
     step = -1
     try:
+        # After the clock started: the reads that are ahead of the first step are part of the epoch.
         source.start()
         for step in range(course.steps):
-            # Not the end of the step before: the bookkeeping and the progress line in between are the tool's own time.
+            # A new clock reading: between the end of the last step and now were bookkeeping and the progress line,
+            # which are the tool's own time.
             begun = clock()
             idle = 0
             if course.arrival:
@@ -129,8 +139,8 @@ def run_steps(
                     begun += idle
                     arrival_ns += idle
             moved += wait(step)
-            # Who reads its data itself then decodes them itself, and that is no waiting. Nor is what was done between
-            # calls: the tool's own work.
+            # Two parts of this wait are no wait for data: decoding on this thread (`processed`), and all that readers
+            # did between their calls, which is the tool's own work. So the data wait is at most `called`.
             processed = clock()
             processed_ns, called = source.processed, source.called
             data_wait = processed - processed_ns - begun
@@ -159,18 +169,22 @@ def run_steps(
             computing += spent
             idling += idle
             if course.arrival:
-                # Without the tool's own work and the check of its contents, which are none of the storage's doing.
+                # Without the tool's own work and the check of the contents: storage does not cause them.
                 times.requests.append(ready + processed_ns + spent - due)
             if every and (step + 1) % every == 0:
                 arrived = clock()
                 over = deadline is not None and arrived >= deadline
                 if timed:
                     timers.mark_due(syncer.due, arrived)
+                # `stop` and `due` come from the sync, not from this rank's clock: all ranks must stop and save after
+                # the same step, or some would wait forever in the next sync.
                 stop = syncer.sync_step(over)
                 after = clock()
                 waited = after - arrived
                 sync_ns += waited
                 tool = arrived - met - waited_for_data - processing - computing - idling
+                # The cause must be known now: `pack_arrival` packs it with the wait, and the minimum over ranks names
+                # the last rank and its cause.
                 cause = _find_cause(waited_for_data, computing, tool, idling, processing)
                 last_arrival.append(pack_arrival(waited, rank, cause))
                 waited_for_data = processing = computing = idling = 0
@@ -188,6 +202,7 @@ def run_steps(
                 saved = clock()
                 checkpoint_ns += saved - after
                 content_ns += content
+                # A training program has its state in memory, so making the contents takes none of the loop's time.
                 if deadline is not None:
                     deadline += content
                 met += saved - after
@@ -199,10 +214,12 @@ def run_steps(
             else:
                 nominal_ns += nominal
             before = after
+            # One flat list for all marks: one extension a step, and one conversion to an array in `_record_steps`.
             marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
                 _record_steps(times, source, record, series, course.beside)
             if samples >= flush_at:
+                # Readers take no lock: this thread collects their clock readings, between two steps.
                 flush_at = samples + _FLUSH_SAMPLES
                 record.io_busy_ns += source.meters.collect_busy(record.call_latency, series)
             tick(after, step + 1, moved)
@@ -226,7 +243,7 @@ def run_steps(
 
 
 def _find_cause(data_wait: int, compute: int, tool: int, idle: int, processing: int) -> int:
-    """What a rank had spent most of its time on since the last sync."""
+    """Return the index into `CAUSES` of the largest time since the last sync; all times in ns."""
     most = max(data_wait, compute, tool, idle, processing)
     if most == data_wait:
         return _STORAGE
@@ -249,13 +266,13 @@ def _record_steps(
     record.data_wait_ns += int(waits.sum())
     record.batch_latency.add(waits)
     record.request_latency.add(_pop_values(times.requests))
-    # Of the first step much is spent on what no other has.
+    # Without the epoch's first step: much of its time is spent on work that no other step has.
     _sum_flush_steps(marks[1:] if series.steps == 0 else marks, beside, record)
     series.add_steps(marks, _pop_values(source.reading).reshape(-1, 2))
 
 
 def _sum_flush_steps(marks: NDArray[np.int64], beside: Callable[[int], NDArray[np.int64]], record: EpochRecord) -> None:
-    """Add up steps that had a save in the background beside them, and those that had none."""
+    """Add up the steps during which a save ran in the background, and those without one; `marks` (steps, 8)."""
     if not len(marks):
         return
     begun, ready, synced = marks[:, 0], marks[:, 1], marks[:, 5]
@@ -271,7 +288,10 @@ def _sum_flush_steps(marks: NDArray[np.int64], beside: Callable[[int], NDArray[n
 
 
 def overlap_mask(begin: NDArray[np.int64], end: NDArray[np.int64], intervals: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the times from `begin` to `end` have a part of any interval (n, 2) in them; all of them may overlap."""
+    """Return a mask (m,) of the times from `begin` to `end`, both (m,), that overlap any of `intervals` (n, 2).
+
+    Times and intervals may overlap each other, in any order.
+    """
     begun = np.searchsorted(np.sort(intervals[:, 0]), end, "left")
     ended = np.searchsorted(np.sort(intervals[:, 1]), begin, "right")
     return np.asarray(begun > ended)
@@ -284,7 +304,7 @@ def _pop_values(values: list[int]) -> NDArray[np.int64]:
 
 
 class _BlockClock:
-    """Steps between two checkpoints, for the figures that DLIO makes of them."""
+    """Clock of the steps between two checkpoints, for the figures that DLIO computes of them."""
 
     def __init__(self) -> None:
         self.begin(perf_counter_ns())

@@ -1,4 +1,4 @@
-"""How ranks meet after a step: a barrier or an allreduce that also carries errors and the end of the time."""
+"""The sync after a step: a barrier or an allreduce that also carries errors, the end of the time and due saves."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from dliosim.errors import DliosimError
 from dliosim.execute.mpi.world import World
 from dliosim.model import Sync
 
-# The first float32 behind an allreduce's gradient: ranks that failed, ranks whose time is up. Then what is due.
+# The first elements of the flags, which follow the gradient of an allreduce: ranks that failed, ranks whose time is up.
+# After them one element for each line that may be due.
 _FLAGS = 2
 
 
 class StepSync:
-    """The sync of one loop. `every` is steps between two syncs, 0 where there are none.
+    """The sync of one loop. `every` is the number of steps from one sync to the next, 0 without syncs.
 
-    A failure travels with a sync that is due anyway: agreeing must not be a hidden barrier. `alone` says that no sync
-    can carry it (none is made, or the others already wait in a collective read, or for the one who reads for them), so
-    that the job must be ended.
+    An error travels with a sync that is due anyway: a meeting for errors alone would be a hidden barrier. `alone` is
+    true where no sync can carry an error: there are no syncs, or the other ranks may already wait in a collective read,
+    or for the rank that reads for them. Then a rank that fails ends the job.
 
-    `due` has an element for each thing that is done after a sync when any rank says that it is time: whoever meets sets
-    it to 1 or 0 before, and has what is due for all afterwards.
+    `due` has one element for each timer, which is 1 if its save is due. A rank sets it by its own clock before a sync;
+    after the sync it is 1 if it was 1 on any rank.
     """
 
     def __init__(self, world: World, sync: Sync, collective: bool, dues: int = 0) -> None:
@@ -36,7 +37,7 @@ class StepSync:
         self.due = self._flags[_FLAGS:]
 
     def sync_step(self, time_is_up: bool) -> bool:
-        """Meet the others; return whether any rank's time is up. Raises the error of a rank that failed."""
+        """Meet the other ranks; return whether any rank's time is up. Raises the error of a rank that failed."""
         return self._sync_ranks(None, time_is_up)
 
     def _sync_ranks(self, error: DliosimError | None, time_is_up: bool) -> bool:
@@ -54,7 +55,11 @@ class StepSync:
         return bool(tail[1])
 
     def fail_all_ranks(self, error: DliosimError, step: int, steps: int, saves: frozenset[int]) -> NoReturn:
-        """Let the others know of an error met in `step`, where they next wait; raise it on every rank."""
+        """Report an error of `step` to the other ranks where they next wait, and raise it on every rank.
+
+        It joins each meeting that they reach, in their order: the syncs, the saves of `saves`, then the end of the
+        epoch. With `alone` it ends the job.
+        """
         if error.shared:
             raise error
         if self.alone:
@@ -68,11 +73,14 @@ class StepSync:
         raise error
 
     def sync_before_save(self, error: DliosimError | None = None) -> None:
-        """Meet the others before a checkpoint: a rank that failed since the last sync is heard of here."""
+        """Meet the other ranks before a checkpoint; raise the error of a rank that failed since the last sync."""
         self._world.agree_on_error(error)
 
     def end_epoch(self, time_is_up: bool) -> bool:
-        """Meet the others after the last step, whatever the sync; return whether any rank's time is up."""
+        """Meet the other ranks after the last step, with any kind of sync; return whether any rank's time is up.
+
+        Raises the error of a rank that failed.
+        """
         return self._allreduce_flags(None, time_is_up)
 
     def _allreduce_flags(self, error: DliosimError | None, time_is_up: bool) -> bool:
@@ -86,7 +94,7 @@ class StepSync:
 
 
 def _allocate_zeros(count: int) -> NDArray[np.float32]:
-    """So many zeros in pages that are there: of np.zeros the kernel would make them in the first sync."""
+    """Allocate `count` zeros and touch their pages: with np.zeros the first sync would wait for the kernel."""
     zeros = np.empty(count, np.float32)
     zeros.fill(0)
     return zeros

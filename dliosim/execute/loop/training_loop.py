@@ -63,35 +63,53 @@ _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 
 @dataclass(slots=True)
 class _LoopState:
-    """A loop while it runs: its open files and threads, what it keeps, and what is known of it so far."""
+    """A loop that runs: its open files and threads, its cached samples, and its results so far."""
 
+    #: the loop of the pattern
     loop: Loop
+    #: the data set that it reads
     dataset: Dataset
+    #: distinguishes the hashes of this loop from those of other loops of the run
     salt: int
+    #: the loop leaves a timeline
     timed: bool
+    #: the files of the data set, and the communicator that opens them
     files: Files
+    #: the sync between steps
     syncer: StepSync
+    #: timers of the checkpoints by seconds
     timers: CheckpointTimers
+    #: samples that `cache memory` keeps
     kept: SampleCache
+    #: the loop stops after this perf_counter_ns; None before the first epoch's clock, or without a time limit
     deadline: int | None = None
+    #: threads, open files and buffers; None before the first epoch
     batches: Batches | None = None
+    #: size of each buffer, bytes
     buffer_size: int = 0
+    #: core wait of the stepping thread in the saves of the current epoch, ns
     save_core_wait_ns: int = 0
+    #: saves that the loop has begun, in order
     saved: list[CheckpointSave] = field(default_factory=list)
+    #: one row of `RANK_COLUMNS` for each epoch
     rows: list[NDArray[np.int64]] = field(default_factory=list)
+    #: summaries of the epochs that are done; on rank 0 only
     epochs: list[EpochSummary] = field(default_factory=list)
+    #: series of the epochs that the timeline keeps, by epoch
     series: dict[int, EpochSeries] = field(default_factory=dict)
+    #: share of the examined pages that were resident before the loop; None if none were examined
     resident: float | None = None
+    #: notes about residency, for the report
     notes: tuple[str, ...] = ()
 
 
 def run_loop(
     session: Session, saves: CheckpointManager, loop: Loop, ordinal: int, timed: bool
 ) -> Iterator[Phase | CheckpointSave]:
-    """Run a loop, with those inside it; yields their phases, then each save, complete but perhaps not drained.
+    """Run a loop with its evaluations; yield their phases, then each save, complete but perhaps not drained.
 
-    Collective. `ordinal` tells this loop from the others of the run, in hashes and random draws. `timed` is whether it
-    leaves a timeline, which is gathered from all ranks: 26 MB at 512 of them.
+    Collective. `ordinal` distinguishes this loop from the others of the run in hashes and random draws. With `timed`
+    the loop leaves a timeline, which rank 0 gathers from all ranks: 26 MB from 512 ranks.
     """
     running = _start_loop(session, loop, ordinal, timed)
     inner = [
@@ -130,7 +148,7 @@ def run_loop(
 
 
 def _evaluation_salt(ordinal: int, number: int) -> int:
-    """What tells an evaluation's hashes from those of all other loops: outer ones have small numbers."""
+    """Return the salt of an evaluation's hashes. No outer loop has it: their salts are below 2^32."""
     return (number + 1 << 32) + ordinal
 
 
@@ -143,7 +161,7 @@ def _start_loop(session: Session, loop: Loop, salt: int, timed: bool) -> _LoopSt
     if not dataset.source:
         check_prepared(session, dataset)
     if not is_framed(dataset) and session.places[dataset.name] is None:
-        # Without I/O there may be no file to ask.
+        # Without I/O there may be no file whose index can be read.
         found = guess_index(dataset) if session.options.null else index_prepared(session, dataset, directory)
         session.places[dataset.name] = found
     if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -172,7 +190,7 @@ def _start_loop(session: Session, loop: Loop, salt: int, timed: bool) -> _LoopSt
 
 
 def _mark_shared(error: DliosimError) -> DliosimError:
-    """An error that every rank raises at this very place, whatever else it knows."""
+    """Mark an error as one that every rank raises here, and return it: no rank has to report it to the others."""
     error.shared = True
     return error
 
@@ -185,7 +203,7 @@ def _close_loop(session: Session, running: _LoopState, failed: bool) -> None:
 
 
 def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState) -> Iterator[tuple[int, bool]]:
-    """Run the epochs of a loop; yields each one's number (from 0) and whether the loop's time is up."""
+    """Run the epochs of a loop; yield the number (from 0) of each, and whether the loop's time is up. Collective."""
     loop = running.loop
     each = steps_of_epoch(loop, running.dataset, session.world.size)
     if each == 0:
@@ -195,7 +213,7 @@ def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState)
     planned, world = plan_bytes(loop, running.dataset, steps), session.world
     world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
     running.deadline = None
-    # An evaluation goes on where its last run ended: other orders, other draws.
+    # An evaluation continues with the epoch after its last run, with other orders and other random draws.
     first = len(running.rows)
     for epoch in range(first, first + epochs):
         stop = _run_epoch(session, saves, running, epoch, epoch - first + 1, steps)
@@ -207,7 +225,7 @@ def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState)
 def _run_epoch(
     session: Session, saves: CheckpointManager, running: _LoopState, epoch: int, number: int, steps: int
 ) -> bool:
-    """Plan, agree, run and sum up one epoch, shown as `number` (from 1); returns whether the time is up."""
+    """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up. Collective."""
     world, loop = session.world, running.loop
     error: DliosimError | None = None
     work: EpochWork | None = None
@@ -215,7 +233,7 @@ def _run_epoch(
         work = plan_work(session, loop, running.dataset, epoch, steps, running.kept)
     except DliosimError as failure:
         error = failure
-    # The largest buffer of any rank is every rank's, so that files are opened anew by all or by none.
+    # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
     needed = np.array([world.failure_flag(error), work.calls.buffer_size if work is not None else 0], np.int64)
     world.allreduce(needed, "max")
     world.raise_if_failed(int(needed[0]), error)
@@ -230,7 +248,7 @@ def _run_epoch(
     before = MeterSnapshot.read_meters(batches)
     lengths = np.diff(work.extents.step_start).tolist()
     session.progress.start(loop.name, number, loop.epochs, work.steps)
-    # Every rank waits here, so that clocks start together; what is opened is open, and nothing is read yet.
+    # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
     processing = make_processor(session, loop, running.dataset, work, epoch)
     world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
     if running.deadline is None and loop.seconds is not None:
@@ -242,14 +260,14 @@ def _run_epoch(
         core_wait(this),
         core_wait(batches.threads),
     )
-    io_before, drained = read_process_io(), saves.count_drained_bytes()  # last, as it counts what those looks have read
+    io_before, drained = read_process_io(), saves.count_drained_bytes()  # last: core_wait reads /proc, which it counts
     stop = run_steps(course, source, lengths, record, series, session.progress)
-    # A rank that failed after the last sync is heard of here, and what follows may be collective.
-    # With fewer steps than lie between two syncs, only this meeting can say that the time is up.
+    # An error after the last sync is raised here by all ranks, before anything collective follows. In an epoch that is
+    # shorter than the steps between two syncs, only this meeting lets ranks agree that the time is up.
     over = running.deadline is not None and perf_counter_ns() >= running.deadline
     running.timers.mark_due(running.syncer.due, perf_counter_ns())
     stop = running.syncer.end_epoch(stop or over)
-    # It is the ranks of one communicator that find a file too short, and not always all there are.
+    # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
     world.run_on_all(batches.end)
     read = process_io_since(io_before, saves.count_drained_bytes() - drained)
     record.core_wait_ns = core_wait_since(waited, this)
@@ -263,12 +281,12 @@ def _run_epoch(
     record.rchar = read.called_read if loop.access.counts_reads else -1
     record.read_bytes = read.storage_read
     if loop.access.through == "library" and record.rchar >= 0 and not session.options.null:
-        # What a library reads besides the samples asked for, only the kernel has counted.
+        # Only the kernel counts what a library reads in addition to the samples.
         record.bytes_moved = record.rchar
     if not session.options.null:
         record.distinct_bytes = _count_distinct_bytes(session, running, work.stored.extents, record.steps)
     content, place = key(running.salt, running.dataset.name), key(running.salt, running.dataset.digest())
-    # Samples are told by their own bytes, so that the same ones in another format are still the same.
+    # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
     sizes = work.extents.length if running.dataset.source else sample_sizes(running.dataset, work.extents.sample)
     shown = replace(work.extents, length=sizes)
     record.order_hash = order_hash(world.rank, shown, 0, record.steps, epoch, content)
@@ -297,7 +315,7 @@ def _run_epoch(
 
 
 def _count_distinct_bytes(session: Session, running: _LoopState, asked: Extents, steps: int) -> int:
-    """This rank's share of the bytes that its node asked for in so many steps, each counted once. Collective."""
+    """Return this rank's share of the bytes that its node asked for in `steps` steps, each byte once. Collective."""
     rows = slice(0, int(asked.step_start[steps]))
     file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
     world, places = session.world, session.places[running.dataset.name]
@@ -308,20 +326,21 @@ def _count_distinct_bytes(session: Session, running: _LoopState, asked: Extents,
 
 
 def _open_batches(session: Session, running: _LoopState, needed: int, kept: int) -> Batches:
-    """The loop's files, threads and buffers; made anew where an epoch needs larger buffers than those before.
+    """Return the loop's files, threads and buffers; make them again if an epoch needs larger buffers. Collective.
 
-    `kept` is bytes that memory must hold besides. Collective.
+    `needed` is the bytes of the largest step of any rank, `kept` the bytes that `cache memory` takes in addition.
+    Raises ExecutionError [R402] where memory is too small.
     """
     access, batches = running.loop.access, running.batches
     if batches is not None and needed <= running.buffer_size:
         return batches
     if batches is not None:
         batches.close()
-        batches = running.batches = None  # and with it the buffers, before larger ones are asked for
+        batches = running.batches = None  # frees the old buffers before larger ones are allocated
     size = buffer_bytes(running.dataset, needed)
     size, world = 0 if session.options.null else size, session.world
     asked = size * access.batches + kept
-    # All ranks look before any takes, or the last would find what the first have left.
+    # All ranks check before any rank allocates: otherwise the last rank would see only what the first have left.
     world.run_on_all(lambda: require_memory(asked, world.node.size, "read buffers"))
 
     def build_batches() -> Batches:
@@ -367,7 +386,7 @@ def _make_step_plan(session: Session, saves: CheckpointManager, running: _LoopSt
 
 
 def _pop_due_cadences(running: _LoopState) -> list[Cadence]:
-    """The lines that save by seconds and of which the last sync said that it is time; said once."""
+    """Return the lines by seconds that the last sync found due, and clear `syncer.due`."""
     due = running.syncer.due
     lines = [cadence for cadence, now in zip(running.timers.cadences, due.tolist(), strict=True) if now]
     due[:] = 0
@@ -375,9 +394,9 @@ def _pop_due_cadences(running: _LoopState) -> list[Cadence]:
 
 
 def _save_checkpoint(session: Session, saves: CheckpointManager, running: _LoopState, cadence: Cadence) -> int:
-    """Save, or begin to; how long (ns) making contents took, which the loop's clocks leave out."""
+    """Save, or begin a save in the background; return the ns of making contents, which the loop's clocks leave out."""
     checkpoint = session.workload.checkpoint(cadence.checkpoint)
-    # On the thread that makes the loop's collective calls: two threads in them deadlock in ROMIO's lock.
+    # On the thread that makes the loop's collective calls: two threads in such calls deadlock on ROMIO's lock.
     save = saves.save(checkpoint, running.batches.run if running.batches is not None else None)
     save.within = running.loop.name
     running.saved.append(save)
@@ -390,7 +409,7 @@ def _save_checkpoint(session: Session, saves: CheckpointManager, running: _LoopS
 
 
 def _call_offsets(calls: Calls, steps: int) -> NDArray[np.int64]:
-    """Of some calls of the first `steps` steps the step, the file and the offset, (n, 3)."""
+    """Return step, file and offset (bytes) of a selection of calls of the first `steps` steps; shape (n, 3)."""
     row = select_calls(int(calls.step_start[steps]))
     step = np.searchsorted(calls.step_start, row, "right") - 1
     return np.column_stack([step, calls.file[row], calls.offset[row]])
@@ -424,7 +443,10 @@ def _make_phase(session: Session, running: _LoopState) -> Phase:
 
 
 def _make_loop_view(session: Session, running: _LoopState, runs: int | None) -> RunningLoop:
-    """A loop that runs so many times, for who looks at it meanwhile; without its buffers, as he may keep it."""
+    """Make the view of a loop that runs `runs` times (None: unknown) for threads that report partial results.
+
+    It has no reference to the buffers, because a reader may keep the view after the loop.
+    """
     loop = running.loop
     epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
     return RunningLoop(
@@ -436,7 +458,10 @@ def _make_loop_view(session: Session, running: _LoopState, runs: int | None) -> 
 def _interim_summary(
     loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]
 ) -> PhaseSummary:
-    """The phase of the epochs that are summed up, which another thread may ask for. Its seconds are at most theirs."""
+    """Return the phase of the epochs that are summarised so far; safe to call from another thread.
+
+    Its seconds are the sum over these epochs.
+    """
     access, done = loop.access, tuple(epochs)
     return PhaseSummary(
         loop.name,
@@ -455,7 +480,7 @@ def _interim_summary(
 
 
 def _compression_note(dataset: Dataset) -> str:
-    """What bytes and rates count where samples are stored in fewer than they are."""
+    """Return the note about bytes and rates of compressed samples; empty for others."""
     if dataset.compress is None:
         return ""
     return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"

@@ -1,1 +1,1 @@
-"""The ranks of a job: how they wait for each other, agree, and end."""
+"""The ranks of a job: waiting for each other, agreement, and the end of the job."""

@@ -1,4 +1,4 @@
-"""Which ranks open a shared file together (`communicator`)."""
+"""The communicators on which ranks open a shared file together (`communicator`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dliosim.readable import count
 
 
 def file_communicator(world: World, access: Access) -> MPI.Intracomm:
-    """The communicator on which this rank opens a shared file; to be given back by `free_communicator`. Collective.
+    """Return the communicator on which this rank opens a shared file; free it by `free_communicator`. Collective.
 
-    With `scatter` those who read open it, and the others have COMM_NULL.
+    With `scatter` only the ranks that read open the file; the others get COMM_NULL.
     """
     together = access.communicator
     reads = not access.scatter or world.node.rank == 0
@@ -24,13 +24,13 @@ def file_communicator(world: World, access: Access) -> MPI.Intracomm:
 
 
 def free_communicator(world: World, comm: MPI.Intracomm) -> None:
-    """Free what `file_communicator` made, once nothing is open on it. Collective over `comm`."""
+    """Free a communicator that `file_communicator` made, when no file is open on it. Collective over `comm`."""
     if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
 
 
 def reader_note(access: Access) -> str:
-    """A note of who opens and reads files for whom, empty where each rank reads its own and all open together."""
+    """Return a note about ranks that open or read for others; empty if all ranks open together and read their own."""
     together = access.communicator
     opening = ""
     if together != "world" and access.is_mpi:

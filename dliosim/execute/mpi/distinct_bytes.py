@@ -1,4 +1,4 @@
-"""How many bytes the ranks of a node asked for together: what several of them want, storage gives the node once."""
+"""The distinct bytes that the ranks of a node asked for: storage gives a node once what several of its ranks read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, cut_at
 
 
 def distinct_bytes(world: World, asked: ByteRanges | None) -> int:
-    """This rank's share of the bytes that its node's ranks asked for, each byte counted on one of them.
+    """Return this rank's share of the bytes that its node's ranks asked for; each byte counts on one rank.
 
-    `asked` is what this rank asked for, with numbers of files that are the same on every rank; None where that are too
-    many ranges to know. -1 on every rank of the node where one does not know. Collective over the node.
+    `asked` has the ranges of this rank, with file numbers that are the same on every rank; None for more ranges than
+    are counted. If one rank of the node does not know its ranges, all return -1. Collective over the node.
     """
     if world.node.size == 1:
         return -1 if asked is None or len(asked.file) > MOST_RANGES else asked.bytes

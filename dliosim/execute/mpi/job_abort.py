@@ -1,4 +1,4 @@
-"""How a job ends before its time: one message, and no rank left behind."""
+"""The early end of a job: one message, and an end for every rank."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mpi4py import MPI
 
 from dliosim.execute.mpi.polling import wait
 
-#: Seconds that a rank which has nothing new to say waits for the one that speaks to end the job.
+#: Seconds that a rank waits for the rank that prints the message to end the job.
 _PATIENCE = 10.0
 
-#: Seconds in which rank 0 should have written the results of a job that is told to end; batch systems give 30.
+#: Seconds in which rank 0 should write the results of a job that must end; batch systems give 30.
 RESULTS_DUE = 20.0
 
-#: Seconds in which rank 0 ends a job that all ranks are told to end.
+#: Seconds in which rank 0 should end a job when all ranks got the signal to end.
 _TOLD = RESULTS_DUE + 5
 
 #: Seconds that a launcher needs to forward a message.
@@ -39,10 +39,10 @@ _LAUNCHERS = frozenset({"hydra_pmi_proxy"})
 
 
 def end_with_launcher() -> None:
-    """Have the kernel end this process when the process that started it dies, if that is MPICH's proxy.
+    """Ask the kernel to kill this process when its parent dies, if the parent is MPICH's proxy.
 
-    The proxy ends its ranks when mpiexec dies, but nobody ends them when the proxy itself is killed. Other launchers
-    start ranks from threads, whose end the kernel would take for that of the process.
+    The proxy ends its ranks when mpiexec dies, but no process ends them when the proxy itself is killed. Other
+    launchers start ranks from threads, and the kernel would take the end of the thread for that of the parent.
     """
     parent = os.getppid()
     try:
@@ -56,14 +56,14 @@ def end_with_launcher() -> None:
 
 
 def job_name(comm: MPI.Intracomm) -> str:
-    """A name that the ranks of this job share with nobody else. Collective."""
+    """Return a random name, 24 hexadecimal digits, the same on all ranks of this job. Collective."""
     name = np.frombuffer(os.urandom(12), np.uint8).copy()
     wait(comm.Ibcast(name), comm.size)
     return bytes(name).hex()
 
 
 def end_job(job: str, text: str, status: int = 1) -> NoReturn:
-    """Print `text`, unless another rank of this node was first, and end every rank of the job with `status`."""
+    """Print `text`, unless another rank of this node has done so, and end every rank of the job with `status`."""
     if _is_first(job):
         sys.stderr.write(text.rstrip("\n") + "\n")
         sys.stderr.flush()
@@ -74,32 +74,32 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
 
 
 def end_job_late(job: str, text: str, status: int) -> None:
-    """As `end_job`, unless rank 0 ends the job before."""
+    """Give rank 0 the time to end the job, then end it as `end_job` does."""
     sleep(_TOLD)
     end_job(job, text, status)
 
 
-# What is told the exit status before the job ends.
+# The functions that are called with the exit status before the job ends.
 _hearers: list[Callable[[int], None]] = []
 
 
 def add_abort_hook(action: Callable[[int], None]) -> None:
-    """Have `action` called with the exit status when this process ends the job."""
+    """Call `action` with the exit status when this process ends the job."""
     _hearers.append(action)
 
 
 def remove_abort_hook(action: Callable[[int], None]) -> None:
-    """Take back what `add_abort_hook` was given."""
+    """Remove an action that `add_abort_hook` added."""
     _hearers.remove(action)
 
 
 def abort(status: int) -> NoReturn:
     """End every rank of the job with `status`.
 
-    This names COMM_WORLD, whatever communicator the job was given: of any other one MPICH aborts this process alone
-    and leaves the rest to its launcher, which then reports 0 or 9 as often as the status, seconds later.
+    It aborts COMM_WORLD, not the communicator of the job: with any other communicator MPICH aborts this process only
+    and leaves the rest to its launcher. That takes seconds, and the launcher then often reports 0 or 9, not `status`.
     """
-    # MPI_Abort waits for ever behind a thread that is stuck in a call.
+    # MPI_Abort waits forever if another thread hangs in an MPI call.
     last = threading.Timer(_LAST_RESORT, os._exit, (status,))
     last.daemon = True
     last.start()
@@ -109,12 +109,12 @@ def abort(status: int) -> NoReturn:
     os._exit(status)
 
 
-# Held open: the name is taken as long as the socket lives.
+# Kept open: the name is in use as long as the socket is open.
 _taken: list[socket.socket] = []
 
 
 def _is_first(job: str) -> bool:
-    """Whether no process of this node has asked this before; the kernel forgets the name with the process."""
+    """Return True for the first process of this node that asks. The kernel forgets the name when the process ends."""
     mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         mark.bind(f"\0dliosim-{job}")

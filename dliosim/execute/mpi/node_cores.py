@@ -1,4 +1,4 @@
-"""How many cores the ranks of a node have, and which node has the fewest for its ranks."""
+"""The cores of each node's ranks, and the node with the fewest cores a rank."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _MOST_CORES = 8192
 
 
 class NodeLoad(NamedTuple):
-    """Cores that ranks may use, ranks, and the load average."""
+    """Cores, ranks and load average of a node."""
 
+    #: cores that the ranks may run on
     cores: int
+    #: ranks on the node
     ranks: int
+    #: load average over one minute
     load: float
 
 
 def node_cores(node: MPI.Intracomm) -> int:
-    """The cores that the ranks of a node may run on, all taken together: each may be bound to its own. Collective."""
+    """Count the cores that any rank of a node may run on; each rank may be bound to other ones. Collective."""
     cores = np.zeros(_MOST_CORES, np.bool_)
     cores[[core for core in own_cores() if core < _MOST_CORES]] = True
     wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
@@ -33,9 +36,9 @@ def node_cores(node: MPI.Intracomm) -> int:
 
 
 def fullest_node(world: World, load: float) -> NodeLoad:
-    """The node with most ranks for its cores, which makes figures doubtful, and the highest load. Collective.
+    """Return cores and ranks of the node with the most ranks a core, and the highest load of any node. Collective.
 
-    `load` is the load average of this rank's node.
+    `load` is the load average of this rank's node. Too many ranks a core, or a high load, make figures doubtful.
     """
     cores, ranks = node_cores(world.node.comm), world.node.size
     most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")

@@ -1,4 +1,4 @@
-"""Memory that the ranks of a node share: they sleep in it until another rank wakes them, and pass bytes through it."""
+"""Shared memory of a node's ranks: they sleep until another rank wakes them, and send bytes through it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from dliosim.execute.mpi.job_abort import abort, add_abort_hook, remove_abort_ho
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.shared_memory import SharedMemory
 
-#: Bytes for each semaphore and each rank's row: a cache line of its own. A sem_t has 32 bytes on 64-bit Linux.
+#: Bytes of each semaphore and of each rank's row: one cache line each. A sem_t has 32 bytes on 64-bit Linux.
 _LINE = 64
 
-#: Bytes of one piece of what is passed, and how much memory all pieces of a node may take before they get smaller.
+#: The largest and the smallest size of a piece; bytes of all pieces of a node, above which pieces become smaller.
 _LARGEST_PIECE, _SMALLEST_PIECE, _PIECES = 1 << 19, 1 << 14, 1 << 24
 
-#: Pieces that each rank has: two for meetings, by turns, and two for what it sends.
+#: Pieces of each rank: two that alternate from meeting to meeting, and two for the bytes that it sends.
 _OWN_PIECES = 4
 
-#: Seconds of sleep after which a rank looks whether the job has ended.
+#: Seconds of sleep after which a rank checks whether the job has ended.
 _NAP = 1.0
 
-# A rank's row: how many pieces it has put and for which rank the last one, and how many of them have been got. The
-# first two are one number, put * ranks + target: of two read one after the other the second may be of the next send.
+# A rank's row: the number of pieces it has put with the target of the last one, and the number of pieces received. Put
+# and target are one word, put * ranks + target: if they were two, a receiver could read the target of the next send.
 _PUT, _GOT = range(2)
 
-# The words of all ranks: the last meeting that is over, the last at which all have arrived, the job's exit status + 1.
+# Words shared by all ranks: the last meeting that is over, the last one where all have arrived, exit status + 1.
 _OVER, _FULL, _ENDED = range(3)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,19 +43,20 @@ class _Timespec(ctypes.Structure):
 
 
 class NodeMemory:
-    """Memory of all ranks of `comm`, who must be on one node. Making and closing it is collective.
+    """Memory of all ranks of `comm`, which must be on one node. Making and closing it is collective.
 
-    A rank that waits sleeps in a semaphore of its own, and looks again at what it waits for each time that it is woken:
-    to be woken once too often does no harm. Semaphores of POSIX need no constants of one machine.
+    A rank that waits sleeps on its own semaphore, and checks its condition each time another rank wakes it: one wake-up
+    too many does no harm. POSIX semaphores need no constants that depend on the machine.
 
-    Meetings are counted from 1. What is written before one (`own`, `shared_piece`) is read after it, and may be written over
-    before the next but one: whoever comes to that one has seen all others leave the first.
+    Meetings are counted from 1. Bytes written before meeting m (`own_piece`, `shared_piece`) are read after it, and may
+    be overwritten after meeting m + 1: a rank comes to meeting m + 1 only after it has read those of meeting m.
     """
 
     def __init__(self, comm: MPI.Intracomm, most_ranks: int, first_ends_meetings: bool) -> None:
-        """`most_ranks` is how many the largest node of the job has, since pieces are of one size on all of them.
+        """Map and initialise the memory. Collective.
 
-        `first_ends_meetings` is whether the first rank has to do something in each meeting when all have arrived.
+        `most_ranks` is the number of ranks of the largest node of the job: pieces have the same size on all nodes.
+        `first_ends_meetings` makes the first rank, not the last to arrive, end each meeting.
         """
         self.rank, self.size = comm.rank, comm.size
         fair = _PIECES // (_OWN_PIECES * most_ranks) // _SMALLEST_PIECE * _SMALLEST_PIECE
@@ -89,22 +90,25 @@ class NodeMemory:
         add_abort_hook(self._note_job_end)
 
     def close(self) -> None:
-        """Give the memory back. Collective."""
+        """Free the memory. Collective."""
         remove_abort_hook(self._note_job_end)
         self._shared.close()
 
     def own_piece(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Room for `count` elements of this rank, at most a piece, that others read after the next meeting."""
+        """Return room for `count` elements of this rank, at most a piece; the others read it after the next meeting."""
         return np.frombuffer(self._met, dtype, count, self._area_offset(self._meetings + 1) + self.rank * self.piece)
 
     def all_pieces(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """What each rank had in `own` before the last meeting, (ranks, count); in a meeting, that one is the last."""
+        """Return the `own_piece` of all ranks at the last meeting, shape (ranks, count); in a meeting, at this one."""
         begin = self._area_offset(self._meetings)
         rows: NDArray[Any] = np.frombuffer(self._met[begin : begin + self.size * self.piece], dtype)
         return rows.reshape(self.size, -1)[:, :count]
 
     def shared_piece(self, before: bool) -> memoryview:
-        """A piece for one rank to write `before` the next meeting, or in it, and for all to read after it."""
+        """Return the piece that one rank writes and all read after the meeting.
+
+        The writer passes `before` True ahead of the next meeting, or False in it; the readers pass False after it.
+        """
         place = ((self._meetings + before) % 2) * self.piece
         return self._boxes[place : place + self.piece]
 
@@ -112,17 +116,19 @@ class NodeMemory:
         return meeting % 2 * self.size * self.piece
 
     def run_barrier(self, finish: Callable[[], None] | None = None) -> None:
-        """Wait for all ranks. One of them runs `finish` when all have arrived, before any goes on.
+        """Wait for all ranks. One of them runs `finish` when all have arrived, before any rank continues.
 
-        That is the last to arrive, or the first rank where it `first_ends_meetings`.
+        This is the last rank to arrive, or the first rank with `first_ends_meetings`.
         """
         self._meetings += 1
         number, words = self._meetings, self._words
         self._fence()
+        # The only atomic step of a meeting: the semaphore has one post less than there are ranks, so the last rank
+        # finds none.
         is_last = _try_wait(self._missing) != 0
         if is_last:
-            self._fence()  # a wait that fails at once orders nothing
-            # Nobody else comes near it before this meeting is over.
+            self._fence()  # a failed sem_trywait orders no memory accesses
+            # No other rank uses this semaphore before the meeting is over.
             _libc.sem_destroy(self._missing)
             _libc.sem_init(self._missing, 1, self.size - 1)
         if self._first_ends and self.rank == 0:
@@ -144,10 +150,11 @@ class NodeMemory:
             _post(semaphore)
 
     def send(self, data: memoryview, target: int) -> None:
-        """Pass bytes to another rank; over when that one has received them."""
+        """Send bytes to another rank; return when it has received them."""
         row, piece = self._rows[self.rank], self.piece
         put = row[_PUT] // self.size
         for begin in range(0, max(len(data), 1), piece):
+            # Two pieces in turn: this rank fills one while the receiver copies the other.
             self.sleep_until(lambda put=put: put - row[_GOT] < 2)  # type: ignore[misc]
             part = data[begin : begin + piece]
             self._message_piece(self.rank, put)[: len(part)] = part
@@ -158,7 +165,7 @@ class NodeMemory:
         self.sleep_until(lambda: row[_GOT] == put)
 
     def receive(self, data: memoryview, source: int) -> None:
-        """Receive as many bytes from another rank as it sends."""
+        """Receive bytes from another rank; `data` has the length that it sends."""
         row, rank, piece = self._rows[source], self.rank, self.piece
 
         def has_piece() -> bool:
@@ -181,7 +188,7 @@ class NodeMemory:
         _post(self._semaphores[rank])
 
     def sleep_until(self, there: Callable[[], bool]) -> None:
-        """Sleep until what another rank writes before it wakes this one is there. Ends with the job, if that ends."""
+        """Sleep until `there` is true; another rank makes it true, then wakes this one. Exit if the job has ended."""
         own, deadline, until = self._semaphores[self.rank], self._deadline, self._until
         while not there():
             deadline.seconds = int(time() + _NAP)
@@ -190,7 +197,7 @@ class NodeMemory:
         self._fence()
 
     def _fence(self) -> None:
-        """Let others see what was written before it before what is written after it, as POSIX says of these calls."""
+        """Order memory accesses: others see earlier writes before later ones. POSIX guarantees it of both calls."""
         _post(self._fence_semaphore)
         _try_wait(self._fence_semaphore)
 

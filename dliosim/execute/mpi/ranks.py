@@ -1,4 +1,4 @@
-"""What ranks do together: by MPI's own calls, and, where ranks outnumber cores, asleep in memory that they share."""
+"""Collective operations: by MPI's own calls, or, if ranks outnumber cores, in shared memory with sleeping ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dliosim.execute.mpi.polling import wait, wait_until
 T = TypeVar("T")
 Operation = Literal["sum", "min", "max"]
 
-#: Bytes up to which the last rank to arrive reduces what all have brought; of more, each rank reduces a share.
+#: Bytes up to which the last rank to arrive reduces the values of all; above, each rank reduces a share.
 _REDUCED_BY_ONE = 1 << 12
 
 _BY_MPI = {"sum": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX}
@@ -28,14 +28,17 @@ _LENGTH = np.dtype(np.int64)
 
 
 class Ranks(Protocol):
-    """The ranks of a communicator, and what they do together.
+    """The ranks of a communicator, and their collective operations.
 
-    All methods but `send` and `receive` are collective: every rank calls the same ones in the same order, with arrays
-    of the same shape.
+    All methods except `send` and `receive` are collective: every rank calls the same methods in the same order, with
+    arrays of the same shape.
     """
 
+    #: the communicator
     comm: MPI.Intracomm
+    #: number of this rank in it, from 0
     rank: int
+    #: number of ranks
     size: int
 
     def barrier(self) -> None:
@@ -43,7 +46,7 @@ class Ranks(Protocol):
         ...
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
-        """Make the element-wise sum, min or max over ranks, in place."""
+        """Replace `values` by the element-wise sum, min or max over ranks. ValueError if they are not contiguous."""
         ...
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
@@ -57,75 +60,76 @@ class Ranks(Protocol):
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
         """Return the vectors of all ranks on rank 0, in the order of ranks; None elsewhere.
 
-        `lengths` has those of all ranks on rank 0, and at least one's own elsewhere; ranks with 0 take no part.
+        `lengths` (ranks,) has the number of elements of all ranks on rank 0, and at least this rank's own elsewhere.
+        Ranks with 0 elements send nothing.
         """
         ...
 
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
-        """Fill `own` with this rank's of the `parts` that rank 0 has; rank 0's own stays where it is."""
+        """Fill `own` with this rank's element of the `parts` of rank 0; rank 0's own part stays in place."""
         ...
 
     def broadcast(self, data: memoryview) -> None:
-        """Fill `data` with that of rank 0."""
+        """Fill `data` with the bytes of rank 0."""
         ...
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """Return the object that rank `source` has (what is sent was made by this very program)."""
+        """Return the object of rank `source` on every rank. It is pickled, and safe: this program made it."""
         ...
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the rows (n, k) that all ranks have for this one, in their order.
+        """Return the rows (n, k) that all ranks have for this one, in the order of ranks.
 
-        `rows` are those for rank 0, then those for rank 1 and so on, as many as `counts` says. None on every rank where
-        one says less than none of them.
+        `rows` has those for rank 0, then those for rank 1 and so on; `counts` (ranks,) has their numbers. Every rank
+        returns None if any rank has a negative count.
         """
         ...
 
     def send(self, data: memoryview, target: int) -> None:
-        """Send bytes to a rank; over when that one has received them."""
+        """Send bytes to a rank; return when it has received them."""
         ...
 
     def receive(self, data: memoryview, source: int) -> None:
-        """Receive as many bytes as a rank sends."""
+        """Receive bytes from a rank; `data` has the length that it sends."""
         ...
 
     def close(self) -> None:
-        """Give back what these ranks share, but not their communicator."""
+        """Free the memory that these ranks share, but not their communicator."""
         ...
 
 
 class SpinningRanks:
-    """Ranks that have a core each: MPI's own calls, which spin while they wait."""
+    """Ranks with a core each: MPI's own calls, which spin while they wait."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
 
     def barrier(self) -> None:
-        """See `Ranks`."""
+        """Wait for all ranks."""
         self.comm.Barrier()
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
-        """See `Ranks`."""
+        """Reduce in place by MPI_Allreduce."""
         self.comm.Allreduce(MPI.IN_PLACE, values, _BY_MPI[operation])
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
-        """See `Ranks`."""
+        """Return the reduction on rank 0 by MPI_Reduce; None elsewhere."""
         out = np.empty_like(values) if self.rank == 0 else None
         self.comm.Reduce(values, out, _BY_MPI[operation])
         return out
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
-        """See `Ranks`."""
+        """Return the arrays of all ranks on rank 0 by MPI_Gather; None elsewhere."""
         out = np.empty((self.size, *values.shape), values.dtype) if self.rank == 0 else None
         self.comm.Gather(values, out)
         return out
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """See `Ranks`."""
+        """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere."""
         return _gather_serially(self, part, lengths)
 
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
-        """See `Ranks`."""
+        """Send each rank its part; fill `own` on the others."""
         if parts is None:
             self.receive(own, 0)
         else:
@@ -133,14 +137,14 @@ class SpinningRanks:
             MPI.Request.Waitall([self.comm.Isend([part, MPI.BYTE], target, _TAG) for target, part in others])
 
     def broadcast(self, data: memoryview) -> None:
-        """See `Ranks`."""
+        """Fill `data` with the bytes of rank 0 by MPI_Bcast."""
         self.comm.Bcast([data, MPI.BYTE])
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """See `Ranks`."""
+        """Return the object of rank `source` on every rank, sent as its length and its pickle."""
         data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
         length = np.array([len(data)], _LENGTH)
-        # The others wait while one rank reads a pattern or commits a checkpoint: to spin could only slow it down.
+        # The others may wait long, while one rank reads a pattern or commits a checkpoint: spinning could slow it down.
         wait(self.comm.Ibcast(length, source), self.size)
         if self.rank != source:
             data = np.empty(int(length[0]), np.uint8)
@@ -148,32 +152,35 @@ class SpinningRanks:
         return value if self.rank == source else pickle.loads(data.data)  # type: ignore[return-value]
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """See `Ranks`."""
+        """Return the rows for this rank by MPI_Alltoallv; None if any count is negative."""
         told = np.empty((self.size, self.size), np.int64)
         self.comm.Allgather(counts, told)
         return None if told.min() < 0 else _alltoallv_rows(self.comm, rows, told)
 
     def send(self, data: memoryview, target: int) -> None:
-        """See `Ranks`."""
+        """Send bytes by MPI_Ssend, which returns when the target receives them."""
         self.comm.Ssend([data, MPI.BYTE], target, _TAG)
 
     def receive(self, data: memoryview, source: int) -> None:
-        """See `Ranks`."""
+        """Receive bytes by MPI_Recv."""
         self.comm.Recv([data, MPI.BYTE], source, _TAG)
 
     def close(self) -> None:
-        """See `Ranks`."""
+        """Do nothing: these ranks share no memory."""
 
 
 class SleepingRanks:
-    """Ranks that outnumber the cores of their nodes: they meet in memory that a node shares, and sleep meanwhile.
+    """Ranks that outnumber the cores of their nodes: they meet in shared memory, and sleep while they wait.
 
-    Nodes meet by MPI through the first rank of each, which alone polls. What takes several pieces of that memory takes
-    a meeting or two for each.
+    Nodes meet by MPI through the first rank of each, and only these ranks poll. An operation on several pieces of the
+    shared memory takes one or two meetings for each piece.
     """
 
     def __init__(self, comm: MPI.Intracomm, node: MPI.Intracomm, leaders: MPI.Intracomm, nodes: int) -> None:
-        """`leaders` has the first rank of each node of `comm` (COMM_NULL elsewhere). Collective."""
+        """Make the shared memory of this rank's node. Collective.
+
+        `leaders` has the first rank of each node of `comm` (COMM_NULL elsewhere); `nodes` is the number of nodes.
+        """
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
         self._leaders = leaders
         self._nodes = nodes
@@ -186,7 +193,7 @@ class SleepingRanks:
         self._memory = NodeMemory(node, max(map(len, self._members)), first_ends_meetings=nodes > 1)
 
     def _find_nodes(self, node: MPI.Intracomm) -> list[list[int]]:
-        """The ranks of each node, in the order of their first ranks, which lead them. Collective."""
+        """Return the ranks of each node, in the order of the nodes' first ranks (the leaders). Collective."""
         leader = np.array([self.rank if node.rank == 0 else 0], np.int64)
         wait(node.Ibcast(leader), self.size)
         leader_of = np.empty(self.size, np.int64)
@@ -194,18 +201,18 @@ class SleepingRanks:
         return [np.flatnonzero(leader_of == one).tolist() for one in np.unique(leader_of)]
 
     def barrier(self) -> None:
-        """See `Ranks`."""
+        """Wait for all ranks, asleep."""
         self._memory.run_barrier(lambda: self._run_on_leaders(lambda comm: comm.Ibarrier()))
 
     def _run_on_leaders(self, begin: Any) -> None:
-        """Do something with the other nodes' leaders, if there are any."""
+        """Begin a non-blocking operation with the leaders of the other nodes, if there are any, and wait for it."""
         if self._nodes > 1:
             wait(begin(self._leaders), self._nodes)
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
-        """See `Ranks`."""
+        """Reduce in place: small arrays by one rank, larger ones in shares. ValueError if not contiguous."""
         if not values.flags.c_contiguous:
-            raise ValueError("the elements of an array that is reduced in place must lie together")  # as MPI demands
+            raise ValueError("an array that is reduced in place must be contiguous")  # as MPI demands
         flat = values.reshape(-1)
         if flat.nbytes <= _REDUCED_BY_ONE:
             self._allreduce_small(flat, operation)
@@ -225,7 +232,7 @@ class SleepingRanks:
         values[:] = np.frombuffer(memory.shared_piece(before=False), kind, count)
 
     def _allreduce_large(self, values: NDArray[Any], operation: Operation) -> None:
-        """Reduce piece by piece: each rank its share of one, while the next one is brought to the same meeting."""
+        """Reduce piece by piece: at one meeting each rank reduces its share of a piece and brings the next piece."""
         memory, kind, most = self._memory, values.dtype, self._memory.piece // values.itemsize
         pieces = [values[begin : begin + most] for begin in range(0, len(values), most)]
         before: NDArray[Any] = values[:0]
@@ -244,13 +251,13 @@ class SleepingRanks:
             self._run_on_leaders(lambda comm: comm.Iallreduce(MPI.IN_PLACE, values, _BY_MPI[operation]))
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
-        """See `Ranks`."""
+        """Return the reduction on rank 0, by an allreduce; None elsewhere."""
         out = values.copy()
         self.allreduce(out, operation)
         return out if self.rank == 0 else None
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
-        """See `Ranks`."""
+        """Return the arrays of all ranks on rank 0, gathered piece by piece; None elsewhere."""
         memory, flat, most = self._memory, values.reshape(-1), self._memory.piece // values.itemsize
         out = np.empty((self.size, len(flat)), values.dtype) if self.rank == 0 else None
         for begin in range(0, max(len(flat), 1), most):
@@ -263,7 +270,7 @@ class SleepingRanks:
         return out.reshape(self.size, *values.shape) if out is not None else None
 
     def _gather_nodes(self, count: int, kind: np.dtype[Any], into: NDArray[Any] | None) -> None:
-        """Bring what the ranks of other nodes have brought to a meeting to rank 0; for those who lead."""
+        """Gather the pieces of all nodes at this meeting on rank 0. For leaders only."""
         if self._nodes == 1:
             return
         own = self._memory.all_pieces(count, kind).copy()
@@ -274,11 +281,11 @@ class SleepingRanks:
             into[np.concatenate(self._members)] = found
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """See `Ranks`."""
+        """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere."""
         if self._nodes == 1:
             return _gather_serially(self, part, lengths)
         told = self.broadcast_object([*lengths] if self.rank == 0 else None)
-        # Ranks of other nodes than rank 0's sleep until the first of theirs has passed on what they have.
+        # On other nodes than rank 0's each rank sends to its leader and sleeps; the leader forwards to rank 0.
         if self._leader_of[self.rank] == 0:
             return _gather_serially(self, part, told, self._leader_of)
         if self.rank != self._leader_of[self.rank]:
@@ -292,7 +299,7 @@ class SleepingRanks:
         return None
 
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
-        """See `Ranks`."""
+        """Send each rank its part, through its leader if it is on another node; fill `own` on the others."""
         if self._nodes == 1:
             _scatter_serially(self, parts, own)
             return
@@ -308,7 +315,7 @@ class SleepingRanks:
                 self.send(data, member)
 
     def broadcast(self, data: memoryview) -> None:
-        """See `Ranks`."""
+        """Fill `data` with the bytes of rank 0, piece by piece."""
         memory = self._memory
         for begin in range(0, len(data), memory.piece):
             part = data[begin : begin + memory.piece]
@@ -319,12 +326,12 @@ class SleepingRanks:
                 part[:] = memory.shared_piece(before=False)[: len(part)]
 
     def _broadcast_to_nodes(self, source: int, size: int) -> None:
-        """Bring the first bytes of the box of rank `source`'s node to those of all nodes; for those who lead."""
+        """Copy the first `size` bytes of the shared piece of rank `source`'s node to all nodes. For leaders only."""
         box = self._memory.shared_piece(before=False)[:size]
         self._run_on_leaders(lambda comm: comm.Ibcast([box, MPI.BYTE], self._node_of[source]))
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """See `Ranks`."""
+        """Return the object of rank `source` on every rank, sent as its pickle, piece by piece."""
         memory, head = self._memory, _LENGTH.itemsize
         most = memory.piece - head
         data = pickle.dumps(value) if self.rank == source else b""
@@ -350,7 +357,7 @@ class SleepingRanks:
         self._broadcast_to_nodes(source, head + min(self._memory.piece - head, length - done))
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """See `Ranks`."""
+        """Return the rows for this rank; None if any count is negative. By MPI if there are several nodes."""
         told = self.broadcast_object(self.gather(counts))
         if told.min() < 0:
             return None
@@ -358,7 +365,7 @@ class SleepingRanks:
             self.barrier()
             return _alltoallv_rows(self.comm, rows, told)
         memory, width = self._memory, rows.shape[1]
-        # Of each rank the elements that it sends, and among them those for this one.
+        # ends: the end of each rank's elements for each target. wanted: begin and end of its elements for this rank.
         ends = np.cumsum(told, axis=1) * width
         wanted = np.stack([ends[:, self.rank] - told[:, self.rank] * width, ends[:, self.rank]], axis=1).tolist()
         flat, most = np.ascontiguousarray(rows).reshape(-1), memory.piece // rows.itemsize
@@ -373,7 +380,7 @@ class SleepingRanks:
         return np.concatenate([piece for pieces in parts for piece in pieces] or [flat[:0]]).reshape(-1, width)
 
     def send(self, data: memoryview, target: int) -> None:
-        """See `Ranks`."""
+        """Send bytes through the memory of the node, or by MPI to another node; return when they are received."""
         if self._node_of[target] == self._node_of[self.rank]:
             self._memory.send(data, self._number_on_node[target])
             return
@@ -381,7 +388,7 @@ class SleepingRanks:
         _wait_yielding(self.comm.Issend([data, MPI.BYTE], target, _TAG))
 
     def receive(self, data: memoryview, source: int) -> None:
-        """See `Ranks`."""
+        """Receive bytes through the memory of the node, or by MPI from another node."""
         if self._node_of[source] == self._node_of[self.rank]:
             self._memory.receive(data, self._number_on_node[source])
             return
@@ -390,12 +397,12 @@ class SleepingRanks:
         _wait_yielding(self.comm.Irecv([data, MPI.BYTE], source, _TAG))
 
     def close(self) -> None:
-        """See `Ranks`."""
+        """Free the shared memory."""
         self._memory.close()
 
 
 def _wait_yielding(request: MPI.Request) -> None:
-    """Wait for bytes that move only while both ends call MPI: one that spins keeps the other from its core."""
+    """Wait for a transfer that moves only while both ranks call MPI; yield the core, which the other may need."""
     while not request.Test():
         os.sched_yield()
 
@@ -407,7 +414,10 @@ def _gather_serially(
     by: Sequence[int] | None = None,
     to: int = 0,
 ) -> list[NDArray[np.int64]] | None:
-    """Send a vector to rank `to`, or receive those of all ranks on rank 0, that of rank r from rank by[r] (or r)."""
+    """Gather vectors on rank 0, one rank after the other.
+
+    Rank 0 receives the vector of rank r from rank by[r] (or r); other ranks send theirs to rank `to`, and return None.
+    """
     if ranks.rank:
         if lengths[ranks.rank]:
             ranks.send(part.data.cast("B"), to)
@@ -426,7 +436,10 @@ def _scatter_serially(
     source: int = 0,
     by: Sequence[int] | None = None,
 ) -> None:
-    """Receive from rank `source`, or send to all ranks from rank 0, to rank by[r] (or r) what is for rank r."""
+    """Scatter parts from rank 0, one rank after the other.
+
+    Rank 0 sends the part of rank r to rank by[r] (or r); other ranks receive theirs from rank `source`.
+    """
     if parts is None:
         ranks.receive(own, source)
         return
@@ -436,7 +449,7 @@ def _scatter_serially(
 
 
 def _alltoallv_rows(comm: MPI.Intracomm, rows: NDArray[np.int64], told: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows for this rank, where rank r has told[r, t] for rank t. Collective."""
+    """Exchange rows by MPI_Alltoallv and return those for this rank; rank r has `told[r, t]` for rank t. Collective."""
     width, meant = rows.shape[1], told[:, comm.rank]
     found = np.empty((int(meant.sum()), width), np.int64)
     comm.Alltoallv([np.ascontiguousarray(rows), width * told[comm.rank]], [found, width * meant])

@@ -1,4 +1,4 @@
-"""Memory that the ranks of a node share: a file without a name, which the first makes and the others open by /proc."""
+"""Shared memory of a node's ranks: a file without a name, which the first makes and the others open by /proc."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _CLOSE_ON_EXEC = 1  # MFD_CLOEXEC of linux/memfd.h
 
 
 class SharedMemory:
-    """`size` bytes of zeros that all ranks of `comm` see as `view`; they must be on one node. Making it is collective.
+    """Shared zeros: `size` bytes that all ranks of `comm` see as `view`. The ranks must be on one node.
 
-    Nothing of it is left when the last process that has it ends, however that ends. Who frees it needs nobody else,
-    unless it had to be a window of MPI; a window takes ten collective calls in which MPICH spins, and with 32 ranks on
-    two cores a second.
+    Making it is collective. Nothing is left when the last process that maps it ends, for any reason. A rank frees it
+    without the others, unless it is an MPI window. A window is only the second choice: making one takes ten collective
+    calls in which MPICH spins, one second with 32 ranks on two cores.
     """
 
     def __init__(self, comm: MPI.Intracomm, size: int) -> None:
         self._window: MPI.Win | None = None
-        # Of the first rank its process and the descriptor of the file.
+        # The process of the first rank, and its descriptor of the file.
         told = np.zeros(2, np.int64)
         if comm.rank == 0:
             told[:] = os.getpid(), _make_memfd(size)
@@ -38,7 +38,7 @@ class SharedMemory:
             os.close(descriptor)
         if good[0] and mapped is not None:
             self.view = memoryview(mapped)
-        else:  # where a process may not look at another of the same user
+        else:  # a process may not open the files of another one here, as in a container for each rank
             self._window = MPI.Win.Allocate_shared(size if comm.rank == 0 else 0, 1, comm=comm)
             self.view = memoryview(cast(bytes, self._window.Shared_query(0)[0]))
             if comm.rank == 0:
@@ -46,14 +46,14 @@ class SharedMemory:
             wait(comm.Ibarrier(), comm.size)
 
     def close(self) -> None:
-        """Give it back, when nothing looks at it any more. Collective."""
+        """Free the memory, when no code uses it any more. Collective."""
         if self._window is not None:
             self._window.Free()
 
 
 def _make_memfd(size: int) -> int:
-    """A descriptor of a file in memory that has no name; -1 where there can be none."""
-    # By the C library itself: Pythons that run on old ones as well (conda's among them) have no os.memfd_create.
+    """Make a file in memory without a name and return its descriptor; -1 if the system cannot."""
+    # By a call of the C library: Pythons built for old C libraries (as conda's) have no os.memfd_create.
     make = getattr(ctypes.CDLL(None), "memfd_create", None)
     descriptor: int = make(b"dliosim", _CLOSE_ON_EXEC) if make is not None else -1
     if descriptor >= 0:

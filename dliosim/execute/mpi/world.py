@@ -1,4 +1,4 @@
-"""The ranks of a job: what they do together, and how they fail together."""
+"""The ranks of a job: collective operations, and errors that all ranks raise together."""
 
 from __future__ import annotations
 
@@ -23,46 +23,48 @@ from dliosim.measure.board import BARRIER, EXCHANGE, BoardRow, current, private_
 
 T = TypeVar("T")
 
-#: Where meetings of other threads are noted: nobody looks.
+#: The board row for meetings of threads other than the main one; no rank reads it.
 _UNSEEN = private_row()
 
-#: Bytes by which ranks tell nodes from each other.
+#: Bytes of the hash that names a node.
 _KEY = 16
 
-#: Bytes of an error, or of a path, of which Linux takes 4095.
+#: Bytes of an error, or of a path, which is at most 4095 on Linux.
 _LONGEST_NOTE = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The ranks of a job (`ranks`), and those that share this rank's memory (`node`).
+    """All ranks of a job, and those of this rank's node."""
 
-    `leaders` is the communicator of each node's first rank (COMM_NULL elsewhere). `polite` is whether waits must leave
-    the cores to others, because ranks outnumber them. `job` is a name that no other job has. `is_main` is whether the
-    main threads of the ranks meet in it, which those who look for stalls are told of.
-    """
-
+    #: all ranks of the job
     ranks: Ranks
+    #: the ranks of this rank's node
     node: Ranks
+    #: communicator of the first rank of each node; COMM_NULL on other ranks
     leaders: MPI.Intracomm
+    #: number of nodes
     nodes: int
+    #: ranks outnumber cores, so waits must leave the cores to other ranks
     polite: bool
+    #: a name that no other job has
     job: str
+    #: the main threads of the ranks meet here, and their meetings are noted on the board of stalls
     is_main: bool = True
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """The communicator of all ranks."""
+        """Communicator of all ranks."""
         return self.ranks.comm
 
     @property
     def rank(self) -> int:
-        """This rank."""
+        """Number of this rank, from 0."""
         return self.ranks.rank
 
     @property
     def size(self) -> int:
-        """Ranks of the job."""
+        """Number of ranks of the job."""
         return self.ranks.size
 
     def barrier(self) -> None:
@@ -72,7 +74,7 @@ class World:
         row.leave()
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
-        """Make the element-wise sum, min or max over ranks, in place."""
+        """Replace `values` by the element-wise sum, min or max over ranks, and return them."""
         row = self._enter_collective(EXCHANGE)
         self.ranks.allreduce(values, operation)
         row.leave()
@@ -93,30 +95,30 @@ class World:
         return found
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """Return the vectors of all ranks, of these lengths, on rank 0, in the order of ranks; None elsewhere."""
+        """Return the vectors of all ranks on rank 0, in the order of ranks; None elsewhere. `lengths` as in `Ranks`."""
         return self.ranks.gather_parts(part, lengths)
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """Return the object that rank `source` has, on every rank."""
+        """Return the object of rank `source` on every rank."""
         row = self._enter_collective(EXCHANGE)
         found = self.ranks.broadcast_object(value, source)
         row.leave()
         return found
 
     def _enter_collective(self, meeting: int) -> BoardRow:
-        """Note on the board that this rank has come to a meeting of all; the row on which to note that it is over."""
+        """Note on the board that this rank has arrived at a meeting; return the row, whose `leave` notes its end."""
         row = current[0] if self.is_main else _UNSEEN
         if row.meets:
             row.arrive(meeting)
         return row
 
     def sum_over_nodes(self, values: NDArray[Any]) -> None:
-        """Make the element-wise sum over the first ranks of all nodes, in place. These alone call it."""
-        wait(self.leaders.Ibarrier(), self.nodes)  # who is late makes nobody spin
+        """Replace `values` by the element-wise sum over the first ranks of all nodes. Only these ranks call it."""
+        wait(self.leaders.Ibarrier(), self.nodes)  # so that no rank spins while another is late
         self.leaders.Allreduce(MPI.IN_PLACE, values, MPI.SUM)
 
     def close(self) -> None:
-        """Give back all but `comm`. Collective."""
+        """Free all but `comm`. Collective."""
         self.ranks.close()
         if self.node is not self.ranks:
             self.node.close()
@@ -125,16 +127,16 @@ class World:
             self.leaders.Free()
 
     def agree_on_error(self, error: DliosimError | None) -> None:
-        """Wait for all ranks; raise on every one the error of the lowest rank that brings one."""
+        """Wait for all ranks; if any has an error, raise that of the lowest such rank on all of them. Collective."""
         flag = np.array([self.failure_flag(error)], np.int64)
         self.raise_if_failed(int(self.allreduce(flag, "max")[0]), error)
 
     def failure_flag(self, error: DliosimError | None) -> int:
-        """What this rank contributes to a maximum over ranks, so that `raise_if_failed` knows who failed."""
+        """Return this rank's flag, whose maximum over ranks tells `raise_if_failed` the lowest rank that failed."""
         return self.size - self.rank if error else 0
 
     def raise_if_failed(self, flag: int, error: DliosimError | None) -> None:
-        """Given the maximum of all ranks' flags: nothing if it is 0, else raise the lowest failed rank's error."""
+        """Raise the error of the lowest rank that failed, on all ranks; `flag` is the maximum of all, 0 for none."""
         if flag:
             source = self.size - flag
             failure = self.broadcast_object(_add_rank(error, source) if error else None, source)
@@ -142,7 +144,10 @@ class World:
             raise failure
 
     def run_on_all(self, action: Callable[[], T]) -> T:
-        """Run `action` on every rank, none of which waits for others in it; raise on all if it fails on any."""
+        """Run `action` on every rank and return its result; raise on all ranks if it fails on any. Collective.
+
+        The action itself must not wait for other ranks: one that fails would not come to such a meeting.
+        """
         error: DliosimError | None = None
         value: T | None = None
         try:
@@ -153,9 +158,9 @@ class World:
         return value  # type: ignore[return-value]
 
     def run_on_rank_0(self, doing: str, action: Callable[[], T]) -> T:
-        """Run `action` on rank 0 alone and give every rank its result, or its error.
+        """Run `action` on rank 0 only; return its result, or raise its error, on every rank. Collective.
 
-        `doing` is what an error of the operating system is said to have ended, like "make the results directory".
+        `doing` says in the message of an OSError what failed, as in "make the results directory".
         """
         value: T | None = None
         error: DliosimError | None = None
@@ -173,12 +178,12 @@ class World:
         return outcome[0]  # type: ignore[return-value]
 
     def abort(self, error: DliosimError) -> NoReturn:
-        """Say what failed and end the job: for places where the others would wait for ever in a collective call."""
+        """Print the error and end the job, where the other ranks would wait forever in a collective call."""
         end_job(self.job, str(_add_rank(error, self.rank)), error.exit_code)
 
 
 def _add_rank(error: DliosimError, rank: int) -> DliosimError:
-    """The error with the rank that met it, where its message does not say so yet."""
+    """Return the error with its rank in the message, if the message does not name it yet."""
     if isinstance(error, ExecutionError) and not error.message.startswith("rank "):
         return type(error)(f"rank {rank}: {error.message}", error.code)
     return error
@@ -192,7 +197,7 @@ def make_world(
 ) -> World:
     """Make the world of a communicator. Collective.
 
-    `cores_of` tells how many cores the ranks of a node have, and `node_of` what ranks of one node have in common.
+    `cores_of` returns the number of cores of a node's ranks, `node_of` a text that is the same on ranks of one node.
     """
     nodes = np.empty((comm.size, _KEY), np.uint8)
     own = np.frombuffer(hashlib.blake2b(node_of().encode(), digest_size=_KEY).digest(), np.uint8)
@@ -205,14 +210,14 @@ def make_world(
 
 
 def duplicate_world(world: World) -> World:
-    """Make a world of the same ranks for another thread of each, which sleeps while it waits. Collective."""
+    """Make a world of the same ranks for another thread of each rank; its waits sleep. Collective."""
     comm = MPI.Intracomm(world.comm.Dup())
     node = MPI.Intracomm(world.node.comm.Dup()) if world.nodes > 1 else comm
     return replace(_build_world(comm, node, world.nodes, True, world.job), is_main=False)
 
 
 def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: bool, job: str) -> World:
-    """Make a world that owns `node`, which is given back at once where all ranks are on one node."""
+    """Make a world that owns `node`; if all ranks are on one node, `node` is freed at once. Collective."""
     if nodes > 1:
         leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
     else:
@@ -228,7 +233,10 @@ def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: b
 
 @contextmanager
 def split_ranks(world: World, colour: int, key: int) -> Iterator[Ranks]:
-    """The ranks that name the same colour, in the order of their keys. Collective, as leaving the block is."""
+    """Make the ranks with the same colour, in the order of their keys, for a `with` block.
+
+    Collective, and so is leaving the block.
+    """
     comm = MPI.Intracomm(world.comm.Split(colour, key))
     node = MPI.Intracomm(world.node.comm.Split(colour, key)) if world.nodes > 1 else comm
     nodes = np.array([node.rank == 0], np.int64)
@@ -238,7 +246,7 @@ def split_ranks(world: World, colour: int, key: int) -> Iterator[Ranks]:
         yield part.ranks
     except DliosimError as error:
         if not error.shared:
-            raise  # the others may be anywhere: nobody would come to close with this rank
+            raise  # the other ranks have not failed and do not come here: a collective close would wait forever
         part.close()
         comm.Free()
         raise
@@ -247,9 +255,9 @@ def split_ranks(world: World, colour: int, key: int) -> Iterator[Ranks]:
 
 
 def run_on_first_rank(comm: MPI.Intracomm, action: Callable[[], str | None]) -> str:
-    """Do something on the first rank of `comm` while the others wait; the path that it returns, on all. Collective.
+    """Run `action` on the first rank of `comm` while the others wait; return its path on all ranks. Collective.
 
-    Its error is raised on all.
+    All ranks raise the ExecutionError of the action.
     """
     if comm.size == 1:
         return action() or ""
@@ -266,9 +274,9 @@ def run_on_first_rank(comm: MPI.Intracomm, action: Callable[[], str | None]) -> 
 
 
 def find_first_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -> ExecutionError:
-    """Of the errors that all ranks of `comm` have met in one call, that of the first which met it itself (`is_own`).
+    """Return the error of the first rank of `comm` that failed by itself (`is_own`) in a call that failed on all.
 
-    The others know no more than that. Collective.
+    The other ranks only know that a rank failed. Collective.
     """
     if comm.size == 1:
         return error
@@ -281,7 +289,7 @@ def find_first_error(comm: MPI.Intracomm, error: ExecutionError, is_own: bool) -
 
 
 def _broadcast_result(comm: MPI.Intracomm, source: int, said: str | ExecutionError) -> str | ExecutionError:
-    """The path, or the error, that rank `source` has, on every rank; all know then of an error. Collective."""
+    """Return the path, or the error, of rank `source` on every rank; the error is marked as shared. Collective."""
     note = np.zeros(_LONGEST_NOTE, np.uint8)
     if comm.rank == source:
         text = os.fsencode(f"-{said.code or ''}\n{said.message}" if isinstance(said, ExecutionError) else f"+{said}")

@@ -1,1 +1,1 @@
-"""What the machine of a rank does: cores, memory, page cache, free space, striping."""
+"""The machine of a rank: cores, memory, page cache, free space, striping."""

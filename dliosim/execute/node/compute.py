@@ -1,4 +1,4 @@
-"""The accelerator's part of a step: sleep to a deadline, or keep a core busy without holding the interpreter lock."""
+"""The accelerator's part of a step: sleep to a deadline, or keep a core busy without the interpreter lock."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from time import perf_counter_ns, sleep
 
 from dliosim.measure.board import process_row
 
-#: A sleep ends this much early (ns) and the rest is spun: with `set_timer_slack` nine of ten end later by less than that.
+#: A sleep ends this early (ns), and the rest is spun: with `set_timer_slack`, nine sleeps of ten are late by less.
 _SPIN = 20_000
 
-#: A rest of so many ns is told to whoever looks for stalls.
+#: A pause longer than this (ns) is marked, so that the watcher does not take it for a stall.
 _LONG = 100_000_000
 
 _SLACK = 1000  # ns
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h
 
-#: Of a long time this share goes by in one call, since at each end of one the readers are in the way of the lock; what
-#: is left (ns) after that is short enough to trust the core's speed.
+#: Share of a long time that one call takes: at the end of each call this thread competes with readers for the
+#: interpreter lock. A rest below _SHORT (ns) is one call, since an error in the core's speed matters little there.
 _AT_ONCE, _SHORT = 0.95, 100_000
 _TRIAL = 500  # rounds of hashing, a few hundred microseconds
 
 
 def set_timer_slack() -> None:
-    """Let the kernel wake this thread, and those that it starts from now on, 1 us late at most rather than 50.
+    """Let the kernel wake this thread, and those that it starts from now on, at most 1 us late instead of 50.
 
-    By default it gathers wakings, which makes a sleep of 1 ms take 1.055 and a sleep of nothing 53 us. A kernel that
-    refuses changes nothing but that.
+    By default the kernel groups wake-ups, which makes a sleep of 1 ms take 1.055 ms and a sleep of nothing 53 us. Where
+    the kernel refuses, that stays.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(_SLACK), 0, 0, 0)
@@ -45,14 +45,14 @@ def sleep_until(deadline: int, may_spin: bool) -> int:
         if left > _LONG:
             process_row().mark_pause(deadline)
         sleep(left * 1e-9)
-    # sleep(0) lets go of the interpreter lock at each turn: the readers of this process go on meanwhile.
+    # sleep(0) releases the interpreter lock in each turn, so that the readers of this process continue.
     while (late := perf_counter_ns() - deadline) < 0:
         sleep(0)
     return late
 
 
 def keep_core_busy(nanoseconds: int) -> int:
-    """Keep a core busy for that long, the interpreter lock let go of; the result is how much longer it took, in ns."""
+    """Keep a core busy for that long without the interpreter lock; return how much longer it took, in ns."""
     deadline = perf_counter_ns() + nanoseconds
     speed = _rounds_per_ns()
     if nanoseconds > _LONG:
@@ -63,13 +63,13 @@ def keep_core_busy(nanoseconds: int) -> int:
 
 
 def _hash(rounds: int) -> None:
-    # Key stretching: any number of rounds in one call that lets go of the lock and takes no memory bandwidth.
+    # Key stretching: any number of rounds in one call, which releases the lock and needs no memory bandwidth.
     hashlib.pbkdf2_hmac("sha256", b"dliosim", b"dliosim", rounds)
 
 
 @cache
 def _rounds_per_ns() -> float:
-    """Rounds of hashing in a nanosecond on this core; takes a few milliseconds once."""
+    """Return the rounds of hashing in a nanosecond on this core; measured once, in a few milliseconds."""
     best = 0.0
     for _ in range(5):
         begun = perf_counter_ns()

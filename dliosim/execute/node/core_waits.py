@@ -1,4 +1,4 @@
-"""How long threads of this process that were ready to run have waited for a core, as the kernel counts it."""
+"""The time that threads of this process were ready to run but had no core, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 def core_wait(threads: Sequence[int]) -> int | None:
-    """The time (ns) that threads of this process, by their native ids, have waited for a core in their lives: the sum.
+    """Return the sum of the times (ns) that threads, by their native ids, have waited for a core since they started.
 
-    From when a thread could run to when it ran, be it after a sleep or because another took the core from it. None
-    where the kernel does not count it: it has no such file, or says of threads that work that they have never run. A
-    look takes some 10 us a thread.
+    A wait begins when a thread could run and ends when it runs: after a sleep, or after another thread took its core.
+    None where the kernel does not count it: it has no such file, or says that threads that work have never run. Reading
+    takes some 10 us a thread.
     """
     waited = 0
     for thread in threads:
@@ -26,12 +26,12 @@ def core_wait(threads: Sequence[int]) -> int | None:
 
 
 def parse_schedstat(schedstat: str) -> int | None:
-    """The second number of a thread's schedstat; None where the first (how long it ran) is 0, or text is another."""
+    """Return the second of a thread's three schedstat numbers; None if the first (run time) is 0 or the text odd."""
     numbers = schedstat.split()
     return int(numbers[1]) if len(numbers) == 3 and all(map(str.isdecimal, numbers)) and int(numbers[0]) else None
 
 
 def core_wait_since(before: int | None, threads: Sequence[int]) -> int:
-    """How long the same threads have waited since `before`; -1 where the kernel does not count it."""
+    """Return the time (ns) that the same threads have waited since `before`; -1 where the kernel does not count it."""
     now = core_wait(threads)
     return -1 if before is None or now is None else now - before

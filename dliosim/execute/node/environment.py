@@ -1,4 +1,4 @@
-"""Where a run happens: launcher, MPI library, nodes, cores, memory and file systems."""
+"""The environment of a run: launcher, MPI library, nodes, cores, memory and file systems."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from mpi4py import MPI
 from dliosim.errors import UsageError
 from dliosim.measure.machine import MEMORY_KINDS
 
-# The steps of a Slurm allocation that are none of srun's: interactive, batch, extern and pending, from this number on.
+# From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
-# Limit and use of a control group's memory, and the line of its memory.stat with what is cached and can be dropped; of
-# the group with all below it.
+# Files with the limit and the use of a control group's memory, and the line of its memory.stat with cached bytes that
+# can be dropped; each for the group and all groups below it.
 _UNIFIED = ("memory.max", "memory.current", "inactive_file")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """The file system that a path lies on: its type, where it is mounted, from what, and how."""
+    """The file system of a path."""
 
+    #: type of the file system
     kind: str
+    #: where it is mounted
     mount_point: str
+    #: device or server that it is mounted from
     source: str
+    #: mount options, separated by commas
     options: str
 
     @property
     def is_memory_backed(self) -> bool:
-        """Whether what is written there takes memory."""
+        """Return whether files there take memory."""
         return self.kind in MEMORY_KINDS
 
 
 def launcher_size(environ: Mapping[str, str]) -> int | None:
-    """How many processes the launcher of this one says that it started, or None if there is no launcher.
+    """Return the number of processes that the launcher says it started; None if there is no launcher.
 
-    An allocation is no launch: SLURM_NTASKS stands in the environment of everything inside an salloc, so only the
-    variables of a step that srun started count, and a launcher inside such a step comes before it.
+    An allocation is no launch: SLURM_NTASKS is set for everything inside an salloc. So only the variables of a step
+    that srun started count, after those of a launcher inside such a step.
     """
     for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
         if environ.get(name, "").isdigit():
@@ -52,7 +56,7 @@ def launcher_size(environ: Mapping[str, str]) -> int | None:
 
 
 def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
-    """Raise UsageError if the launcher started more processes than MPI knows of, each a job of its own."""
+    """Raise UsageError if the launcher started more processes than MPI sees, each as a job of its own."""
     started = launcher_size(environ)
     if started is None or started <= size:
         return
@@ -66,14 +70,14 @@ def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
 
 
 def mpi_library() -> str:
-    """Name and version of the MPI library, on one line."""
+    """Return name and version of the MPI library, on one line."""
     text = MPI.Get_library_version().rstrip("\0").strip()
     first = re.sub(r"\s+", " ", text.splitlines()[0]) if text else "unknown"
     return first.split(", package:")[0].replace("MPICH Version: ", "MPICH ")
 
 
 def mpi_io(granted: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Which MPI-IO a file was opened with, as far as its hints and the library tell; empty if they do not."""
+    """Return the MPI-IO that a file was opened with, as far as its hints and the library show; else an empty text."""
     if "romio_filesystem_type" in granted:
         return f"ROMIO, {granted['romio_filesystem_type']}"
     if any(name.startswith("romio_") for name in granted):
@@ -84,12 +88,12 @@ def mpi_io(granted: Mapping[str, str], environ: Mapping[str, str]) -> str:
 
 
 def own_cores() -> set[int]:
-    """The cores that this process may run on."""
+    """Return the cores that this process may run on."""
     return os.sched_getaffinity(0)
 
 
 def node_name() -> str:
-    """What all processes of this node have in common that see each other: the host, and the numbering of processes."""
+    """Return a name that is the same for processes of a node that see each other: host and process namespace."""
     try:
         numbering = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -98,7 +102,7 @@ def node_name() -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
+    """Return the bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
     try:
         groups = Path("/proc/self/cgroup").read_text()
     except OSError:
@@ -108,10 +112,11 @@ def available_memory() -> int | None:
 
 
 def cgroup_memory(groups: str, root: Path) -> int | None:
-    """Bytes that the memory limits of control groups leave; None if there is no limit.
+    """Return the bytes that the memory limits of control groups leave; None if there is no limit.
 
-    `groups` is the text of /proc/self/cgroup, and `root` where the hierarchies, of version 1 or 2, are mounted. The
-    least of a group and of all above it counts: batch systems limit the job, and leave its tasks' groups without limit.
+    `groups` is the text of /proc/self/cgroup; `root` is where the hierarchies, of version 1 or 2, are mounted. The
+    least of a group and of all above it counts: batch systems limit the job, and leave the groups of its tasks without
+    a limit.
     """
     left = []
     for number, controllers, group in re.findall(r"^(\d+):([^:]*):/?(.*)$", groups, re.MULTILINE):
@@ -127,7 +132,7 @@ def cgroup_memory(groups: str, root: Path) -> int | None:
 
 
 def find_mount(path: Path) -> Mount:
-    """The file system of a path, or of the nearest of its parents that exists."""
+    """Return the file system of a path, or of the nearest of its parents that exists."""
     real = Path(os.path.realpath(path))
     best = Mount("unknown", "/", "unknown", "")
     try:
@@ -138,14 +143,14 @@ def find_mount(path: Path) -> Mount:
         before, _, after = line.partition(" - ")
         fields, (kind, source, super_options) = before.split(" "), after.split(" ", 2)
         mount_point = _unescape_path(fields[4])
-        # Of two mounts in one place the later one is seen.
+        # If two file systems are mounted in one place, the later one is visible.
         if real.is_relative_to(mount_point) and len(mount_point) >= len(best.mount_point):
             best = Mount(kind, mount_point, _unescape_path(source), _merge_options(fields[5], super_options))
     return best
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that a user can still write to the file system of an existing path."""
+    """Return the bytes that a user can still write to the file system of an existing path. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
@@ -168,7 +173,7 @@ def _read_meminfo(name: str) -> int | None:
 
 
 def _cgroup_headroom(group: Path, limit: str, used: str, cached: str) -> int | None:
-    """Bytes that one control group's limit leaves; None if it has none."""
+    """Return the bytes that the limit of one control group leaves; None if it has none."""
     try:
         most, taken = int((group / limit).read_text()), int((group / used).read_text())
         spare = re.search(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)

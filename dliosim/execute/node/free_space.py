@@ -1,4 +1,4 @@
-"""Whether what is to be written fits, asked before anything is written."""
+"""Check that data fit into storage or memory before anything is written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_space(directory: Path, needed: int, what: str) -> None:
 
 
 def require_memory(needed: int, ranks_per_node: int, what: str) -> None:
-    """Raise ExecutionError [R402] unless the memory of a node with that many ranks holds what each of them needs."""
+    """Raise ExecutionError [R402] unless the memory of a node with that many ranks has `needed` bytes for each."""
     memory = available_memory()
     if memory is not None and needed * ranks_per_node > memory:
         text = f"{what} need {size(needed)} a rank, with {count(ranks_per_node, 'rank')} on the node"

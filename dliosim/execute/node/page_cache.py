@@ -1,4 +1,4 @@
-"""The page cache: asking the kernel to forget files, and what it still keeps; and what the process really read."""
+"""The page cache: drop and count the pages of files; and the bytes that the process really read and wrote."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import close_read, open_for_read
 
-# Files are looked at through windows of this many bytes, so that a large one costs little address space and memory.
+# Files are examined in windows of this many bytes, so that a large file needs little address space and memory.
 _WINDOW = 1 << 30
 
-# Of a file that is larger than so many windows of so many bytes a look takes as many, evenly spread: to ask the kernel
-# about 1 GiB takes it some 10 ms.
+# A file that is larger than _LOOKS windows of _LOOK bytes is examined in that many windows, evenly spread: the kernel
+# takes some 10 ms for 1 GiB.
 _LOOKS, _LOOK = 16, 1 << 26
 _WRITES = re.compile(rb"wchar: (?P<bytes>\d+)\n.*\nsyscw: (?P<calls>\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
-    """Bytes that this process has read: by its read calls, and from storage below the page cache.
+    """The bytes that this process has read; -1 where they are unknown."""
 
-    -1 where nobody knows. `own` of the former are those of asking, which the kernel counts only afterwards.
-    """
-
+    #: bytes that its read calls returned
     called_read: int
+    #: bytes read from storage, below the page cache
     storage_read: int
+    #: bytes of reading these counts themselves, which the kernel adds to `called_read` only afterwards
     own: int = 0
 
 
 def drop_pages(paths: Iterable[Path | str]) -> None:
-    """Ask the kernel of this node to forget the pages of files; those not yet on storage are written first.
+    """Ask the kernel of this node to drop the pages of files; pages not yet on storage are written first.
 
     Raises ExecutionError for a file that cannot be opened or synced.
     """
@@ -48,7 +48,7 @@ def drop_pages(paths: Iterable[Path | str]) -> None:
         try:
             with open_for_read(path) as descriptor:
                 call = "fdatasync"
-                # Dirty pages stay in the cache whatever is asked.
+                # POSIX_FADV_DONTNEED keeps dirty pages, so they are written first.
                 os.fdatasync(descriptor)
                 call = "posix_fadvise"
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -57,7 +57,7 @@ def drop_pages(paths: Iterable[Path | str]) -> None:
 
 
 def warm_page_cache(path: Path | str, scratch: bytearray) -> None:
-    """Read a file from its beginning to its end through the page cache, and throw it away. Raises ExecutionError."""
+    """Read a file from its beginning to its end through the page cache, and discard it. Raises ExecutionError."""
     call = "open"
     try:
         with open_for_read(path) as descriptor:
@@ -69,12 +69,11 @@ def warm_page_cache(path: Path | str, scratch: bytearray) -> None:
 
 
 def count_resident_bytes(path: Path | str, whole: bool = False) -> tuple[int, int]:
-    """Bytes of a file that are in this node's page cache, and those looked at; (0, 0) where the kernel does not tell.
+    """Return the bytes of a file in this node's page cache, and the bytes examined; (0, 0) if the kernel does not say.
 
-    Those looked at are all, or of a file above 1 GiB as many, evenly spread, unless the `whole` of it is asked for.
-
-    It tells only those who own the file or may write it; for others it claims that all of it is there. Raises
-    ExecutionError.
+    A file up to 1 GiB is examined as a whole. Of a larger one 1 GiB is examined, evenly spread, unless `whole` is set.
+    The kernel answers only a process that owns the file or may write it; to others it claims that all of it is cached.
+    Raises ExecutionError.
     """
     call = "open"
     try:
@@ -88,14 +87,14 @@ def count_resident_bytes(path: Path | str, whole: bool = False) -> tuple[int, in
             try:
                 found = sum(_count_resident(descriptor, first, length) for first, length in windows)
                 return found, sum(length for _, length in windows)
-            except ValueError as error:  # by Python itself, which looks before it maps
+            except ValueError as error:  # from Python itself, which checks the size before it maps
                 raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
     except OSError as error:
         raise call_error(call, str(path), error, reading=True) from error
 
 
 def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
-    """Where to look in a file of `size` bytes: first byte, a multiple of pages, and length."""
+    """Return the windows to examine in a file of `size` bytes: first byte, a multiple of the page size, and length."""
     if whole or size <= _LOOKS * _LOOK:
         return [(first, min(_WINDOW, size - first)) for first in range(0, size, _WINDOW)]
     spread = (-(-(size - _LOOK) * number // (_LOOKS - 1) // mmap.PAGESIZE) * mmap.PAGESIZE for number in range(_LOOKS))
@@ -103,7 +102,7 @@ def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
 
 
 def read_process_io() -> ProcessIO | None:
-    """What /proc/self/io says, or None where there is none."""
+    """Return the counts of /proc/self/io; None where there is no such file."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:
@@ -113,9 +112,9 @@ def read_process_io() -> ProcessIO | None:
 
 
 def process_io_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
-    """What this process has read since `before`, without what asking took; `drained` bytes of it are somebody else's.
+    """Return what this process has read since `before`, without reading the counts and without `drained` bytes.
 
-    How much of what is drained came from storage nobody knows.
+    Where bytes were drained, those from storage are unknown (-1).
     """
     now = read_process_io()
     if before is None or now is None:
@@ -125,7 +124,7 @@ def process_io_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
 
 
 class WriteCounter:
-    """The kernel's count of what the thread that made this has written, by all of its calls; closed at the end."""
+    """The kernel's count of all writes of the thread that made this counter; close it at the end."""
 
     def __init__(self) -> None:
         try:
@@ -134,7 +133,7 @@ class WriteCounter:
             self._descriptor = None
 
     def read(self) -> tuple[int, int] | None:
-        """Calls and bytes so far, None where the kernel does not count them. Takes some microseconds."""
+        """Return calls and bytes so far; None where the kernel does not count them. Takes some microseconds."""
         if self._descriptor is None:
             return None
         try:
@@ -144,7 +143,7 @@ class WriteCounter:
         return (int(found["calls"]), int(found["bytes"])) if found else None
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._descriptor is not None:
             close_read([self._descriptor])
 

@@ -1,4 +1,4 @@
-"""Striping asked of a Lustre file system by its own tool, where there is one, and read back."""
+"""Ask a Lustre file system for striping with its own tool, where there is one, and read it back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dliosim.model import Access, Stripe
 
 _PATIENCE = 30  # seconds
 
-#: What is said where striping was asked for, and the file system tells nothing of it.
+#: The text where striping was asked for, and the file system has nothing to read back.
 NO_STRIPING = "no striping to read back"
 
 _FACTOR, _UNIT = "striping_factor", "striping_unit"
 
 
 def request_striping(directory: Path, stripe: Stripe | None) -> str:
-    """Ask that what is made in `directory` from now on is striped, if it should be; why that failed, or nothing."""
+    """Ask for striping of files made in `directory` from now on; return why that failed, or an empty text."""
     if stripe is None:
         return ""
     tool = shutil.which("lfs")
@@ -38,7 +38,7 @@ def request_striping(directory: Path, stripe: Stripe | None) -> str:
 
 
 def add_striping_hints(access: Access, stripe: Stripe | None) -> Access:
-    """The access with the hints that the MPI standard reserves for striping, unless it names them itself.
+    """Return the access with the hints that MPI reserves for striping; hints that it names itself stay.
 
     They count only where MPI_File_open makes the file.
     """
@@ -49,7 +49,7 @@ def add_striping_hints(access: Access, stripe: Stripe | None) -> Access:
 
 
 def striping_hint_note(access: Access, stripe: Stripe | None, granted: Mapping[str, str] | None) -> str:
-    """Which of the hints for striping MPI did not take, of a file that was opened with them (None: of none), if any."""
+    """Return a note of the hints for striping that MPI dropped; empty if none. `granted` None: no file was opened."""
     if stripe is None or not access.is_mpi or granted is None:
         return ""
     dropped = [f'"{name}"' for name in (_FACTOR, _UNIT) if name not in granted]
@@ -57,7 +57,7 @@ def striping_hint_note(access: Access, stripe: Stripe | None, granted: Mapping[s
 
 
 def read_striping(path: Path) -> str:
-    """What the file system granted, as `lfs getstripe` says; empty where it cannot be known."""
+    """Return what the file system granted, as `lfs getstripe` prints it; empty where that is unknown."""
     tool = shutil.which("lfs")
     if tool is None:
         return ""

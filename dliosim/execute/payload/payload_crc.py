@@ -1,9 +1,9 @@
-"""CRC-32 of contents without a look at them, as a zip file and a checkpoint's manifest need it of all their bytes.
+"""CRC-32 of contents without reading them, as a zip file and a checkpoint's manifest need it of all their bytes.
 
-A CRC's register is linear over exclusive or. A sample's chunk is the pool XOR one repeated word, so the register after
-it is that of the pool, XOR an entry of a table for each byte of the word; and n more bytes of zeros change what is in
-the register by a linear map that n alone decides. The tables are made by zlib's own crc32, its inversions of the
-register at both ends taken out. So a chunk of any length takes a microsecond, where zlib takes 140 us a MiB.
+A CRC's register is linear over exclusive or. A sample's chunk is the pool XOR one repeated word. So the register after
+a chunk is that of the pool, XOR an entry of a table for each byte of the word. n more zero bytes change the register by
+a linear map that depends on n alone. The tables are made by zlib's own crc32, without its inversions of the register at
+both ends. So a chunk of any length takes a microsecond, where zlib takes 140 us a MiB.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ _FULL: Final = 0xFFFFFFFF
 
 _LANES: Final = np.arange(8)
 
-# The polynomial of CRC-32, x^32 left out; the coefficient of x^0 is the highest bit, as everywhere below.
+# The polynomial of CRC-32 without x^32; here and below, the coefficient of x^0 is the highest bit.
 _POLYNOMIAL: Final = 0xEDB88320
 _ONE: Final = 1 << 31
 
-# Chunks whose words are made at a time.
+# Chunks whose words are made together.
 _CHUNKS_AT_ONCE: Final = 4096
 
 WORTH_WHILE: Final = 16_384
-"""Bytes of a sample from which it takes less time than zlib does."""
+"""Bytes of a sample from which this is faster than zlib."""
 
 
 def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:
-    """What zlib.crc32 gives, going on from `value`, for whole samples of `length` bytes, one right after the other."""
+    """Return zlib.crc32 of whole samples of `length` bytes, one directly after the other, continued from `value`.
+
+    `keys` are the samples' keys, (samples,).
+    """
     whole, rest = divmod(length, CHUNK)
     made = []
     if whole:
@@ -50,9 +53,9 @@ def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:
 
 
 def crc32_of_range(key: int, start: int, length: int, value: int = 0) -> int:
-    """What zlib.crc32 gives, going on from `value`, for bytes [start, start + length) of a key.
+    """Return zlib.crc32 of bytes [start, start + length) of a key, continued from `value`.
 
-    Whole chunks take a microsecond each; what lies before and after them is made, and summed by zlib.
+    Whole chunks take a microsecond each; the bytes before and after them are made, and summed by zlib.
     """
     end = start + length
     first, last = -(-start // CHUNK), end // CHUNK
@@ -68,13 +71,13 @@ def crc32_of_range(key: int, start: int, length: int, value: int = 0) -> int:
 
 
 def crc32_combine(first: int, second: int, length: int) -> int:
-    """The CRC-32 of two pieces, one right after the other, by that of each; `length` is the bytes of the second."""
+    """Return the CRC-32 of two pieces, one directly after the other, from that of each; `length` is of the second."""
     return _product(_zeros_multiplier(length), first) ^ second
 
 
 @lru_cache(maxsize=1024)
 def _zeros_multiplier(length: int) -> int:
-    """What a register is multiplied by over so many bytes of zeros: x^(8 length) modulo the polynomial."""
+    """Return the factor of a register over `length` zero bytes: x^(8 length) modulo the polynomial."""
     power, square = _ONE, _ONE >> 8
     while length:
         if length & 1:
@@ -85,7 +88,7 @@ def _zeros_multiplier(length: int) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """The product of two polynomials modulo that of CRC-32."""
+    """Return the product of two polynomials modulo that of CRC-32."""
     product = 0
     while a:
         if a & _ONE:
@@ -96,7 +99,7 @@ def _product(a: int, b: int) -> int:
 
 
 def _crc32_by_zlib(key: int, start: int, end: int, value: int) -> int:
-    """As `crc32_of_range`, for any bytes: they are made, at most a chunk of them at a time."""
+    """Return what `crc32_of_range` returns, for any bytes: they are made, at most a chunk at a time."""
     made = memoryview(bytearray(min(end - start, CHUNK)))
     for begin in range(start, end, CHUNK):
         data = made[: min(end - begin, CHUNK)]
@@ -106,7 +109,7 @@ def _crc32_by_zlib(key: int, start: int, end: int, value: int) -> int:
 
 
 def _registers(words: NDArray[np.uint64], length: int) -> NDArray[np.uint32]:
-    """The register, from 0, after `length` bytes of a chunk that each of these words is mixed into."""
+    """Return the register, from 0, after `length` bytes of a chunk of each of these words; in the shape of `words`."""
     pool, tables = _word_tables(length)
     lanes = words.astype("<u8")[..., None].view(np.uint8)
     found: NDArray[np.uint32] = np.bitwise_xor.reduce(tables[_LANES, lanes], axis=-1) ^ pool
@@ -115,7 +118,7 @@ def _registers(words: NDArray[np.uint64], length: int) -> NDArray[np.uint32]:
 
 @lru_cache(maxsize=16)
 def _word_tables(length: int) -> tuple[np.uint32, NDArray[np.uint32]]:
-    """The register after so many bytes of the pool, and (8, 256) of words that have one byte and are else zero."""
+    """Return the register after `length` bytes of the pool, and those of words with one nonzero byte; (8, 256)."""
     zeros = zlib.crc32(bytes(length))
 
     def register(data: memoryview | bytes) -> int:
@@ -128,7 +131,7 @@ def _word_tables(length: int) -> tuple[np.uint32, NDArray[np.uint32]]:
 
 @lru_cache(maxsize=16)
 def _shift_tables(length: int) -> tuple[list[int], ...]:
-    """Four tables, by the bytes of a register from the lowest on: what becomes of it over so many bytes of zeros."""
+    """Return four tables, one a byte of a register from the lowest: its value after `length` zero bytes."""
     zeros = bytes(length)
     # Without zlib's inversions, the register 1 << bit becomes this.
     bits = [zlib.crc32(zeros, (1 << bit) ^ _FULL) ^ _FULL for bit in range(32)]
@@ -136,7 +139,7 @@ def _shift_tables(length: int) -> tuple[list[int], ...]:
 
 
 def _xor_table(bits: list[int]) -> NDArray[np.uint32]:
-    """The 256 sums of what eight bits give each."""
+    """Return the 256 XOR sums of eight values, one a bit."""
     table = np.zeros(1, np.uint32)
     for bit in bits:
         table = np.concatenate([table, table ^ np.uint32(bit)])

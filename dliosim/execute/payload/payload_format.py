@@ -1,6 +1,6 @@
-"""What a data set's samples hold: the random bytes of `sample_bytes`, thinned where they should compress, or made text.
+"""The contents of a data set's samples: random bytes of `sample_bytes`, partly zeroed to compress, or made text.
 
-Both are functions of a byte and its place in the sample, so that any part of one can be made and checked by itself.
+Both are functions of a byte and its place in the sample, so that any part of a sample can be made and checked alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dliosim.model import Dataset
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
-"""What becomes of random bytes at a place in their sample (of each, or of the first)."""
+"""Makes contents from random bytes and their place in the sample: of each byte, or of the first."""
 
-#: Contents compress because of every so many bytes only the first are random, and the rest zero. Deflate's codes for a
-#: run of zeros take 3 bytes or so: longer periods come closer to the ratio asked, but need larger samples to have any.
+#: Contents compress because in every period of this many bytes only the first are random, and the rest are zero. A run
+#: of zeros costs Deflate some 3 bytes: longer periods come closer to the ratio asked for, but need larger samples.
 PERIOD = 256
 
-_AT_ONCE = 1 << 17  # bytes made again at a time to be compared
+_AT_ONCE = 1 << 17  # bytes that are made again together to be compared
 
 
 @lru_cache(maxsize=64)
 def dress_function(dataset: Dataset) -> Dress | None:
-    """What the data set's contents are besides random; None where they are that alone."""
+    """Return the function that makes a data set's contents from random bytes; None if they are only random."""
     form = format_for(dataset)
     random = round(PERIOD / dataset.compressible)
     if isinstance(form, Dressed):
@@ -40,7 +40,7 @@ def dress_function(dataset: Dataset) -> Dress | None:
 
 
 def _thin_bytes(data: Bytes, place: NDArray[np.int64] | int, random: int) -> Bytes:
-    """Zeros for all but the first `random` of every PERIOD bytes, in place."""
+    """Zero all but the first `random` of every PERIOD bytes, in place."""
     if random >= PERIOD:
         return data
     if not isinstance(place, int):
@@ -67,7 +67,7 @@ def fill_samples(
 
 
 def dress_samples(dress: Dress | None, lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview) -> None:
-    """Make contents of random bytes that lie there already, of whole samples."""
+    """Make contents of the random bytes of whole samples that are in `out` already."""
     if dress is None:
         return
     data = np.frombuffer(out, np.uint8)
@@ -86,7 +86,7 @@ def fill_part(dress: Dress | None, key: int, begin: int, out: memoryview) -> Non
 def content_edge_words(
     dress: Dress | None, keys: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """As `sample_bytes.edge_words`, of contents."""
+    """Return what `sample_bytes.edge_words` returns, of contents."""
     first, last = edge_words(keys, begins, lengths)
     if dress is None:
         return first, last
@@ -100,7 +100,7 @@ def _dress_words(
     data = words.astype("<u8").view(np.uint8)
     place = np.repeat(begins, 8) + np.tile(np.arange(8), len(words))
     data = dress(data, place)
-    data[place >= np.repeat(begins + lengths, 8)] = 0  # beyond a sample of fewer than eight bytes
+    data[place >= np.repeat(begins + lengths, 8)] = 0  # after the end of a sample of fewer than eight bytes
     return data.view("<u8").astype(np.uint64)
 
 
@@ -112,9 +112,9 @@ def find_bad_content(
     starts: NDArray[np.int64],
     data: memoryview,
 ) -> int | None:
-    """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not what the contents hold from begins[i] on.
+    """Return the first i for which `data[starts[i]:starts[i] + lengths[i]]` is not the contents from begins[i] on.
 
-    Every byte is looked at; None where all is right.
+    Every byte is compared; None where all are right.
     """
     if dress is None and not begins.any():
         return first_bad_sample(keys, lengths, starts, data)

@@ -1,8 +1,8 @@
-"""What prepared data consist of: bytes that do not compress, differ from sample to sample, and can be made anywhere.
+"""The bytes of prepared data: they do not compress, differ from sample to sample, and can be made on any rank.
 
 The bytes of a key are words of 64 bits, little-endian: word w is pool[w % POOL_WORDS] ^ mix(key, w // POOL_WORDS). The
-pool is random and fits the second-level cache, so filling and checking run at the speed of memory; the word mixed in
-is another one for each chunk of each sample, so that no two of them have the same bytes.
+pool is random and fits the second-level cache, so filling and checking run at the speed of memory. The word mixed in is
+different for each chunk of each sample, so that no two chunks have the same bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from dliosim.model.counter_rng import mix, random_words
 POOL_WORDS = 1 << 15
 CHUNK = 8 * POOL_WORDS
 
-# Bytes of samples that are made again at a time to check those read; beyond 128 KiB malloc would map fresh pages.
+# Bytes of samples that are made again together to check those read; above 128 KiB malloc would map fresh pages.
 _COPIED = 120_000
 
-# Samples as far from whole words as each other, and words of each, for which it takes less time to shift the pool.
+# The least number of samples with the same distance from a word's address, and the words of each, for which shifting
+# the pool is faster.
 _WORTH_ALIGNING = 16
 _ALIGNED_FROM, _ALIGNED_TO = 128, 4096
 
@@ -36,12 +37,12 @@ _ONE, _64 = np.uint64(1), np.uint64(64)
 
 
 def sample_keys(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The key of each sample's bytes, a function of (seed, data set, sample)."""
+    """Return the key of each sample's bytes, a function of (seed, data set, sample)."""
     return random_words(stream_key(dataset.seed, "content", dataset.name), samples)
 
 
 def fill_range(key: int, start: int, out: memoryview) -> None:
-    """Write bytes [start, start + len(out)) of the key's bytes to `out`, which may lie at any address."""
+    """Write bytes [start, start + len(out)) of the key's bytes to `out`, which may be at any address."""
     pool = _pool()
     for position, first, count, word in _word_runs(key, start, len(out)):
         np.bitwise_xor(pool[first : first + count], word, out=np.frombuffer(out, _WORD, count, position))
@@ -50,7 +51,7 @@ def fill_range(key: int, start: int, out: memoryview) -> None:
 
 
 def first_mismatch(key: int, start: int, data: memoryview) -> int | None:
-    """The position in `data` of the first byte that is not byte start + position of the key's bytes, or None."""
+    """Return the position in `data` of the first byte that is not byte start + position of the key's bytes, or None."""
     pool = _pool()
     found = []
     for position, expected in _partial_words(key, start, len(data)):
@@ -69,7 +70,7 @@ def first_mismatch(key: int, start: int, data: memoryview) -> int | None:
 
 
 def matches(key: int, start: int, data: memoryview) -> bool:
-    """Whether `data` is bytes [start, start + len(data)) of the key's bytes."""
+    """Return whether `data` is bytes [start, start + len(data)) of the key's bytes."""
     return first_mismatch(key, start, data) is None
 
 
@@ -78,7 +79,7 @@ def fill_batch(
 ) -> None:
     """Write whole samples, sample i to `out[starts[i]:starts[i] + lengths[i]]`; other bytes stay as they are.
 
-    Samples lie in order and do not overlap.
+    Samples are in order and do not overlap.
     """
     if len(lengths) == 0:
         return
@@ -96,13 +97,16 @@ def fill_batch(
 def first_bad_sample(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
 ) -> int | None:
-    """The first i for which `data[starts[i]:starts[i] + lengths[i]]` is not sample i, every byte looked at, or None."""
+    """Return the first i for which `data[starts[i]:starts[i] + lengths[i]]` is not sample i; None if all are right.
+
+    Every byte is compared.
+    """
     ends = starts + lengths
     found, scratch = np.frombuffer(data, np.uint8), np.empty(min(_COPIED, len(data)), np.uint8)
     first = 0
     while first < len(lengths):
         last = int(np.searchsorted(ends, starts[first] + _COPIED, side="right"))
-        if last <= first:  # a large one is checked in place
+        if last <= first:  # a large sample is checked in place
             if not matches(int(keys[first]), 0, data[int(starts[first]) : int(ends[first])]):
                 return first
             first += 1
@@ -121,9 +125,9 @@ def first_bad_sample(
 def edge_words(
     keys: NDArray[np.uint64], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first and the last eight bytes of [begin, begin + length) of each key as little-endian words.
+    """Return the first and the last eight bytes of [begin, begin + length) of each key, as little-endian words.
 
-    Where there are fewer, all bytes, twice.
+    Where there are fewer than eight bytes, both words have all of them.
     """
     first, last = _words_at(keys, begins), _words_at(keys, begins + np.maximum(lengths - 8, 0))
     if len(lengths) and lengths.min() < 8:
@@ -135,7 +139,7 @@ def edge_words(
 
 
 def _words_at(keys: NDArray[np.uint64], begin: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Eight bytes of each key from `begin` on."""
+    """Return eight bytes of each key from `begin` on, as a word."""
     pool, word = _pool(), begin >> 3
     one_chunk = len(begin) == 0 or int(begin.max()) < CHUNK - 16
     chunk_0 = _chunk_words(keys, _zero)
@@ -144,7 +148,7 @@ def _words_at(keys: NDArray[np.uint64], begin: NDArray[np.int64]) -> NDArray[np.
     )
     shift = ((begin & 7) << 3).astype(np.uint64)
     if shift.any():
-        # They lie in two words; a shift by 64 is undefined, so those that lie in one are left alone.
+        # Unaligned bytes are in two words. A shift by 64 is undefined, so aligned ones, in one word, stay unchanged.
         word = word + 1
         high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
         words = np.where(shift > 0, (words >> shift) | (high << ((_64 - shift) % _64)), words)
@@ -158,7 +162,7 @@ def edges_match(
     starts: NDArray[np.int64],
     data: memoryview,
 ) -> NDArray[np.bool_]:
-    """For each sample in `data`, whether its first and last eight bytes are those of `edge_words`."""
+    """Return for each sample in `data` whether its first and last eight bytes are those of `edge_words`."""
     short = np.flatnonzero(lengths < 8)
     if len(short) == 0:
         # A word at every byte of the buffer, aligned or not, so that one gather fetches one word a sample.
@@ -187,24 +191,24 @@ def _pool() -> NDArray[np.uint64]:
 
 
 def chunk_words(keys: NDArray[np.uint64], chunks: range) -> NDArray[np.uint64]:
-    """(keys, chunks): the word that is mixed into each of these chunks of each key."""
+    """Return the word that is mixed into each of these chunks of each key; (keys, chunks)."""
     return _chunk_words(keys[:, None], np.array(chunks))
 
 
 def pool_bytes(length: int) -> memoryview:
-    """The first bytes of the pool, at most `CHUNK` of them."""
+    """Return the first bytes of the pool, at most `CHUNK` of them."""
     return _pool().view(np.uint8)[:length].data
 
 
 def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The word that is mixed into each chunk of each key."""
+    """Return the word that is mixed into each chunk of each key."""
     words = (chunks + 1).astype(np.uint64)
     words = words * _GOLDEN + keys
     return mix(words)
 
 
 def _word_runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, int, np.uint64]]:
-    """The whole words in [start, start + length), by chunk: (position, first in the pool, count, word mixed in)."""
+    """Yield the whole words in [start, start + length) by chunk: position, first in the pool, count, word mixed in."""
     first, last = -(-start // 8), (start + length) // 8
     if first >= last:
         return
@@ -216,7 +220,7 @@ def _word_runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, in
 
 
 def _partial_words(key: int, start: int, length: int) -> Iterator[tuple[int, bytes]]:
-    """The words that only partly lie in [start, start + length): (position, the bytes that do)."""
+    """Yield the words that are only partly in [start, start + length): (position, their bytes in it)."""
     end = start + length
     partial = {start // 8} if start % 8 else set()
     if end % 8:
@@ -229,12 +233,12 @@ def _partial_words(key: int, start: int, length: int) -> Iterator[tuple[int, byt
 
 
 def _first_bad_byte(difference: int) -> int:
-    """The first byte in which two little-endian words differ whose exclusive or is `difference`."""
+    """Return the first byte in which two little-endian words differ, from their exclusive or."""
     return ((difference & -difference).bit_length() - 1) // 8
 
 
 def _stride(lengths: NDArray[np.int64], starts: NDArray[np.int64]) -> int:
-    """The distance from each sample to the next, where they have one length and lie evenly; else 0."""
+    """Return the distance from each sample to the next, where all have one length and one distance; else 0."""
     if len(lengths) == 1:
         return int(lengths[0])
     stride = int(starts[1] - starts[0])
@@ -246,7 +250,7 @@ def _fill_strided(words: NDArray[np.uint64], length: int, start: int, stride: in
     pool, (whole, rest) = _pool(), divmod(length, 8)
     if whole:
         rows: NDArray[np.uint64] = np.ndarray((len(words), whole), _WORD, out, start, (stride, 8))
-        apart = 8 // gcd(8, stride)  # samples from one to the next that lies as far from whole words
+        apart = 8 // gcd(8, stride)  # every `apart`-th sample has the same distance from a word's address
         if rows.flags.aligned:
             _xor_rows(pool[:whole], words, rows)
         elif len(words) >= apart * _WORTH_ALIGNING and _ALIGNED_FROM <= whole < _ALIGNED_TO:
@@ -260,8 +264,8 @@ def _fill_strided(words: NDArray[np.uint64], length: int, start: int, stride: in
 
 
 def _xor_rows(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray[np.uint64]) -> None:
-    """`pool` XOR a word in each row; `rows` are aligned."""
-    # With numpy's default every row goes through a buffer of 8192 words, at a third of the speed.
+    """Write `pool` XOR a word to each row; `rows` are aligned."""
+    # With numpy's default buffer of 8192 words every row is copied through it, at a third of the speed.
     before = np.setbufsize(_SMALLEST_BUFFER)
     try:
         np.bitwise_xor(pool, words[:, None], out=rows)
@@ -270,10 +274,10 @@ def _xor_rows(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray
 
 
 def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int, out: memoryview) -> None:
-    """Write pool[:count] ^ words[i] to `out[start + i * stride:]`, all as far from whole words in memory.
+    """Write pool[:count] ^ words[i] to `out[start + i * stride:]`; all have the same distance from a word's address.
 
-    What numpy writes to words that are not aligned goes through a buffer, row by row, at a third of the speed where
-    rows are short. So the pool is shifted instead, by as many bytes as lie before the first aligned word.
+    numpy writes words that are not aligned through a buffer, row by row: a third of the speed where rows are short. So
+    the pool is shifted instead, by the number of bytes before the first aligned word.
     """
     address: int = np.frombuffer(out, np.uint8, 1).__array_interface__["data"][0]
     skip = -(address + start) % 8
@@ -293,7 +297,7 @@ def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int
 
 @cache
 def _shift_pool(skip: int) -> NDArray[np.uint64]:
-    """The words of the pool that begin `skip` bytes later, at an aligned address."""
+    """Return the words of the pool that begin `skip` bytes later, at an aligned address."""
     shifted: NDArray[np.uint64] = np.frombuffer(_pool()[: _ALIGNED_TO + 1].tobytes()[skip : skip - 8], _WORD).copy()
     return shifted
 
@@ -303,7 +307,7 @@ def _fill_each(
 ) -> None:
     pool, xor, view = _pool(), np.bitwise_xor, np.ndarray
     whole, rest = lengths >> 3, lengths & 7
-    # A last word may reach into the sample that follows, which is written next: one operation less for most.
+    # The last word may reach into the next sample, which is written after it: most samples then need no tail.
     over = np.zeros(len(lengths), np.bool_)
     over[:-1] = (rest[:-1] > 0) & (starts[1:] == starts[:-1] + lengths[:-1]) & (lengths[1:] >= 8)
     rest[over] = 0

@@ -1,4 +1,4 @@
-"""The bytes of what a checkpoint holds: a function of (save, part, place), however that is split and stored."""
+"""The bytes of a checkpoint's parts: a function of (save, part, place), with any split and in any file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dliosim.model import Checkpoint, Part
 from dliosim.model.counter_rng import key
 from dliosim.plan.checkpoints.write_calls import Segment
 
-#: A block's rows are cut out of whole rows, made many at a time, where these have no more bytes than this: a call of
-#: `fill` for each takes as long as making about so many.
+#: A block's rows are cut out of whole rows, made many at a time, where a row has at most _LONGEST_ROW bytes: one call
+#: of `fill_range` for each row takes about as long as making that many bytes.
 _LONGEST_ROW = 1 << 17
 _ROWS_BYTES = 1 << 20
 
 
 def part_keys(checkpoint: Checkpoint, parts: tuple[Part, ...], number: int) -> list[int]:
-    """The content key of each part in the checkpoint of that number: no two saves hold the same bytes."""
+    """Return the content key of each part in the checkpoint of that number: no two saves hold the same bytes."""
     return [key(checkpoint.seed, "checkpoint", checkpoint.name, part.name, number) for part in parts]
 
 
 def fill_segment(content: int, row: int, segment: Segment, out: memoryview) -> None:
-    """Write the bytes of a segment of a part whose rows have `row` bytes to `out`."""
+    """Write the bytes of a segment to `out`; rows of its part have `row` bytes."""
     for at, begin, length in _contiguous_ranges(row, segment):
         fill_range(content, begin, out[at : at + length])
     for at, part in _cut_columns(content, row, segment):
@@ -31,7 +31,7 @@ def fill_segment(content: int, row: int, segment: Segment, out: memoryview) -> N
 
 
 def find_segment_mismatch(content: int, row: int, segment: Segment, data: memoryview) -> int | None:
-    """The position in `data` of the first byte that is not the segment's, or None."""
+    """Return the position in `data` of the first byte that is not the segment's, or None."""
     for at, begin, length in _contiguous_ranges(row, segment):
         wrong = first_mismatch(content, begin, data[at : at + length])
         if wrong is not None:
@@ -48,7 +48,7 @@ def _is_column_slice(row: int, segment: Segment) -> bool:
 
 
 def _contiguous_ranges(row: int, segment: Segment) -> Iterator[tuple[int, int, int]]:
-    """What of a segment is contiguous in the part: position in the segment, place in the part, bytes."""
+    """Yield the contiguous ranges of a segment: position in the segment, offset in the part, bytes."""
     block, width = segment.block, segment.block.width
     if width == row or block.row1 - block.row0 == 1:
         yield 0, block.row0 * row + block.col0 + segment.begin, segment.length
@@ -64,7 +64,7 @@ def _contiguous_ranges(row: int, segment: Segment) -> Iterator[tuple[int, int, i
 
 
 def _cut_columns(content: int, row: int, segment: Segment) -> Iterator[tuple[int, memoryview]]:
-    """The bytes of a segment whose rows are cut out, some rows at a time, with their position in it."""
+    """Yield the bytes of a segment whose rows are cut out, some rows at a time: position in it, bytes."""
     if not _is_column_slice(row, segment) or segment.length == 0:
         return
     block, width = segment.block, segment.block.width

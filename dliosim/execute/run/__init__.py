@@ -1,1 +1,1 @@
-"""A pattern from top to bottom."""
+"""Run a pattern from top to bottom."""

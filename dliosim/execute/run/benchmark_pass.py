@@ -1,7 +1,7 @@
-"""One loop, save or restore of a comparison, run again and again, each variant with checkpoint directories of its own.
+"""The passes of a comparison: one loop, save or restore, run again and again, with separate checkpoint directories.
 
-Variants that differ in the api or in `commit` alone would share the directory of their description, and would number,
-delete and restore each other's checkpoints, and those that were there before.
+Variants that differ only in the api or in `commit` would share the directory of their description. They would number,
+delete and restore the checkpoints of each other, and those that were there before.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dliosim.model.verbs import flatten_verbs
 
 
 def separate_checkpoints(workload: Workload, verb: Loop | Save | Restore, number: int) -> Workload:
-    """What is run of the workload of a comparison's variant `number` (from 0), its checkpoints in their own places.
+    """Return the part of a workload that variant `number` (from 0) runs, with checkpoints in directories of its own.
 
-    Of a workload of which only a checkpoint is saved, or restored, nothing else is left.
+    If the variant only saves or restores a checkpoint, nothing else of the workload is left.
     """
     checkpoints = tuple(replace(one, path=f"{one.path}/compare-{number + 1}") for one in workload.checkpoints)
     if isinstance(verb, Loop):
@@ -46,10 +46,10 @@ def separate_checkpoints(workload: Workload, verb: Loop | Save | Restore, number
 
 @contextmanager
 def lock_variant_directories(sessions: Sequence[Session]) -> Iterator[None]:
-    """A block in which no other job saves where `apart` says, and at whose end nothing of that is left.
+    """Keep other jobs from saving to the directories of all variants, and delete these directories at the end.
 
-    Directories above that were not there are removed, too. What a killed comparison leaves, the next one saves over,
-    and removes. Collective to enter; raises ExecutionError [R405] on every rank where another job is there.
+    New directories above them are removed, too. A killed comparison leaves its directories; the next one overwrites and
+    removes them. Collective to enter; raises ExecutionError [R405] on every rank where another job holds one.
     """
     world = sessions[0].world
     own = [place for session in sessions for place in _checkpoint_directories(session)]
@@ -68,7 +68,7 @@ def lock_variant_directories(sessions: Sequence[Session]) -> Iterator[None]:
 
 
 def delete_checkpoints(session: Session) -> None:
-    """Delete all that a pass has saved, so that none of its pages is written out while the next one is measured.
+    """Delete all that a pass has saved, so that none of its pages is written out while the next pass is measured.
 
     Collective. Raises DliosimError on every rank.
     """
@@ -83,7 +83,7 @@ def delete_checkpoints(session: Session) -> None:
 
 
 def _checkpoint_directories(session: Session) -> list[Path]:
-    """The directories of this variant's own, by checkpoint and root."""
+    """Return the directories of this variant, by checkpoint and root."""
     checkpoints = session.workload.checkpoints
     found = [(one.path, root) for one in checkpoints for root in (one.root, one.drain) if root is not None]
     return [resolve_in_root(session.roots[root], path) for path, root in found]
@@ -93,9 +93,9 @@ _COMPLETING: Final = ("commit", "manifest", "directory_sync")
 
 
 def prepare_datasets(session: Session, prepared: set[Path]) -> Iterator[Phase]:
-    """Prepare the data sets that the workload prepares, but those whose directories are in `prepared`; adds theirs.
+    """Prepare the data sets of the workload except those with a directory in `prepared`, and add the new ones to it.
 
-    Collective. Raises ExecutionError on every rank.
+    Yields the phase of each. Collective. Raises ExecutionError on every rank.
     """
     for verb, _ in flatten_verbs(session.workload.verbs):
         if not isinstance(verb, Prepare):
@@ -112,9 +112,9 @@ def prepare_datasets(session: Session, prepared: set[Path]) -> Iterator[Phase]:
 
 
 def run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
-    """A whole pass of a loop, with everything inside it, from caches that are cold or warm; its own phase.
+    """Run a whole pass of a loop, with all that is inside of it, from cold or warm caches; return its own phase.
 
-    The same samples, draws and saves each time; what is saved is deleted when it is over. Collective. Raises
+    Each pass has the same samples, draws and saves; the saved checkpoints are deleted at its end. Collective. Raises
     DliosimError on every rank.
     """
     if cold:
@@ -132,7 +132,7 @@ def run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
 
 
 def run_save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]]:
-    """One save; its phase, and how long `completing` it took. What it has saved is deleted when it is over.
+    """Run one save; return its phase, and the seconds of its commit. The saved checkpoint is deleted at the end.
 
     Collective. Raises DliosimError on every rank.
     """
@@ -154,7 +154,7 @@ def save_for_restore(session: Session, verb: Restore) -> None:
 
 
 def run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
-    """One restore, from caches that are cold or warm; its phase. Collective. Raises DliosimError on every rank."""
+    """Run one restore, from cold or warm caches; return its phase. Collective. Raises DliosimError on every rank."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     if cold:
         drop_caches(session)
@@ -162,17 +162,17 @@ def run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
         warm_checkpoints(session)
     _synchronize_ranks(session)
     record, notes = restore(session, checkpoint, verb)
-    record.stall_ns = record.wall_ns  # nobody goes on before it has what it restores
+    record.stall_ns = record.wall_ns  # no rank continues before it has what it restores
     return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
 
 
 def _commit_seconds(record: VerbRecord, world: World) -> dict[str, float]:
-    """How long making complete what was written took the rank that took longest, and parts of that, in seconds."""
+    """Return the seconds of the commit on the slowest rank, in all and by part: commit, manifest, directory_sync."""
     longest = world.allreduce(np.array([getattr(record, f"{name}_ns") for name in _COMPLETING], np.int64), "max")
     return dict(zip(_COMPLETING, (longest * 1e-9).tolist(), strict=True))
 
 
 def _synchronize_ranks(session: Session) -> None:
-    """Begin together, and let the garbage of the pass before not be part of this one."""
+    """Collect the garbage of the pass before, so that this pass does not pay for it, and begin together."""
     gc.collect()
     session.world.barrier()

@@ -1,4 +1,4 @@
-"""Whether all that a run will write fits, asked before it begins: a disk that is full later costs hours of results."""
+"""Check before a run that all that it will write fits: a full disk later costs hours of results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,24 @@ from dliosim.plan.forecast.checkpoint_counts import minimum_saves
 
 @dataclass(frozen=True, slots=True)
 class _SpaceNeed:
-    """Bytes to be written to a place below a root; `reusable` counts those that lie there and will be written over."""
+    """Bytes to be written to one place below a root."""
 
+    #: directory of the root
     root: Path
+    #: directory that is written to
     place: Path
+    #: name of the data in messages
     what: str
+    #: bytes to be written
     size: int
+    #: returns the bytes that are there already and will be overwritten or removed
     reusable: Callable[[], int]
 
 
 def require_room(sessions: Sequence[Session]) -> None:
     """Raise ExecutionError [R402] unless the file systems have room for all that the workloads write. For rank 0.
 
-    What lies in one place is counted once, however many of the workloads write it.
+    A place that several workloads write counts once.
     """
     by_device: dict[int, list[_SpaceNeed]] = defaultdict(list)
     needs = {
@@ -47,7 +52,7 @@ def require_room(sessions: Sequence[Session]) -> None:
         try:
             require_space(together[0].root, size, what)
         except ExecutionError:
-            # Only then is it worth to look at what lies there, which may be millions of files.
+            # Only now look at the files that are there: they may be millions.
             require_space(together[0].root, size - sum(need.reusable() for need in together), what)
 
 
@@ -82,9 +87,10 @@ def _checkpoint_needs(session: Session) -> Iterator[_SpaceNeed]:
 def _copies_need(
     session: Session, checkpoint: Checkpoint, root: str, base: Path, saves: int, flights: int, each: int
 ) -> _SpaceNeed:
-    """What copies of `each` bytes need that are there at once, beside those that are complete now.
+    """Return the bytes of the copies, of `each` bytes, that exist at once in addition to those that are complete now.
 
-    Up to `flights` are written beside those that are kept: a new one is complete before an old one is deleted.
+    Up to `flights` copies are written in addition to those that are kept: a new one is complete before an old one is
+    deleted.
     """
     copies = saves
     if checkpoint.keep is not None:

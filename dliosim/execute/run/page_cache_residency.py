@@ -1,4 +1,4 @@
-"""The page cache of every node: asked to forget the files of a workload, and how much of them it still holds."""
+"""The page cache of every node: drop or read the files of a workload, and measure how much of them it holds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Restore
 from dliosim.model.verbs import flatten_verbs
 
-#: Files that a node looks at after it has dropped all of them, to say how much is still resident.
+#: The most files that a node examines after it has dropped all, to measure how much is still resident.
 _MOST_DROPPED = 1024
 
-#: Bytes that warming a cache reads at a time.
+#: Bytes of a read that warms the cache.
 _SCRATCH = 1 << 20
 
 
 def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Drop the pages of every file of the workload on every node, and measure what stays; notes. Collective."""
+    """Drop the pages of every file of the workload on every node, and measure what stays. Collective.
+
+    Returns the record and notes. Raises DliosimError on every rank.
+    """
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record, ()
@@ -60,7 +63,7 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
 
 
 def warm_caches(session: Session, dataset: Dataset) -> None:
-    """Read what of a complete data set is not in the page cache of every node. Collective."""
+    """Read each file of a complete data set that is not wholly in the page cache of every node. Collective."""
     world, path_of = session.world, file_paths(session, dataset)
 
     def warm_own() -> None:
@@ -72,7 +75,7 @@ def warm_caches(session: Session, dataset: Dataset) -> None:
 
 
 def warm_checkpoints(session: Session) -> None:
-    """Read what of the saved checkpoints is not in the page cache of every node. Collective."""
+    """Read each file of the saved checkpoints that is not wholly in the page cache of every node. Collective."""
     node, paths = session.world.node, _list_checkpoint_files(session)
     session.world.run_on_all(lambda: _warm_files(session, paths[node.rank :: node.size]))
 
@@ -82,7 +85,7 @@ def _warm_files(session: Session, paths: Iterable[Path]) -> None:
     with session.progress.track_bytes("warm caches", lambda: 0):
         for path in paths:
             found, size = 0, 0
-            # (0, 0) is also what a kernel says that does not tell. What else is wrong with a file, reading it says.
+            # (0, 0) also means that the kernel does not say. Any other fault of a file is raised when it is read.
             with suppress(ExecutionError):
                 found, size = count_resident_bytes(path, whole=True)
             if found < size or not size:
@@ -91,7 +94,7 @@ def _warm_files(session: Session, paths: Iterable[Path]) -> None:
 
 
 def _list_complete_datasets(session: Session) -> list[Dataset]:
-    """The data sets that can be read; of others there is nothing to forget, and whoever reads them will say so."""
+    """Return the data sets that can be read: others have no pages to drop, and the verb that reads them raises."""
     datasets = session.workload.datasets
 
     def find_complete() -> list[int]:
@@ -104,7 +107,7 @@ def _list_complete_datasets(session: Session) -> list[Dataset]:
 
 
 def _list_checkpoint_files(session: Session) -> list[Path]:
-    """Files of all checkpoints that this job writes, or restores whoever wrote them; listed by rank 0 alone."""
+    """Return the files of all checkpoints that this job writes or restores; listed by rank 0 alone. Collective."""
     workload, ranks = session.workload, session.world.size
     described = [(checkpoint, checkpoint.split(ranks)) for checkpoint in workload.checkpoints]
     restores = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore))

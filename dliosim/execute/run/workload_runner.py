@@ -1,4 +1,4 @@
-"""Running a workload: its verbs from top to bottom, each of which becomes a phase of the result."""
+"""Run a workload: its verbs from top to bottom; each becomes a phase of the result."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from dliosim.measure.phase import PhaseSummary, add_null_times
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 
-#: So many loops of a run, each with its evaluations, leave a timeline: rank 0 keeps 26 MB of each at 512 ranks.
+#: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
 _TIMELINES = 8
 
 
 @dataclass(slots=True)
 class _Counters:
-    """How many loops and pauses a run has met: what random draws and hashes are told apart by."""
+    """Numbers of the loops and pauses of a run, which make the random draws and hashes of each different."""
 
+    #: yields the number of the next loop
     loops: Iterator[int] = field(default_factory=count)
+    #: yields the number of the next pause
     pauses: Iterator[int] = field(default_factory=count)
 
 
 def run_workload(session: Session) -> list[Phase]:
-    """Run every verb; the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
+    """Run every verb; return the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
     set_timer_slack()
     if not session.options.null:
         session.world.run_on_all(lambda: require_backends([session.workload]))
@@ -51,7 +53,7 @@ def run_workload(session: Session) -> list[Phase]:
 
 
 def run_with_null(session: Session) -> list[Phase]:
-    """As `run_workload`, then every loop once more without I/O, which gives each its slowdown."""
+    """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
     kinds = ("train", "evaluate", "infer")
@@ -65,9 +67,10 @@ def run_with_null(session: Session) -> list[Phase]:
 
 
 def _gather_phases(session: Session, saves: CheckpointManager, verbs: Sequence[Verb]) -> list[Phase]:
-    """Run verbs; their phases, in the order of the verbs. Those of saves are made when these are over, on all ranks.
+    """Run verbs and return their phases, in the order of the verbs.
 
-    That is when a verb ends, not later, so that records of many saves, of 66 kB each, are not kept.
+    The phase of a save is made when the save is over on all ranks. This is checked after each verb, not at the end, so
+    that records of many saves, 66 kB each, are not kept.
     """
     phases = session.finished.phases
     open_saves: dict[int, Saved] = {}
@@ -88,7 +91,7 @@ def _gather_phases(session: Session, saves: CheckpointManager, verbs: Sequence[V
 
 
 def _list_loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
-    """The loops alone, in the order and as often as they run."""
+    """Yield the loops alone, in the order and as often as they run."""
     for verb in verbs:
         if isinstance(verb, Loop):
             yield verb
@@ -132,7 +135,7 @@ def _run_verb(session: Session, saves: CheckpointManager, verb: Verb, counters: 
         drained = saves.count_drained_bytes()
         record, notes = restore(session, checkpoint, verb)
         if saves.count_drained_bytes() > drained:
-            # The kernel's counts have what was read meanwhile to drain saves, too.
+            # The kernel's counts include what was read at the same time to drain saves.
             record.rchar = record.read_bytes = -1
         phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
         return replace(phase, summary=replace(phase.summary, how=verb.option_text))
@@ -150,7 +153,7 @@ def _run_verb(session: Session, saves: CheckpointManager, verb: Verb, counters: 
 
 
 def _wait_for_saves(saves: CheckpointManager, workload: Workload, verb: Verb) -> None:
-    """Wait for saves in flight that a verb needs, or may not meet. Collective."""
+    """Wait for saves in flight that a verb needs, or must not overlap. Collective."""
     if isinstance(verb, DropCaches):
         saves.finish()
     elif isinstance(verb, Restore):

@@ -1,1 +1,1 @@
-"""Seeing that nothing moves, and who keeps the others waiting."""
+"""Stalls: detecting that nothing moves, and naming the ranks that block the others."""

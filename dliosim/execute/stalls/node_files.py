@@ -1,6 +1,6 @@
-"""What nodes tell each other of a stall, by a file each and without MPI, which may be what hangs.
+"""Reports that nodes exchange during a stall, by one file each. No MPI is used, because MPI may be what hangs.
 
-A thread of its own writes and reads them, as storage may be what hangs, too.
+A separate thread writes and reads the files, because storage may hang as well.
 """
 
 from __future__ import annotations
@@ -14,31 +14,36 @@ from time import perf_counter_ns
 
 from dliosim.measure.stalled_ranks import RankStatus, format_statuses, parse_statuses
 
-#: Bytes of a node's file that are read: a rank takes 600, a node has 1000.
+#: Bytes of a node's file that are read at most: 600 a rank and 1000 a node are normal.
 _LARGEST = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node says: for how many seconds nothing of it has moved, and if it `stalls` what is known of its ranks."""
+    """The report of a node about itself."""
 
+    #: seconds without any movement on the node
     quiet: float
+    #: the state of its ranks; empty unless it stalls
     seen: Sequence[RankStatus] = ()
+    #: the node stalls
     stalls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReports:
-    """What the other nodes have said, by node, read at a time of perf_counter_ns."""
+    """The reports of the other nodes."""
 
+    #: when they were read, perf_counter_ns
     read: int = 0
+    #: by node: seconds without movement, and the state of its ranks
     words: Mapping[int, tuple[float, tuple[RankStatus, ...]]] = field(default_factory=dict)
 
 
 class ReportExchange(threading.Thread):
-    """Says what `word` holds every `pause` seconds, as long as some node stalls; `answer` is what the others say.
+    """Writes `word` every `pause` seconds while any node stalls, and reads the other nodes' reports into `answer`.
 
-    Without a word it is another process that speaks for the node.
+    If `word` is None, another process reports for this node.
     """
 
     def __init__(self, folder: Path, node: int, nodes: int, pause: float) -> None:
@@ -49,12 +54,12 @@ class ReportExchange(threading.Thread):
         self.answer = NodeReports()
 
     def stop(self) -> None:
-        """End the thread and take this node's file away, unless that hangs."""
+        """End the thread, which removes this node's file; give up after a second if it hangs."""
         self._over.set()
         self.join(1.0)
 
     def run(self) -> None:
-        """Say it until it is over."""
+        """Write and read reports until `stop` is called."""
         while not self._over.wait(self.pause):
             word = self.word
             if word is None:
@@ -70,10 +75,10 @@ class ReportExchange(threading.Thread):
 
 
 class NodeFiles:
-    """The files of one stall after the other in `folder`, which is there only while something stalls.
+    """The files of the nodes in `folder`, which exists only during a stall.
 
-    A node that stalls writes `node-N.stalled`, and the others answer by `node-N.moving`. Nothing here raises: a place
-    that cannot be written is a node from which nothing comes.
+    A node that stalls writes `node-N.stalled`, and the others answer by `node-N.moving`. No method raises: a node that
+    cannot write its file is a node without a report.
     """
 
     def __init__(self, folder: Path, node: int) -> None:
@@ -81,7 +86,7 @@ class NodeFiles:
         self._written = False
 
     def is_asked(self) -> bool:
-        """Whether another node stalls, and wants to know about this one."""
+        """Return whether another node stalls, and so needs the report of this one."""
         try:
             names = [entry.name for entry in self._folder.iterdir()]
         except OSError:
@@ -89,7 +94,7 @@ class NodeFiles:
         return any(name.endswith(".stalled") and name != self._name("stalled") for name in names)
 
     def write_report(self, word: NodeReport) -> None:
-        """Write what this node knows of itself."""
+        """Write the report of this node, atomically by a rename."""
         name, other = ("stalled", "moving") if word.stalls else ("moving", "stalled")
         aside = self._folder / f".{self._name(name)}"
         with suppress(OSError):
@@ -100,9 +105,10 @@ class NodeFiles:
         self._written = True
 
     def read_reports(self, nodes: int, oldest: float) -> dict[int, tuple[float, tuple[RankStatus, ...]]] | None:
-        """What the others have said up to `oldest` seconds before this node's own last word, by node.
+        """Read the reports of the other nodes that are at most `oldest` seconds older than this node's own.
 
-        None where this node's own could not be written.
+        Returns them by node: seconds without movement, and the state of its ranks. Returns None if this node's own
+        report could not be written.
         """
         found: dict[int, tuple[float, tuple[RankStatus, ...]]] = {}
         own = self._report_time(self._node)
@@ -116,7 +122,7 @@ class NodeFiles:
         return found
 
     def remove_report(self) -> None:
-        """Take this node's file away, and the folder with the last one."""
+        """Remove this node's file, and the folder if it is empty then."""
         if self._written:
             self._written = False
             with suppress(OSError):
@@ -131,7 +137,7 @@ class NodeFiles:
         return tuple(self._folder / f"node-{node}.{word}" for word in ("stalled", "moving"))
 
     def _report_time(self, node: int) -> float | None:
-        """When a node wrote last, by the clock of the file system."""
+        """Return when a node last wrote, seconds by the clock of the file system; None if it has no file."""
         for path in self._paths(node):
             with suppress(OSError):
                 return path.stat().st_mtime
@@ -141,4 +147,4 @@ class NodeFiles:
         for path in self._paths(node):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 return file.read(_LARGEST)
-        raise ValueError("it has said nothing")
+        raise ValueError("the node has written no report")

@@ -1,4 +1,4 @@
-"""In which call of the kernel the threads of a process are, with its file and offset, as /proc tells."""
+"""The system calls that the threads of a process are in, with file and offset, as /proc shows them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dliosim.readable import printable
 
-# What arguments mean: the descriptor, bytes and offset of reads and writes, or without the bytes, which are in several
-# pieces; the descriptor of a file alone; which one is a path.
+# The arguments of a call: descriptor, buffer, bytes and offset; descriptor, pieces, their number and offset; a
+# descriptor first; a path first; a path second.
 _AT, _PIECES, _ON, _PATH_1, _PATH_2, _NONE = "at", "pieces", "on", "path 1", "path 2", ""
 
-# Name, number on x86-64, number on aarch64, and what its arguments are.
+# Name, number on x86-64, number on aarch64, and kind of arguments.
 _CALLS = (
     ("read", 0, 63, _ON), ("write", 1, 64, _ON), ("pread64", 17, 67, _AT), ("pwrite64", 18, 68, _AT),
     ("readv", 19, 65, _ON), ("writev", 20, 66, _ON), ("preadv", 295, 69, _PIECES), ("pwritev", 296, 70, _PIECES),
@@ -51,20 +51,19 @@ _LONGEST_PATH, _SHOWN_PATH, _MOST_THREADS = 512, 110, 64
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """What the kernel says of a process.
+    """The state of a process, as the kernel shows it."""
 
-    `state` is that of its main thread as in /proc/PID/stat (T stopped, D in a sleep that nothing ends, R running, S
-    sleeping; empty: gone), or "c" where some thread of it is in a call of a file. `call` is that call, or the main
-    thread's, as far as it can be seen. `key` is different when another call is made.
-    """
-
+    #: state of its main thread as in /proc/PID/stat (T stopped, D in uninterruptible sleep, R running, S sleeping;
+    #: empty: gone), or "c" if any of its threads is in a call of a file
     state: str
+    #: that call, or the call of the main thread, as text; empty if there is none or it cannot be seen
     call: str
+    #: lines of /proc/PID/task/*/syscall of the threads in calls; differs when another call is made
     key: tuple[str, ...] = ()
 
 
 def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessState:
-    """Look at the threads of a process whose main thread is in `state`, except threads `but`."""
+    """Inspect the threads of a process, except `but`, and return its state; its main thread is in `state`."""
     calls = list(_thread_calls(pid, but))
     busy = [(thread, line) for thread, line in calls if not _is_idle(pid, thread, line)]
     busy.sort(key=lambda each: each[0] != pid)
@@ -78,9 +77,10 @@ def inspect_process(pid: int, state: str, but: Collection[int] = ()) -> ProcessS
 
 
 def count_transfers(pid: int, but: Collection[int]) -> tuple[int, int]:
-    """Reads and writes that a process has made until now, except on threads `but`, and their bytes; less constants.
+    """Return the read and write calls of a process so far, except on threads `but`, and their bytes.
 
-    Zeros where the kernel does not say.
+    Only differences between two results count: the numbers are short by a constant. Zeros if the kernel does not show
+    them.
     """
     try:
         calls, size = _read_io_counters(f"/proc/{pid}/io")
@@ -96,7 +96,7 @@ def _read_io_counters(path: str) -> tuple[int, int]:
 
 
 def _thread_calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
-    """Each thread, and what the kernel says of its call."""
+    """Yield each thread with its line of /proc/PID/task/TID/syscall."""
     with suppress(OSError):
         for thread in sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())[:_MOST_THREADS]:
             if thread not in but:
@@ -105,7 +105,7 @@ def _thread_calls(pid: int, but: Collection[int]) -> Iterator[tuple[int, str]]:
 
 
 def format_call(pid: int, line: str) -> str:
-    """The call of a line of /proc/PID/syscall, in words; an empty text where the thread is in none."""
+    """Return the call of a line of /proc/PID/syscall as text; empty if the thread is in no call."""
     words = line.split()
     if len(words) < 7 or words[0] == "-1":
         return ""
@@ -123,7 +123,7 @@ def format_call(pid: int, line: str) -> str:
 
 
 def _is_idle(pid: int, thread: int, line: str) -> bool:
-    """Whether a thread runs, or waits for another one or for a signal: the thread for these reads from a pipe."""
+    """Return whether a thread runs, or waits for another thread or a signal. Signals are read from a pipe."""
     words = line.split()
     if len(words) < 7 or words[0] == "-1":
         return True
@@ -134,7 +134,7 @@ def _is_idle(pid: int, thread: int, line: str) -> bool:
 
 
 def descriptor_path(pid: int, descriptor: int) -> str:
-    """The path of an open file, shortened; its number where it cannot be seen."""
+    """Return the path of an open file, shortened; its number if the path cannot be seen."""
     try:
         return _shorten_path(str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()))
     except OSError:
@@ -142,9 +142,9 @@ def descriptor_path(pid: int, descriptor: int) -> str:
 
 
 def read_process_path(pid: int, address: int) -> str:
-    """The path that a process has at an address, shortened; a question mark where it cannot be read.
+    """Read the path at a memory address of a process; return it shortened, or "?" if it cannot be read.
 
-    Through the kernel, as what was there may be gone.
+    The kernel reads it, because the memory may not exist any more.
     """
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:

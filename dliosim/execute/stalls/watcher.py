@@ -1,7 +1,7 @@
 """The board of a node's ranks in shared memory, and a thread of each rank that watches it for stalls.
 
-One thread a node reports which ranks keep the others waiting. It uses no MPI, which may be what hangs, and takes no
-lock that the rank's other threads hold while they wait.
+One thread a node reports which ranks block the others. It uses no MPI, which may be what hangs, and takes no lock that
+the rank's other threads hold while they wait.
 """
 
 from __future__ import annotations
@@ -35,54 +35,58 @@ from dliosim.readable import printable
 
 _STOPPED = frozenset("Tt")
 
-#: States of processes whose watchers do not run, for all that is known: "" is that of one that has ended.
+#: States of processes whose watchers cannot run; "" is a process that has ended.
 _STILL = frozenset(("T", "t", "Z", "X", ""))
 
-#: Reads and writes, and their bytes, between two looks, above which a rank is at work: a line of progress is less.
+#: Reads and writes, and their bytes, between two looks; above these a rank is at work. A progress line takes fewer.
 _CALLS, _BYTES = 8, 4096
 
-#: Seconds by which a node that is not the first leaves it to others to end the job.
+#: Seconds that a node waits for the first node to end the job.
 _LATER = 10.0
 
-#: Seconds after which stopped processes are killed that the end of the job has left.
+#: Seconds after which stopped processes are killed if the end of the job has not ended them.
 _LEFT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class StallLimits:
-    """Seconds without any movement after which a stall is reported, and after which it ends the job; None: never."""
+    """The times after which a stall has consequences."""
 
+    #: seconds without movement after which a stall is reported; None: never
     report: float | None
+    #: seconds without movement after which a stall ends the job; None: never
     end: float | None
 
     @property
     def first_limit(self) -> float | None:
-        """The earlier one."""
+        """The earlier limit, or None without limits."""
         return min((each for each in (self.report, self.end) if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class StallActions:
-    """What is done with a stall: `say` prints it, `moves` that it is over after so many seconds, `end` ends the job.
+    """The actions on a stall. The watcher's thread calls them."""
 
-    All are called on the watcher's thread, and `end` does not return.
-    """
-
+    #: prints the stall
     say: Callable[[JobStall], None]
+    #: prints that a stall is over; gets the seconds that were reported
     moves: Callable[[float], None]
+    #: ends the job, and does not return
     end: Callable[[JobStall], None]
 
 
 class Watcher(threading.Thread):
-    """Watches this rank's row of `board`; see `watching`."""
+    """The thread of a rank that watches its row of `board`, and reports stalls if it leads its node.
+
+    The lowest rank of a node whose watcher runs leads.
+    """
 
     def __init__(self, board: Board, limits: StallLimits, reactions: StallActions, folder: Path | None) -> None:
         super().__init__(name="watcher", daemon=True)
         first = limits.first_limit or 1.0
-        #: Seconds between two looks. A thousand ranks that each look once a second would keep a core half busy.
+        # Seconds between two looks. A thousand ranks that look once a second would keep a core half busy.
         self._every = max(0.1, min(first / 10, 1 + len(board.rows) / 64))
-        #: Who has not looked for so many seconds is taken for stopped; and after so many without its own thread this
-        #: process was stopped, or the machine asleep.
+        # Seconds without a look after which the watcher of another rank is taken for stopped.
         self._patience = 3 * self._every + 0.5
         self._first, self._limits, self._board, self._reactions = first, limits, board, reactions
         self._over = threading.Event()
@@ -96,7 +100,7 @@ class Watcher(threading.Thread):
         self._talk = ReportExchange(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
 
     def stop(self) -> bool:
-        """End the thread, and take away what it has told other nodes; False where it hangs in a call of its own."""
+        """End the thread, and remove its report to other nodes; return False if it hangs in a call of its own."""
         self._over.set()
         self.join(self._patience)
         if self._talk is not None and self._talk.is_alive():
@@ -104,13 +108,14 @@ class Watcher(threading.Thread):
         return not self.is_alive()
 
     def run(self) -> None:
-        """Look until it is over."""
+        """Look at the row at intervals until `stop` is called."""
         resumed, self._thread = True, threading.get_native_id()
         while True:
             self._check_row(perf_counter_ns(), resumed)
             before = perf_counter_ns()
             if self._over.wait(self._every):
                 return
+            # A wait that took much longer: this process was stopped, or the machine slept. Times start again.
             resumed = perf_counter_ns() - before > (self._every + max(1.0, self._first / 4)) * 1e9
 
     def _check_row(self, now: int, resumed: bool) -> None:
@@ -134,21 +139,21 @@ class Watcher(threading.Thread):
         own = {self._thread, *([self._talk.native_id] if self._talk and self._talk.native_id else [])}
         found, (calls, size) = inspect_process(pid, _process_state(pid), own), count_transfers(pid, own)
         ended = calls - self._transfers[0] > _CALLS or size - self._transfers[1] > _BYTES or found.key != self._calls
-        # What moves while all are waited for is no work: a library that looks for messages.
+        # Calls that end inside a meeting are no work: a library polls for messages there.
         row.note_call(found.state, found.call, ended and not row.meeting)
         self._calls, self._transfers = found.key, (calls, size)
 
     def _is_leader(self, now: int) -> bool:
-        """Whether no rank below this one on its node has a watcher that runs."""
+        """Return whether no lower rank of this node has a watcher that runs."""
         return not any(self._is_awake(row, now) for row in self._board.rows[: self._board.place])
 
     def _is_awake(self, row: BoardRow, now: int) -> bool:
-        """Whether a rank's own watcher runs; on a machine that is busy one may be late, without being stopped."""
+        """Return whether a rank's own watcher runs. On a busy machine it may be late without being stopped."""
         late = (now - row.last_look_ns) * 1e-9
         return late < self._patience or (late < 3 * self._patience and _process_state(row.process[0]) not in _STILL)
 
     def _handle_stall(self, now: int, leads: bool) -> None:
-        """Say what is due: of a stall if this rank leads, and of the end of one by whoever has said that it is."""
+        """Report a stall if this rank leads, and its end if this rank has reported it."""
         quiet = (now - self._last_movement(now)) * 1e-9
         stalls = quiet >= self._first
         others = self._exchange_reports(now, quiet, stalls)
@@ -168,7 +173,8 @@ class Watcher(threading.Thread):
         stall = self._make_stall(now, quiet, others)
         first = min([self._board.node, *others])
         if stall.alone:
-            # Where results go hangs as well: the first node speaks for itself, and those with somebody to name.
+            # The storage for results hangs as well. So node 0 reports what it knows, and so does each node with a late
+            # rank of its own.
             first = self._board.node if any(one.blame > 2 for one in stall.seen) else 0
         if first != self._board.node and not (ends and quiet >= (self._limits.end or 0) + _LATER):
             return
@@ -176,18 +182,18 @@ class Watcher(threading.Thread):
         if ends:
             self._reactions.end(stall)
         self._reactions.say(stall)
-        # The same again is news at ever longer times only.
+        # The same stall is reported again after twice the time.
         self._next = 2 * quiet
 
     def _last_movement(self, now: int) -> int:
-        """When anything on this node last moved."""
+        """Return when anything on this node last moved, perf_counter_ns."""
         latest = 0
         for place, row in enumerate(self._board.rows):
             if row.is_over:
                 continue
             moving, known = row.progress_state, self._seen.get(place)
             if known is None or known[0] != moving:
-                # Of what was there before this watcher looked first only the rank's own watcher can tell.
+                # At the first look this watcher cannot know when the row changed; the rank's own watcher knows it.
                 self._seen[place] = moving, 0 if known is None else now
             latest = max(latest, row.quiet_since, self._seen[place][1])
         return latest or now
@@ -195,7 +201,7 @@ class Watcher(threading.Thread):
     def _exchange_reports(
         self, now: int, quiet: float, stalls: bool
     ) -> Mapping[int, tuple[float, tuple[RankStatus, ...]]] | None:
-        """What other nodes say; None where it is too early to say what that is."""
+        """Exchange reports with the other nodes and return theirs, by node; None if it is too early to have them."""
         talk = self._talk
         if talk is None:
             return {}
@@ -209,7 +215,7 @@ class Watcher(threading.Thread):
         return talk.answer.words if quiet > self._first + 3 * talk.pause else None
 
     def _is_isolated(self, now: int) -> bool:
-        """Whether this node cannot even look for what others say."""
+        """Return whether this node cannot even read the reports of other nodes."""
         return self._talk is not None and now - self._talk.answer.read > 3 * self._talk.pause * 1e9
 
     def _make_stall(
@@ -231,7 +237,7 @@ class Watcher(threading.Thread):
         own_state = _process_state(pid) if start_time(pid) == started else ("" if not stat_fields(pid) else "?")
         if not awake:
             found = inspect_process(pid, own_state) if own_state not in ("", "?") else ProcessState(own_state, "")
-            # Of a process that is stopped, or that keeps others out, it may be what its own watcher has said last.
+            # The call of a stopped process, or of one that /proc hides, may be the last that its own watcher noted.
             call = found.call or (call if state == "c" else "")
             state = found.state
         elif state != "c":
@@ -244,17 +250,18 @@ class Watcher(threading.Thread):
 
 
 def kill_stopped(board: Board) -> None:
-    """Kill the ranks of this node that are stopped, and no other process: whose start time is what the rank wrote."""
+    """Kill the stopped ranks of this node. A process is killed only if its start time is what the rank has written."""
     for row in board.rows:
         pid, started = row.process
-        # No pidfd: kernels before 5.3, and Pythons built for them, have none. What is stopped does not end meanwhile.
+        # Not by a pidfd, which kernels before 5.3, and Pythons built for them, do not have. A stopped process does not
+        # end by itself, so its number stays its own.
         if pid != os.getpid() and start_time(pid) == started and _process_state(pid) in _STOPPED:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def kill_stopped_later(board: Board) -> None:
-    """Kill them a little later, if whoever ends the job has not ended them by then."""
+    """Kill the stopped ranks of this node a second later, if the end of the job has not ended them by then."""
     timer = threading.Timer(_LEFT, kill_stopped, (board,))
     timer.daemon = True
     timer.start()
@@ -265,7 +272,7 @@ def _process_state(pid: int) -> str:
 
 
 def open_board(world: World) -> tuple[Board, SharedMemory]:
-    """The board of this node's ranks, on which this one has introduced itself, and its memory. Collective."""
+    """Make the board of this node's ranks and enter this rank; return the board and its memory. Collective."""
     node, leaders, name = world.node, world.leaders, socket.gethostname()
     memory = SharedMemory(node.comm, ROW_BYTES * node.size)
     known = 0, [name]
@@ -273,7 +280,7 @@ def open_board(world: World) -> tuple[Board, SharedMemory]:
         known = node.broadcast_object((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
     board = Board(map_rows(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
     board.own_row.introduce(world.rank)
-    # Every rank has written before anybody looks.
+    # Every rank has written its row before any watcher reads it.
     world.barrier()
     board.own_row.meets = world.size > 1
     publish_row(board.own_row)
@@ -281,7 +288,7 @@ def open_board(world: World) -> tuple[Board, SharedMemory]:
 
 
 def close_board(board: Board, memory: SharedMemory) -> None:
-    """Free its memory. Collective on the node."""
+    """Free the memory of a board. Collective on the node."""
     publish_row(private_row())
     for row in board.rows:
         row.release()

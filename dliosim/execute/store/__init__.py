@@ -1,1 +1,1 @@
-"""Directories that are complete or absent, and held by one job."""
+"""Directories that are complete or absent, and locked by one job."""

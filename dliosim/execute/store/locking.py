@@ -1,7 +1,8 @@
-"""Directories of checkpoints that a run has to itself, so that no other job deletes or numbers what it saves there.
+"""Locks on directories of checkpoints, so that no other job deletes or numbers what a run saves there.
 
-The lock is the kernel's (flock), on a small file in the directory that says who has it: it ends with its holder,
-however that ends. Whoever lets go removes the file; what a killed holder leaves, the next one takes over.
+The lock is the kernel's (flock), on a small file in the directory that names its holder: it ends with the process of
+the holder, in whatever way that ends. The holder removes the file when it releases the lock; the file of a killed
+holder is taken over by the next one.
 """
 
 from __future__ import annotations
@@ -28,49 +29,53 @@ from dliosim.execute.store.manifest import make_durable_directory
 
 NAME = "lock"
 
-#: What a batch system calls the job.
+#: Environment variables with the id of the job, by batch system.
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
-#: Bytes of a lock file that are looked at.
+#: Bytes of a lock file that are read.
 _LARGEST = 4096
 
-#: How often a file that its holder removes meanwhile is opened anew.
+#: How often a lock file is opened again after its holder has removed it.
 _ATTEMPTS = 100
 
-#: How often a lock that is taken is asked for, and the pause before the next time (seconds): a job that lets go has it
+#: Attempts to take a lock that another job holds, and the pause between them (seconds): a job that releases it holds it
 #: alone for a moment, and one that was killed takes a moment to end.
 _ASKED, _PAUSE = 10, 0.03
 
 
 @dataclass(slots=True)
 class DirectoryLock:
-    """What this run does in one directory of checkpoints (`base`); on rank 0 alone.
+    """The lock of this run on one directory of checkpoints, and what the run does there; on rank 0 alone."""
 
-    `note` says why there is no lock, where there is none. `busy` has the numbers that are being written or deleted,
-    `used` how many drains and restores go on of each, and `finished` those that need not be looked at for being so.
-    `last` is the highest number that this run has begun, `newest` the highest it has completed. `swept` has the names
-    of what earlier jobs had left, until somebody was told. `mutex` is for whoever looks at several of them, or changes
-    them.
-    """
-
+    #: the directory
     base: Path
+    #: why there is no lock; empty if there is one
     note: str = ""
+    #: whether the lock is taken for saving; else it is shared with other jobs that restore
     saves: bool = False
+    #: descriptor of the lock file; None: not open
     descriptor: int | None = None
+    #: numbers of checkpoints that are being written or deleted
     busy: set[int] = field(default_factory=set)
+    #: number of drains and restores that run on a checkpoint, by its number
     used: Counter[int] = field(default_factory=Counter)
+    #: numbers of checkpoints that need no check for being unfinished
     finished: set[int] = field(default_factory=set)
+    #: highest number that this run has begun
     last: int = 0
+    #: highest number that this run has completed
     newest: int = 0
+    #: names of what was removed of earlier jobs, until a save has reported them
     swept: list[str] = field(default_factory=list)
+    #: held by a thread that reads several of these fields, or changes them
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def pin_checkpoint(self, number: int) -> Iterator[None]:
-        """A block in which this checkpoint is drained or restored, and so not deleted."""
+        """Pin a checkpoint during the block, so that it is not deleted while it is drained or restored."""
         self.add_pin(number)
         try:
             yield
@@ -78,7 +83,7 @@ class DirectoryLock:
             self.remove_pin(number)
 
     def add_pin(self, number: int) -> None:
-        """Have a checkpoint not deleted, until `remove_pin` is called as often."""
+        """Keep a checkpoint from deletion until `remove_pin` is called as often."""
         with self.mutex:
             self.used[number] += 1
 
@@ -91,10 +96,10 @@ class DirectoryLock:
 
 
 class LockTable:
-    """All directories of checkpoints that this run holds, each once, however often it is asked for; for rank 0.
+    """All directories of checkpoints that this run has locked, each once; for rank 0.
 
-    A context: they are released where it ends. After an error that only this rank knows of they end with the process,
-    as other ranks may still write.
+    As a context, it releases them at its end. After an error that only this rank knows they end with the process, as
+    other ranks may still write.
     """
 
     def __init__(self) -> None:
@@ -110,26 +115,26 @@ class LockTable:
             self.release()
 
     def lock_to_save(self, base: Path) -> DirectoryLock:
-        """The hold on a directory that this run saves to; it is made if it is not there.
+        """Return the lock on a directory that this run saves to; the directory is made if it is missing.
 
         Raises ExecutionError [R405] where another job saves there or restores from there, OSError as the calls do.
         """
         return self._find_or_lock(base, saves=True)
 
     def lock_to_restore(self, base: Path) -> DirectoryLock:
-        """The hold on a directory that this run restores from, beside others that do.
+        """Return the lock on a directory that this run restores from; other jobs may restore from it too.
 
         Raises ExecutionError [R405] where another job saves there, OSError as the calls do.
         """
         return self._find_or_lock(base, saves=False)
 
     def lock_note(self, base: Path) -> str:
-        """What there is to say of the lock on a directory, if anything, and if this rank has asked for one."""
+        """Return the note about the lock on a directory; empty if there is none, or this rank asked for no lock."""
         hold = self._holds.get(base)
         return hold.note if hold is not None else ""
 
     def release(self) -> None:
-        """Let go of all of them."""
+        """Release all locks."""
         while self._holds:
             _release_lock(self._holds.popitem()[1])
 
@@ -145,7 +150,7 @@ class LockTable:
 
 
 def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
-    """Take the lock, or take it for saving where it was taken for restoring."""
+    """Take the lock, or take it for saving where it was taken for restoring. Raises ExecutionError [R405]."""
     base, path = hold.base, hold.base / NAME
     for _ in range(_ATTEMPTS):
         if hold.descriptor is None:
@@ -155,8 +160,8 @@ def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
                 hold.descriptor = _open_lock_file(path, saves)
             if hold.descriptor is None:
                 if saves:
-                    continue  # the directory went with the lock of somebody who made nothing there
-                # Nobody has saved there, or nobody can who does not see this file: there is nothing to be kept from.
+                    continue  # another job that saved nothing removed the directory with its lock
+                # There is no directory, or it is read-only and has no lock file: then there is nothing to protect.
                 return
         if not _try_lock(hold, saves):
             found = _read_holder(hold.descriptor)
@@ -167,11 +172,14 @@ def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
             _write_holder(hold.descriptor, saves)
             return
         _close_lock_file(hold)
-    raise ExecutionError(f"{path} is made and removed all the time", "R405")
+    raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
 
 
 def _open_lock_file(path: Path, saves: bool) -> int | None:
-    """The lock file, made if it is not there; None where there is no directory, or none to restore from to write in."""
+    """Open the lock file, and make it if it is missing.
+
+    Returns None where there is no directory, or the run only restores, may not write there and finds no lock file.
+    """
     try:
         return open_regular(path, os.O_RDWR | os.O_CREAT)
     except FileNotFoundError:
@@ -186,7 +194,7 @@ def _open_lock_file(path: Path, saves: bool) -> int | None:
 
 
 def _try_lock(hold: DirectoryLock, saves: bool) -> bool:
-    """Whether the lock is this run's now; also where the file system has none, which `hold.note` then says."""
+    """Return whether this run has the lock now; also where the file system has no locks, which goes to `hold.note`."""
     assert hold.descriptor is not None
     for attempt in range(_ASKED):
         sleep(_PAUSE if attempt else 0)
@@ -204,7 +212,7 @@ def _try_lock(hold: DirectoryLock, saves: bool) -> bool:
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
-    """Whether the file that was locked is still the one of that name."""
+    """Return whether the file that was locked is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
@@ -212,7 +220,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _write_holder(descriptor: int, saves: bool) -> None:
-    """Write into the lock file who has it. Where there is no room, or no right to write, nobody is told."""
+    """Write into the lock file who holds it; nothing where there is no room or no right to write."""
     job = next((f"{name} {os.environ[name]}" for name in _JOBS if os.environ.get(name)), "")
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
     told = {"host": socket.gethostname(), "process": os.getpid(), "job": job, "since": since, "saves": saves}
@@ -222,7 +230,7 @@ def _write_holder(descriptor: int, saves: bool) -> None:
 
 
 def _read_holder(descriptor: int) -> dict[str, object]:
-    """What a lock file says of its holder; empty where that cannot be made out."""
+    """Return what a lock file says about its holder; empty where it cannot be read."""
     try:
         found = json.loads(os.pread(descriptor, _LARGEST, 0))
     except (OSError, ValueError, RecursionError):
@@ -231,7 +239,7 @@ def _read_holder(descriptor: int) -> dict[str, object]:
 
 
 def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
-    """The message for whoever is locked out."""
+    """Return the message for a job that cannot take the lock."""
     told = {
         name: text[:100]
         for name in ("host", "process", "job", "since")
@@ -256,11 +264,11 @@ def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
 
 
 def _release_lock(hold: DirectoryLock) -> None:
-    """Let go: the file is removed, unless others have it too, and the directory if nothing was ever saved there."""
+    """Release the lock: remove its file unless other jobs hold it too, and the directory if nothing was saved there."""
     if hold.descriptor is None:
         return
     with suppress(OSError):
-        # Only who has it alone may remove it, or another one could lock a second file of its name.
+        # Only a sole holder may remove the file, or another job could lock a second file of its name.
         if not hold.note:
             fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         (hold.base / NAME).unlink(missing_ok=True)
@@ -270,5 +278,5 @@ def _release_lock(hold: DirectoryLock) -> None:
 
 def _close_lock_file(hold: DirectoryLock) -> None:
     assert hold.descriptor is not None
-    close_read([hold.descriptor])  # nobody misses what it says
+    close_read([hold.descriptor])  # an error of closing does not matter here
     hold.descriptor = None

@@ -1,4 +1,4 @@
-"""The small file that says that data beside it are whole: written last, aside, synced and renamed."""
+"""The small file that marks the data next to it as complete: written last, under another name, synced and renamed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dliosim.formats.header_scanner import read_at
 
 NAME = "manifest.json"
 
-#: What a manifest may speak of.
+#: The kinds of data that a manifest describes.
 Kind = Literal["data set", "checkpoint"]
 
 
 def encode_manifest(directory: Path, content: Mapping[str, Any]) -> bytes:
-    """The manifest of a directory: only its end has a brace at the beginning of a line.
+    """Return the manifest of a directory as JSON; only at its end does a line begin with a brace.
 
-    Raises ExecutionError where it is too large to be read.
+    Raises ExecutionError where it is too large to be read again.
     """
     made = json.dumps(dict(content), indent=1, sort_keys=True).encode()
     try:
@@ -37,7 +37,7 @@ def encode_manifest(directory: Path, content: Mapping[str, Any]) -> bytes:
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises ExecutionError, as `encode_manifest` does, too.
+    Raises ExecutionError, also where `encode_manifest` does.
     """
     aside = directory / f"{NAME}.partial"
     write_file(aside, [encode_manifest(directory, content)], durable=True)
@@ -47,7 +47,7 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of a directory, or None where it is certain that there is none: no file, or one of something else.
+    """Return the manifest of a directory; None where there is certainly none: no file, or one of another content.
 
     Raises ExecutionError [R401] where it cannot be read, which proves nothing.
     """
@@ -66,9 +66,10 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 
 
 def has_complete_manifest(directory: Path) -> bool:
-    """Whether a directory has a manifest that was written to its end, readable or not.
+    """Return whether a directory has a manifest that was written to its end, readable or not.
 
-    What is no file, or cannot be looked at, counts as one: it is not for us to say that nobody finished it.
+    Something else than a file, or a file that cannot be opened, counts as one too: it does not prove that the data are
+    unfinished.
     """
     try:
         with open_for_read(directory / NAME) as descriptor:
@@ -78,7 +79,7 @@ def has_complete_manifest(directory: Path) -> bool:
 
 
 def find_manifest(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | None:
-    """The manifest of a directory, or None where there is none of data of this kind and digest; as `read_manifest`."""
+    """Return the manifest of a directory; None if it has none of this kind and digest. Raises as `read_manifest`."""
     content = read_manifest(directory)
     if content is None or (content.get("kind"), content.get("digest")) != (kind, digest):
         return None
@@ -86,7 +87,7 @@ def find_manifest(directory: Path, kind: Kind, digest: str) -> dict[str, Any] | 
 
 
 def remove_manifest(directory: Path) -> None:
-    """Take back the word that the data are whole, durably, before they are written over. Raises ExecutionError."""
+    """Remove the mark that the data are complete, durably, before they are overwritten. Raises ExecutionError."""
     with wrap_call("unlink", directory / NAME):
         (directory / NAME).unlink(missing_ok=True)
     if directory.is_dir():
@@ -105,9 +106,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_durable_directory(directory: Path) -> None:
-    """Make a directory and those above it, so that what becomes durable in it is not lost with a name above it.
+    """Make a directory and those above it, and make their names durable.
 
-    Raises ExecutionError.
+    Otherwise durable data in it could be lost with a name above it. Raises ExecutionError.
     """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     make_directory(directory, exist_ok=True)
@@ -116,13 +117,13 @@ def make_durable_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path, exist_ok: bool = False) -> None:
-    """Make a directory, and those above it; with `exist_ok` it may be there. Raises ExecutionError."""
+    """Make a directory and those above it; with `exist_ok` it may exist. Raises ExecutionError."""
     with wrap_call("mkdir", directory):
         directory.mkdir(parents=True, exist_ok=exist_ok)
 
 
 def resolve_in_root(root: Path, relative: str) -> Path:
-    """`root/relative` as an absolute path without symbolic links; UsageError [E208] if it lies outside the root."""
+    """Return `root/relative` as an absolute path without symbolic links; UsageError [E208] if it leaves the root."""
     base = Path(os.path.realpath(root))
     path = Path(os.path.realpath(base / relative))
     if path != base and base not in path.parents:

@@ -1,1 +1,1 @@
-"""What backends of other packages are tested by."""
+"""Tests for backends of other packages."""

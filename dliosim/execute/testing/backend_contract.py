@@ -1,7 +1,7 @@
-"""What holds for every backend: checks to be called on one, by this package's tests and by others'.
+"""Checks that every backend must pass; tests of this package and of other packages call them.
 
-Checks are collective over `comm` where they take it; the others are for one process. `directory` is one that is there
-and that the checks have for themselves (all ranks the same one, where there is a `comm`).
+Checks with a `comm` are collective over it; the others are for one process. `directory` exists and is used by the
+checks alone (with a `comm`, it is the same one on all ranks).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dliosim.model import Access
 
 LIFETIMES: Final[tuple[dict[str, Any], ...]] = ({"open": "each sample"}, {"open": "each epoch"}, {"open": "once"})
 
-#: How the threads of a rank share its reading: none beside the step's own, each a batch, all of them one batch.
+#: How the threads of a rank share its reading: no other thread, each thread a batch, all threads one batch.
 THREADS: Final[tuple[dict[str, Any], ...]] = (
     {"readers": 0},
     {"readers": 2, "prefetch": 2},
@@ -47,7 +47,7 @@ THREADS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def check_backend(backend: Backend, directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> None:
-    """Everything that is asked of a backend of another package; AssertionError where it does not hold. Collective."""
+    """Run all checks of a backend of another package; AssertionError where one fails. Collective."""
     access = Access(backend.name)
     own = directory / f"of rank {comm.rank}"
     own.mkdir()
@@ -73,7 +73,7 @@ def check_backend(backend: Backend, directory: Path, comm: MPI.Intracomm = MPI.C
 
 
 def check_reading(backend: Backend, access: Access, directory: Path) -> None:
-    """Calls land where they say and nowhere else; the meter agrees with what was done; nothing is left open.
+    """Check that calls fill their bytes and no others, that the meter counts them, and that nothing is left open.
 
     For `access` without `transfer`, so that a call is a sample.
     """
@@ -85,7 +85,7 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
             into[:] = b"\xa5" * len(into)
             size = sum(row[2] for row in rows)
             assert one.read(make_calls([rows]), into) == size, "a read returns the bytes of its calls"
-            assert into[:size] == call_contents(contents, rows), "the bytes of each call lie where it says"
+            assert into[:size] == call_contents(contents, rows), "the bytes of each call are where it says"
             assert into[size : size + 4096] == b"\xa5" * 4096, "nothing else is written to"
         one.end_epoch()
     meter, calls = one.meter, sum(map(len, BATCHES))
@@ -104,7 +104,7 @@ def check_reading(backend: Backend, access: Access, directory: Path) -> None:
 
 
 def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
-    """Files that others have taken the place of are met when `open` says so: by the next sample, or the next epoch."""
+    """Check that a replaced file is seen when `open` says so: by the next sample, or the next epoch."""
     rows, into = [(0, 10, 500), (1, 0, 500)], allocate(1000)
     old = write_files(directory)
     one = make_reader(backend, access, directory)
@@ -132,7 +132,7 @@ def check_lifetime(backend: Backend, access: Access, directory: Path) -> None:
 
 
 def check_truncated(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
-    """A call that meets the end of its file is an error [R401] with file and offset; the errors, for their texts."""
+    """Check that a call that meets the end of its file is an error [R401] with file and offset; return the errors."""
     write_files(directory)
     os.truncate(directory / fixture_name(1), 6000)
     os.truncate(directory / fixture_name(3), 0)
@@ -155,9 +155,9 @@ def check_truncated(backend: Backend, access: Access, directory: Path) -> list[E
 
 
 def check_missing(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
-    """A file that is not there, a link and a directory are errors with the path, and the reader can go on after them.
+    """Check the errors of a missing file, a link and a directory: they have the path, and the reader can continue.
 
-    The first two have code R401; the errors, for their texts.
+    The first two have code R401. Returns the errors.
     """
     [content, *_] = write_files(directory)
     for file in (1, 2, 3):
@@ -171,8 +171,8 @@ def check_missing(backend: Backend, access: Access, directory: Path) -> list[Exe
         error = _catch_error(one.read, calls, into)
         assert error.code == "R401" or file == 3, f"data that are not what was prepared have code R401: {error}"
         _check_message(error, str(directory / fixture_name(file)))
-        assert one.read(make_calls([[(0, 5, 10)]]), into) == 10, "what was begun before an error is over"
-        assert into[:10] == content[5:15], "the reader can go on with what is there"
+        assert one.read(make_calls([[(0, 5, 10)]]), into) == 10, "no earlier call is still running after an error"
+        assert into[:10] == content[5:15], "the reader can continue with the files that are there"
         one.close()
         found.append(error)
     assert _count_descriptors() <= handles, "files stay open after an error and `close`"
@@ -187,9 +187,9 @@ def check_missing(backend: Backend, access: Access, directory: Path) -> list[Exe
 def check_batches(
     backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm, files: int = FILES
 ) -> dict[str, str]:
-    """Two epochs are whole, batch by batch, whichever threads read them; the hints that files were opened with.
+    """Check that two epochs are whole, batch by batch, with any threads; return the hints that files were opened with.
 
-    With one file that is one which all ranks share. Collective.
+    With one file, all ranks share it. Collective.
     """
     contents = write_files(directory, comm)[:files]
     steps = random_steps(comm.rank, files)
@@ -210,7 +210,7 @@ def check_batches(
         together, latencies = MeterGroup(meters), Histogram()
         busy = together.collect_busy(latencies) + together.collect_rest()
         assert latencies.count == sum(meter.calls for meter in meters), "each call has a latency"
-        # Of one reader it is the time of its calls, in which no file is opened and no view set.
+        # With one reader, `busy` is the time of its calls, without opening files and setting views.
         assert busy == latencies.sum_ns if in_turn else busy <= latencies.sum_ns, "calls overlap within a reader"
         assert asked == 0 or busy > 0, "calls take time"
         assert busy <= sum(meter.read_ns for meter in meters), "`read_ns` has all calls: see `Meter.add_run`"
@@ -218,7 +218,7 @@ def check_batches(
 
 
 def check_stopping_early(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
-    """An epoch may end at any step, and another may follow. Collective."""
+    """Check that an epoch may end at any step, and another may follow. Collective."""
     write_files(directory, comm)
     calls = make_calls(random_steps(comm.rank, 1))
     with open_batches(backend, access, directory, calls, comm) as batches:
@@ -232,9 +232,9 @@ def check_stopping_early(backend: Backend, access: Access, directory: Path, comm
 def check_cut_batch(
     backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm
 ) -> tuple[ExecutionError, ...]:
-    """One rank reads beyond the end of a file; it says so in that step and no other, and the others go on. Collective.
+    """Check that a rank that reads beyond the end of a file fails in that step alone, and the others continue.
 
-    The error, on the last rank, for its text.
+    Returns the error, on the last rank. Collective.
     """
     write_files(directory, comm)
     last = comm.rank == comm.size - 1
@@ -260,7 +260,7 @@ def check_cut_batch(
 
 
 def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
-    """Ranks write a file together, one of them less than the others; what was there before is gone. Collective."""
+    """Check that ranks write a file together, one of them less, and that the old content is gone. Collective."""
     path, piece = directory / "written", 1000
     if comm.rank == 0:
         path.write_bytes(b"x" * 100_000)
@@ -290,7 +290,7 @@ def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.I
         if (turn, rank) != (1, comm.size - 1):
             at = (turn * comm.size + rank) * piece
             whole[at : at + piece] = bytes([turn * 16 + rank]) * piece
-    assert path.read_bytes() == whole, "the bytes lie at their offsets"
+    assert path.read_bytes() == whole, "the bytes are at their offsets"
     comm.Barrier()
     make_writer(backend, access, path, comm, create=False).close()
     comm.Barrier()
@@ -298,7 +298,7 @@ def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.I
 
 
 def check_unwritable(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
-    """A place without a directory, and a link, are errors with the path and the reason, on every rank. Collective."""
+    """Check that a missing directory and a link are errors with path and reason, on every rank. Collective."""
     target, link = directory / "target", directory / "link"
     if comm.rank == 0:
         target.write_bytes(b"as it was")
@@ -319,12 +319,12 @@ def check_unwritable(backend: Backend, access: Access, directory: Path, comm: MP
 
 
 def check_full(backend: Backend, access: Access, directory: Path) -> ExecutionError:
-    """A write for which there is no room is an error [R402] with file and offset; the error, for its text."""
+    """Check that a write without room is an error [R402] with file and offset; return the error."""
     path = directory / "full"
     writer = make_writer(backend, access, path, MPI.COMM_SELF)
     with Path("/dev/full").open("wb") as full:
         for own in list(Path("/proc/self/fd").iterdir()):
-            # What it has open is full from here on: a writer may refuse to open what is no file.
+            # The open file is full from now on: replaced after opening, since a writer may refuse a device.
             if own.is_symlink() and own.readlink() == path.resolve():
                 os.dup2(full.fileno(), int(own.name))
     error = _catch_error(writer.write, 9, memoryview(b"abc"))
@@ -335,7 +335,7 @@ def check_full(backend: Backend, access: Access, directory: Path) -> ExecutionEr
 
 
 def _count_descriptors() -> int:
-    """Descriptors that this process has open."""
+    """Return the number of open descriptors of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
@@ -343,7 +343,7 @@ def _catch_error(action: Callable[..., object], *arguments: object) -> Execution
     try:
         action(*arguments)
     except ExecutionError as error:
-        return error.with_traceback(None)  # whose frames keep what they have open
+        return error.with_traceback(None)  # the traceback's frames would keep files open
     raise AssertionError("no ExecutionError was raised")
 
 

@@ -1,4 +1,4 @@
-"""What `backend_contract` tries backends on: files of known bytes, calls made by hand, and readers of them."""
+"""Fixtures of `backend_contract`: files of known bytes, calls made by hand, and readers of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE: Final = 40_000
 
 STEPS: Final = 4
 
-#: Samples of one size at multiples of it, of one size anywhere, of many sizes, one alone, none; of a file and several.
+#: Steps: samples of one size at multiples of it, or anywhere, of many sizes, one sample, none, several files, one file.
 BATCHES: Final[list[Rows]] = [
     [(0, 100 * (7 * k % 40) + 50, 100) for k in range(40)],
     [(0, 97 * k % 39_000, 100) for k in range(40)],
@@ -40,12 +40,12 @@ BATCHES: Final[list[Rows]] = [
 
 
 def fixture_name(file: int) -> str:
-    """Of a file, below its directory."""
+    """Return the name of a file below its directory."""
     return f"{file}.raw"
 
 
 def write_files(directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> list[bytes]:
-    """Make the files that readers are tried on, with the same bytes each time, which it returns. Collective."""
+    """Make the files for readers, with the same bytes each time; return the bytes of each. Collective."""
     random = np.random.default_rng(99)
     contents = [random.bytes(SIZE) for _ in range(FILES)]
     comm.Barrier()
@@ -57,7 +57,7 @@ def write_files(directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> list[by
 
 
 def make_calls(steps: Sequence[Sequence[tuple[int, int, int]]]) -> Calls:
-    """The calls of steps, each a list of (file, offset, length); their bytes lie back to back in the buffer."""
+    """Make the calls of steps, each a list of (file, offset, length); their bytes are back to back in the buffer."""
     rows = [row for step in steps for row in step]
     file, offset, length = (np.array([row[column] for row in rows], np.int64) for column in range(3))
     starts: list[int] = []
@@ -73,7 +73,7 @@ def make_calls(steps: Sequence[Sequence[tuple[int, int, int]]]) -> Calls:
 
 
 def random_steps(rank: int, files: int) -> list[Rows]:
-    """Calls of one size and of many, some of the same bytes; some steps are empty on some ranks."""
+    """Return steps with calls of one size and of many, some of the same bytes; some steps are empty on some ranks."""
     random = np.random.default_rng(rank)
     steps = []
     for step in range(STEPS):
@@ -87,12 +87,12 @@ def random_steps(rank: int, files: int) -> list[Rows]:
 
 
 def call_contents(contents: Sequence[bytes], rows: Rows) -> bytes:
-    """What the calls of a step give."""
+    """Return the bytes that the calls of a step read."""
     return b"".join(contents[file][at : at + size] for file, at, size in rows)
 
 
 def make_reader(backend: Backend, access: Access, directory: Path) -> Reader:
-    """A reader of the files of `write_files`, on this rank alone."""
+    """Make a reader of the files of `write_files`, on this rank alone."""
     return backend.reader(access, Files(directory, fixture_name, lambda _: SIZE, False, MPI.COMM_SELF))
 
 
@@ -100,7 +100,7 @@ def make_reader(backend: Backend, access: Access, directory: Path) -> Reader:
 def open_batches(
     backend: Backend, access: Access, directory: Path, calls: Calls, comm: MPI.Intracomm, shared: bool = True
 ) -> Iterator[Batches]:
-    """The batches of a rank, read by as many readers as `access` asks for. Collective."""
+    """Yield the batches of a rank, read by as many readers as `access` asks for. Collective."""
     io = comm.Dup()
     files = Files(directory, fixture_name, lambda _: SIZE, shared, io)
     slots = [allocate(calls.buffer_size) for _ in range(slot_count(access))]

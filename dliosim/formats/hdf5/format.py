@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.formats.defaults import refuse_excess_units
-from dliosim.formats.hdf5.filters import TILED, decode
 from dliosim.formats.hdf5.geometry import chunk_grid, chunk_shape, record_parts
-from dliosim.formats.hdf5.index import read_index
-from dliosim.formats.hdf5.layout import assemble, build, chunk_filters, encode_group, group_size, lay_out
 from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, LibraryFile
+from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
@@ -69,6 +65,8 @@ class Hdf5:
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
         """See `Format.index`: a column a data set, those of `dataset.names` or those that hold the samples."""
+        from dliosim.formats.hdf5.index import read_index
+
         return read_index(path, dataset.names)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
@@ -77,6 +75,8 @@ class Hdf5:
         None for a chunk that is not in the file, and for one that holds no runs of samples but tiles of them; the
         latter's filters are run all the same.
         """
+        from dliosim.formats.hdf5.filters import TILED, decode
+
         if column is None or column.row_bytes != ENCODED:
             return np.frombuffer(data, np.uint8)
         if len(data) == 0:
@@ -96,22 +96,32 @@ class Hdf5:
 
     def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
         """See `Resolved.lay_out`."""
+        from dliosim.formats.hdf5.layout import lay_out
+
         lay_out(dataset, path, count)
 
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """See `Resolved.build`."""
+        from dliosim.formats.hdf5.layout import build
+
         build(dataset, path, count, batches, encoding)
 
     def group_size(self, dataset: Dataset, count: int) -> int:
         """Samples of a chunk."""
+        from dliosim.formats.hdf5.layout import group_size
+
         return group_size(dataset, count)
 
     def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
         """Chunks through the filter."""
+        from dliosim.formats.hdf5.layout import encode_group
+
         return encode_group(dataset, count, samples)
 
     def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
         """A file of such chunks."""
+        from dliosim.formats.hdf5.layout import assemble
+
         assemble(dataset, path, count, groups)
 
     def batch(self, dataset: Dataset) -> int:
@@ -121,6 +131,8 @@ class Hdf5:
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
         """Data sets one after the other behind their headers, chunks as small as `compressible` makes them."""
+        from dliosim.formats.hdf5.layout import chunk_filters
+
         end, touched, columns = _HEADERS, _HEADERS, []
         filters = chunk_filters(dataset.compress)
         for part in record_parts(dataset):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from dliosim.formats.protocols import Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
 

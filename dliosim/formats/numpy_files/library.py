@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.numpy_files.npy_header import Array, sample_rows, split_rows
 from dliosim.formats.protocols import Bytes
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 

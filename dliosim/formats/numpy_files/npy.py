@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
@@ -20,6 +18,7 @@ from dliosim.formats.numpy_files.npy_header import (
     sample_rows,
 )
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 

@@ -14,12 +14,10 @@ from io import BytesIO
 from math import prod
 from typing import Any, Final
 
-import numpy as np
-from numpy.lib import format as numpy_format
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import refuse_unused
 from dliosim.formats.protocols import Column, Filter
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Shape
 
 LARGEST_HEADER: Final = 1 << 16
@@ -104,14 +102,14 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {extents!r}, }}"
     if extents:
         text += " " * (_GROWTH_DIGITS - len(str(extents[0])))
-    before = len(numpy_format.MAGIC_PREFIX) + 4
+    before = len(np.lib.format.MAGIC_PREFIX) + 4
     text += " " * (_ALIGNED - (before + len(text) + 1) % _ALIGNED) + "\n"
-    return numpy_format.magic(1, 0) + struct.pack("<H", len(text)) + text.encode("ascii")
+    return np.lib.format.magic(1, 0) + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
 def header_length(beginning: bytes | memoryview, where: str) -> int:
     """Bytes of the header that begins so; ExecutionError [R401] where none does, or one that is unknown or absurd."""
-    if len(beginning) < BEGINNING or beginning[:6] != numpy_format.MAGIC_PREFIX:
+    if len(beginning) < BEGINNING or beginning[:6] != np.lib.format.MAGIC_PREFIX:
         raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
     major, minor = beginning[6], beginning[7]
     if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
@@ -134,7 +132,7 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
         raise ExecutionError(f"{where} ends within the header of its array, {length} bytes", "R401")
     stream = BytesIO(header[8:])
     # Versions 2 and 3 differ in how names of fields are written, which nothing here depends on.
-    parse = numpy_format.read_array_header_1_0 if header[6] == 1 else numpy_format.read_array_header_2_0
+    parse = np.lib.format.read_array_header_1_0 if header[6] == 1 else np.lib.format.read_array_header_2_0
     try:
         try:
             shape, fortran, dtype = parse(stream)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
@@ -46,6 +44,7 @@ from dliosim.formats.numpy_files.zip_headers import (
     trailer_sizes,
 )
 from dliosim.formats.protocols import Bytes, Column, EncodeTime, FileIndex, Filter, Format, Framed, Ints, Resolved
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 _FILE: Final = f"{MEMBER}.npy"

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import read_at
 from dliosim.formats.protocols import Ints
+from dliosim.lazy_numpy import np
 
 STORED: Final = 0
 DEFLATED: Final = 8

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 MAGIC: Final = b"PAR1"

@@ -23,11 +23,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-import numpy as np
-
 from dliosim.formats.defaults import refuse_excess_units
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
 from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, Filter, Ints, LibraryFile
+from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
 if TYPE_CHECKING:

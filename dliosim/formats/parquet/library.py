@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dliosim.errors import ExecutionError
 from dliosim.formats.parquet.footer import footer_index, read_footer
 from dliosim.formats.protocols import Bytes, FileIndex, Ints
+from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Checkpoints: a block to the dataclass of the model."""
+"""Checkpoints: compile a block into the dataclass of the model."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dliosim.units import RATE, TIME
 
 
 def checkpoint_settings(context: CompileContext, block: PatternBlock) -> Settings:
-    """The lines of a checkpoint over those of the access it names."""
+    """Return the lines of a checkpoint, merged over the lines of the access that it names."""
     name = block.header["with"].only_child if "with" in block.header else None
     return merge_access(context, block, name, vocabulary.WRITING)
 
 
 def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
-    """The checkpoint of a block, or None where a mistake was reported."""
+    """Return the checkpoint of a block, or None where a mistake was reported."""
     context, job = outer.context, outer.context.scope.job
     before = len(context.found)
     outer.require(("part", "model"), ("path",))
@@ -91,10 +91,13 @@ def _model(context: CompileContext, node: SyntaxNode, models: Mapping[str, Trans
 
 
 def _check_part_names(settings: Settings, built: Checkpoint) -> None:
-    """E102 for a part that is called as one of the model's: contents and files are found by the name."""
+    """Raise E102 for a part with the name of one of the model's tensors.
+
+    The name decides contents and file names, so it must be unique.
+    """
     if built.model is None:
         return
-    # Those of a layer have its number in front, which no part has that a pattern names: one layer is enough.
+    # Tensors of a layer begin with the number of the layer, and no part of a pattern can: one layer is enough.
     names = {part.name for part in parts_of(replace(built.model, layers=1), Split(1, 1, 1))}
     for line, part in zip(settings.all_lines("part"), built.parts, strict=True):
         if part.name in names:
@@ -113,7 +116,7 @@ def _part(scope: Scope, node: SyntaxNode, split: Split) -> Part:
     word = kinds.index("WORD")
     held, width = node.children[word + 1], TYPES[element_type(node.children[word])]
     first, *rest = (scope.count(child) for child in node.children[1:word])
-    # A vector that is split by rows has one element in each; else it is one row.
+    # A vector that is split by rows has one element in each row; any other vector is one row.
     rows, columns = (first, math.prod(rest)) if rest or held.kind == "rows" else (1, first)
     size = rows * columns * width
     if size > MAX_SIZE:
@@ -162,15 +165,15 @@ def _pieces(node: SyntaxNode) -> Literal["by tensor", "whole"]:
 
 
 def _background(settings: Settings) -> Background | None:
-    """How a save goes on in the background; E211 where only the lines about that are given."""
+    """Return how a save continues in the background; E211 for `staging` or `in flight` without `async on`."""
     scope, nothing = settings.context.scope, Background()
     staged = settings.read("staging", lambda node: _staging(scope, node), nothing)
     in_flight = settings.read("in flight", lambda node: scope.count(node.only_child, 1, 1024), 1)
     if settings.read("async", lambda node: node.kind == "on", False):
         return replace(staged, in_flight=in_flight)
     for head, reason in (
-        ("staging", "how fast a save is copied before it goes on in the background"),
-        ("in flight", "how many saves go on in the background"),
+        ("staging", "how fast a save is copied before it continues in the background"),
+        ("in flight", "how many saves continue in the background"),
     ):
         if settings.find_line(head) is not None:
             labels = [*settings.labels(head, reason), *settings.labels("async", "but saving blocks", "saving blocks")]
@@ -185,7 +188,7 @@ def _staging(scope: Scope, node: SyntaxNode) -> Background:
 
 
 def _pace(scope: Scope, node: SyntaxNode) -> Pace:
-    """A time, or a rate; E111 and E113 otherwise."""
+    """Return a pace from a time or a rate; E111 for another dimension, E113 for a rate out of range."""
     value = scope.value(node)
     if value.dimension == TIME:
         return Pace(seconds=scope.seconds(node))

@@ -1,4 +1,4 @@
-"""Data sets: a block to the dataclass of the model."""
+"""Data sets: compile a block into the dataclass of the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dliosim.model.dataset import MAX_TOTAL
 
 
 def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
-    """The data set of a block, or None where a mistake was reported."""
+    """Return the data set of a block, or None where a mistake was reported."""
     if settings.find_line("from files") is not None:
         return external_datasets.compile_existing(settings, seed)
     context, scope = settings.context, settings.context.scope
@@ -83,7 +83,7 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 
     layout = settings.read("layout", convert, Layout("file per sample", samples))
     if writers is not None and layout.kind != "file per rank":
-        hint = "every other layout is the same whoever prepared it"
+        hint = "every other layout is the same for any number of preparing ranks"
         error = mistake(
             "E210",
             "`prepared by` counts with `layout file per rank` only",
@@ -97,7 +97,7 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 
 
 def _check_total(settings: Settings, built: Dataset) -> None:
-    # A sample is never below 1 B, so the mean of what is drawn may be far above the one that is written.
+    # Draws below 1 B become 1 B, so the mean of the sizes may be far above the mean that the pattern gives.
     largest = built.size.high if built.size.high is not None else built.size.nonnegative_mean() + 1
     if built.samples * (largest + built.align) + built.header * built.layout.files > MAX_TOTAL:
         error = mistake(

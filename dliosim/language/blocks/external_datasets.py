@@ -1,4 +1,4 @@
-"""Data sets `from files`: files that are there already, of which a pattern says next to nothing."""
+"""Data sets `from files`: the files exist already, and the pattern describes only what they do not say."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dliosim.units import SIZE
 
 _SAID_BY_FILES: Final = {
     "samples": "they are counted",
-    "layout": "they lie as they lie",
-    "prepared by": "nobody prepares them",
+    "layout": "their layout is fixed",
+    "prepared by": "they exist already",
     "header": "they are written already",
     "align": "they are written already",
     "stripe": "they are written already",
@@ -29,8 +29,8 @@ _SAID_BY_FILES: Final = {
     "compressible": "they are written already",
     "path": "their names say where",
 }
+#: Formats whose files need not say how large their samples are, or which of their axes counts samples.
 _MAY_SAY: Final = {"size": ("raw", "npy", "indexed"), "shape": ("raw", "npy", "npz", "indexed")}
-"""Formats whose files need not say how large their samples are, or which of their axes counts samples."""
 _BY_SUFFIX: Final = {
     ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".nc4": "hdf5", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
     ".npy": "npy", ".npz": "npz", ".csv": "csv", ".bin": "indexed", ".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png",
@@ -39,14 +39,14 @@ _BY_SUFFIX: Final = {
 
 
 def missing_finder(dataset: Dataset) -> FileSurvey:
-    """The finder of those who cannot look: UsageError [R403]."""
+    """Raise UsageError [R403]: the default finder, where files cannot be inspected."""
     raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
 
 
 def compile_existing(settings: Settings, seed: int) -> Dataset | None:
-    """The data set of a block with `from files`, with what only its files say still to be found by `inspect_files`.
+    """Return the data set of a block with `from files`, or None where a mistake was reported.
 
-    None where a mistake was reported.
+    What only the files say (samples, layout, sizes) is a placeholder until `inspect_files`.
     """
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
@@ -55,7 +55,7 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
     source = settings.read("from files", _file_pattern, "")
     suffix = PurePosixPath(source).suffix.lower()
     if source and settings.find_line("format") is None and not re.search("[a-z]", suffix):
-        message, place = "these names do not say of which format the files are", settings.setting_span("from files")
+        message, place = "these names do not say which format the files have", settings.setting_span("from files")
         hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
         context.report(mistake("E215", message, place, "no ending", hint=hint))
     form = storage_settings.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
@@ -66,9 +66,7 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
                 *settings.labels(head, f"the files say this: {reason}" if reason else "the files say this"),
                 *settings.labels("from files", "these files"),
             ]
-            context.found.append(
-                make_diagnostic("E215", f"`{head}` beside `from files`", labels, f"leave `{head}` out")
-            )
+            context.found.append(make_diagnostic("E215", f"`{head}` with `from files`", labels, f"leave `{head}` out"))
     shaped = storage_settings.shape(settings)
     storage_settings.check_size_and_shape(settings, shaped)
     size = settings.read("size", lambda node: scope.quantity(node, SIZE), UNKNOWN_SIZE)
@@ -93,16 +91,16 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
 
 
 def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
-    """The data set with what its files say; None where they cannot be found or read, which is reported.
+    """Return the data set with what its files say; None where they cannot be found or read, which is reported.
 
-    UsageError where the command line does not say where to look.
+    UsageError where the command line does not say where the files are.
     """
     place = settings.setting_span("from files")
     try:
         found = finder(built)
     except DliosimError as error:
         if isinstance(error, UsageError) and error.code is None:
-            raise  # said of the command line, not of the pattern
+            raise  # an error in the command line, not in the pattern
         settings.context.report(mistake(error.code or "R401", error.message, place, "these files"))
         return None
     if found.samples < 1 or found.files < 1:
@@ -119,7 +117,7 @@ def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset
 
 
 def prepare_refusal(settings: Settings, place: Span) -> Mistake:
-    """E215 for `prepare` of files that are there already."""
+    """Return the E215 for `prepare` of files that exist already."""
     message = f"`{settings.block.name}` is read from files that are there already"
     more = settings.labels("from files", "these files")
     return mistake("E215", message, place, "nothing to write", more=more, hint="leave the line out")
@@ -140,7 +138,7 @@ def _file_pattern(node: SyntaxNode) -> str:
 def _names(node: SyntaxNode) -> tuple[str, ...]:
     if node.kind == "number":
         hint = 'write their names: `datasets "image", "label"`'
-        raise mistake("E215", "a number of data sets beside `from files`", node.span, "the files say this", hint=hint)
+        raise mistake("E215", "a number of data sets with `from files`", node.span, "the files say this", hint=hint)
     names: list[str] = []
     for child in node.children:
         name = child.text[1:-1]

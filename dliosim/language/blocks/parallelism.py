@@ -1,4 +1,4 @@
-"""How ranks split a state: the phrases of `parallel` and `written by`, and what a split must fit."""
+"""Split of a state over ranks: the phrases of `parallel` and `written by`, and what a split must fit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dliosim.model.job import MAX_RANKS
 from dliosim.model.transformer import parts_of
 from dliosim.readable import count
 
+#: Parts of a checkpoint, the tensors of its model included.
 MAX_PARTS: Final = 1 << 17
-"""Parts of a checkpoint; the tensors of a model are some of them."""
 
 
 def parse_axes(scope: Scope, node: SyntaxNode) -> Split:
-    """The split that a phrase names, with all of its ranks; E113 where these are too many."""
+    """Return the split that a phrase names, with all of its ranks; E113 for more than MAX_RANKS ranks."""
     sizes = (scope.count(found.only_child, 1, MAX_RANKS) if (found := node.find(name)) else 1 for name in OF_SPLIT)
     split = Split(*sizes)
     if split.ranks > MAX_RANKS:
@@ -29,7 +29,10 @@ def parse_axes(scope: Scope, node: SyntaxNode) -> Split:
 
 
 def fit_split(split: Split, node: SyntaxNode, ranks: int) -> Split:
-    """The split of the phrase `node` in a job of so many ranks; E217 where it has others."""
+    """Return the split of the phrase `node` for a job of `ranks` ranks; E217 where the numbers differ.
+
+    With `subset` the split may have more ranks than the job.
+    """
     subset = node.find("SUBSET") is not None
     if split.ranks == ranks:
         return split
@@ -54,7 +57,7 @@ def fit_split(split: Split, node: SyntaxNode, ranks: int) -> Split:
 
 
 def parse_written_by(scope: Scope, node: SyntaxNode) -> Split:
-    """The split of `written by`; `subset N` says how many of its ranks there were."""
+    """Return the split of `written by`; `subset N` gives the number of its ranks that took part."""
     ranks = node.find("ranks")
     if ranks is not None:
         return Split(1, 1, scope.count(ranks.only_child, 1, MAX_RANKS))
@@ -66,7 +69,10 @@ def parse_written_by(scope: Scope, node: SyntaxNode) -> Split:
 
 
 def measure_model(model: Transformer) -> tuple[int, int]:
-    """How many parts a model has, and their bytes: all layers are alike, so that two of them tell."""
+    """Return the number of parts of a model, and their bytes.
+
+    All layers have equal sizes, so models of one and of two layers give the figures of any number.
+    """
     one, two = (parts_of(replace(model, layers=layers), Split(1, 1, 1)) for layers in (1, 2))
     more = model.layers - 1
     sizes = [sum(part.size for part in parts) for parts in (one, two)]
@@ -74,7 +80,10 @@ def measure_model(model: Transformer) -> tuple[int, int]:
 
 
 def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
-    """E218 at `place` where what is saved cannot be split so, E113 where that is more than any file holds."""
+    """Check a split against what the checkpoint saves.
+
+    E218 at `place` where the state cannot be split in this way; E113 for too many parts or more than MAX_TOTAL bytes.
+    """
     model = checkpoint.model
     if model is not None:
         what = f"model `{model.name}`"
@@ -94,7 +103,7 @@ def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
     if stages:
         message = f"part `{stages[0].name}` is on stage {stages[0].stage}"
         label = f"stages here are 0 to {split.pipeline - 1}" if split.pipeline > 1 else "there is stage 0 alone"
-        raise mistake("E218", message, place, label, hint="the tensors of a `model` lie on as many stages as there are")
+        raise mistake("E218", message, place, label, hint="the tensors of a `model` use all stages that there are")
     number, size = measure_model(model) if model is not None else (0, 0)
     number += len(checkpoint.parts)
     if number > MAX_PARTS:

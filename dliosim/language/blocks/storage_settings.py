@@ -1,4 +1,4 @@
-"""How samples are stored: their shape, the format, chunks and compression, and what the format says to all that."""
+"""Storage settings: shape, format, chunk, compression and stripe, and what the format refuses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dliosim.readable import count
 from dliosim.units import COUNT, SIZE, format_bytes
 
 MAX_DIMENSIONS: Final = 32  # of arrays in HDF5
-MAX_SHAPED: Final = 1 << 53  # bytes: sizes are floats, and that of a shape is exact
+MAX_SHAPED: Final = 1 << 53  # bytes; sizes are floats, which are exact up to this one
 MAX_PARTS: Final = 1 << 12
 MAX_COMPRESSIBLE: Final = 1000  # deflate's own limit is 1032 : 1
 
-#: What a format may refuse by the name that it has in the model.
+#: The setting of the pattern for a field of the model that a format may refuse, where the names differ.
 _WRITTEN_AS: Final = {"parts": "datasets", "names": "datasets"}
 
-#: The usual level of each codec, the lowest and the highest; zeros where there are none.
+#: The usual, the lowest and the highest level of each codec; zeros for a codec without levels.
 _LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zstd": (3, 1, 22)}
 
 
@@ -32,7 +32,7 @@ _LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zst
 
 
 def shape(settings: Settings) -> Shape | None:
-    """The shape of a sample, or of each of its parts."""
+    """Return the shape of a sample, or of each of its parts; None without `shape`."""
     return settings.read("shape", lambda node: _shape(settings, node), None)
 
 
@@ -50,7 +50,7 @@ def _shape(settings: Settings, node: SyntaxNode) -> Shape:
 
 
 def parts(settings: Settings) -> int:
-    """How many data sets a record is made of."""
+    """Return the number of data sets that hold one record."""
     return settings.read("datasets", lambda node: _parts(settings, node), 1)
 
 
@@ -63,8 +63,10 @@ def _parts(settings: Settings, node: SyntaxNode) -> int:
 
 
 def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
-    """The size of a sample of `number` parts, from `shape` or `size`; E213 where both are given, E112 where it does not
-    divide."""
+    """Return the size of a sample of `number` parts in bytes, from `shape` or `size`.
+
+    E213 where both are given; E112 where the size does not divide evenly.
+    """
     drawn = settings.read("size", lambda node: settings.context.scope.quantity(node, SIZE), constant(1))
     check_size_and_shape(settings, shaped, number)
     if settings.find_line("shape") is not None:
@@ -80,7 +82,7 @@ def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
 
 
 def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int = 1) -> None:
-    """E213 for `size` beside `shape`."""
+    """Report E213 for `size` together with `shape`."""
     if settings.find_line("size") is None or settings.find_line("shape") is None:
         return
     text = f"the shape gives the size: {format_bytes(shaped.size * number)}" if shaped else "the shape gives the size"
@@ -93,7 +95,7 @@ def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int =
 
 
 def format_name(settings: Settings, usual: str) -> str:
-    """The name of the format, of those that there are."""
+    """Return the name of the format, `usual` without a `format` line; E003 for an unknown one."""
     return settings.read("format", _format_name, usual)
 
 
@@ -105,7 +107,7 @@ def _format_name(node: SyntaxNode) -> str:
 
 
 def chunk(settings: Settings) -> Chunk | None:
-    """How much is stored as one."""
+    """Return the samples or bytes that a file stores as one; None without a `chunk`."""
     return settings.read("chunk", lambda node: _chunk(settings, node), None)
 
 
@@ -118,12 +120,12 @@ def _chunk(settings: Settings, node: SyntaxNode) -> Chunk | None:
     value = scope.value(node.only_child)
     if value.dimension == COUNT:
         hint = f"write `chunk {value} samples`, or a size: `chunk 64 KiB`"
-        raise mistake("E111", "a chunk is so many samples, or a size", node.span, "this is a count", hint=hint)
+        raise mistake("E111", "a chunk is a number of samples, or a size", node.span, "this is a count", hint=hint)
     return Chunk(scope.size(node.only_child, 1), "bytes")
 
 
 def compression(settings: Settings) -> Compression | None:
-    """The codec and its level."""
+    """Return the codec and its level; None without compression."""
     return settings.read("compress", lambda node: _compression(settings, node), None)
 
 
@@ -143,7 +145,7 @@ def _compression(settings: Settings, node: SyntaxNode) -> Compression | None:
 
 
 def compression_ratio(settings: Settings) -> float:
-    """How far a compressor gets with the contents: 2.0 halves them."""
+    """Return how well the contents can be compressed, as a ratio of sizes: 2.0 halves them."""
     return settings.read("compressible", lambda node: _compression_ratio(settings, node), 1.0)
 
 
@@ -163,7 +165,7 @@ def _compression_ratio(settings: Settings, node: SyntaxNode) -> float:
 
 
 def stripe(settings: Settings) -> Stripe | None:
-    """The striping that is asked for."""
+    """Return the striping that the pattern asks for; None without `stripe`."""
     scope = settings.context.scope
     return settings.read(
         "stripe", lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)), None
@@ -171,7 +173,7 @@ def stripe(settings: Settings) -> Stripe | None:
 
 
 def check_chunk(settings: Settings, built: Dataset) -> None:
-    """E214 for a chunk of more samples, or more bytes, than any file has."""
+    """Report E214 for a chunk of more samples, or more bytes, than any file has."""
     size, fullest = built.constant_size, -(-built.samples // built.layout.files)
     if built.chunk is None or (built.chunk.unit == "bytes" and size is None):
         return
@@ -192,7 +194,7 @@ def check_chunk(settings: Settings, built: Dataset) -> None:
 
 
 def check_format(settings: Settings, built: Dataset) -> None:
-    """What the format says to a data set: R403 where it lacks a package, E212 for what it cannot hold."""
+    """Report what the format refuses: R403 where it lacks a package, E212 for what it cannot hold."""
     found = settings.context.found
     try:
         form = format_for(built)
@@ -209,7 +211,7 @@ def check_format(settings: Settings, built: Dataset) -> None:
         labels = settings.labels("format", f"the package `{module}` is not installed")
         hint = f"pip install 'dliosim[{extra}]'"
         found.append(make_diagnostic("R403", f"format `{built.format}` is not available here", labels, hint))
-    # Of files that are there already only what the block says can be wrong: their size is not known yet.
+    # Files that exist already are not inspected yet, so only what the block itself says can be wrong.
     setting, reason = refused or ("", "")
     setting = _WRITTEN_AS.get(setting, setting)
     if refused is not None and (not built.source or settings.find_line(setting) is not None):
@@ -220,7 +222,7 @@ def check_format(settings: Settings, built: Dataset) -> None:
 
 
 def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:
-    """E003 for a word that is none of those known."""
+    """Return the E003 for a word that is none of the known ones."""
     listed = f"{what}s: {', '.join(known)}"
     hint = suggest_word(node.text.lower(), known) or listed
     return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {_A[what]}", hint=hint)

@@ -1,4 +1,4 @@
-"""Models: a block to the dataclass of a transformer's state."""
+"""Models: compile a block into the dataclass of a transformer's state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import OPTIMIZERS, TYPES, Transformer
 
 MAX_LAYERS: Final = 10_000
-MAX_WIDTH: Final = 1 << 20  # of hidden; heads are no more
+MAX_WIDTH: Final = 1 << 20  # of `hidden`, and so of heads
 MAX_FFN: Final = 1 << 22
 MAX_VOCABULARY: Final = 1 << 24
 MAX_SCALE: Final = 10**9
 
 
 def compile_transformer(settings: Settings) -> Transformer | None:
-    """The model of a block, or None where a mistake was reported."""
+    """Return the model of a block, or None where a mistake was reported."""
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
     settings.require(*((head,) for head in ("layers", "hidden", "ffn", "heads", "vocabulary")))
@@ -49,7 +49,7 @@ def compile_transformer(settings: Settings) -> Transformer | None:
 
 
 def element_type(word: SyntaxNode) -> str:
-    """The name of the type of an element; E003 where there is none of that name."""
+    """Return the name of an element type; E003 for an unknown one."""
     if word.text not in TYPES:
         raise unknown_word("element type", word, TYPES)
     return word.text
@@ -63,7 +63,7 @@ def _optimizer(node: SyntaxNode) -> tuple[str, str]:
 
 
 def _check_heads(settings: Settings, built: Transformer) -> None:
-    """E113 where heads are more than what they divide."""
+    """Report E113 for more heads than `hidden`, or more `kv_heads` than heads."""
     for head, value, other, most in (
         ("heads", built.heads, "hidden", built.hidden),
         ("kv_heads", built.kv_heads, "heads", built.heads),

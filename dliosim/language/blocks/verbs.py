@@ -1,4 +1,4 @@
-"""Verbs and loops, `restore` included: blocks to the dataclasses of the model."""
+"""Verbs and loops, `restore` included: compile blocks into the dataclasses of the model."""
 
 from __future__ import annotations
 
@@ -43,16 +43,19 @@ from dliosim.units import COUNT, TIME
 
 @dataclass(slots=True)
 class VerbCompiler:
-    """Compiles verbs in order."""
+    """Compiles the verbs of a pattern in order."""
 
+    #: the document, the scope, and what was found
     context: CompileContext
+    #: data sets and checkpoints that verbs name
     nouns: CompiledNouns
+    #: inspects the files of data sets `from files`
     finder: Finder
+    #: settings of each loop, prepare and restore, by the id of its model
     settings: dict[int, Settings] = field(default_factory=dict)
-    """The lines behind each loop and prepare, by the id of its model."""
 
     def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[Verb, ...]:
-        """The verbs of a file or of a `repeat`; those with mistakes are left out."""
+        """Return the verbs of a file or of a `repeat`; a verb with a mistake is left out."""
         verbs: list[Verb] = []
         for block in blocks:
             try:
@@ -102,7 +105,7 @@ class VerbCompiler:
         return self.nouns.datasets.get(name.text)
 
     def _read_dataset(self, name: SyntaxNode) -> Dataset | None:
-        """The data set that a loop reads; files that are there already are looked at now, and once."""
+        """Return the data set that a loop reads; files that exist already are inspected now, and once."""
         dataset = self._find_dataset(name)
         if dataset is not None and dataset.source and not dataset.found:
             dataset = external_datasets.inspect_files(self.nouns.settings[dataset.name], dataset, self.finder)
@@ -177,7 +180,7 @@ class VerbCompiler:
             compute=compute,
             decode=settings.read("decode", lambda node: node.kind == "on", False),
             preprocess=preprocess,
-            # Users do not wait for each other, so nor do the ranks that answer them.
+            # Requests come from users, who do not wait for each other; so ranks that answer them do not sync.
             sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
             checkpoints=tuple(
                 cadence
@@ -188,7 +191,7 @@ class VerbCompiler:
         if arrivals is not None:
             _check_requests(settings)
         broken = block.broken or any(found.is_error for found in context.found[before:])
-        # Of a checkpoint that is wrong itself nothing more is said here.
+        # A cadence with a mistake is left out; that mistake is reported, so no check of the loop adds another.
         broken = broken or len(loop.checkpoints) < len(settings.all_lines("checkpoint"))
         evaluations = [self._compile_evaluation(inner, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
@@ -247,7 +250,7 @@ class VerbCompiler:
             other = next(line for line in lines if line.sub != ("off",))
             error = mistake(
                 "E102",
-                "`shuffle off` beside another `shuffle` line",
+                "`shuffle off` with another `shuffle` line",
                 off[0].phrase,
                 "off",
                 more=[Label(other.phrase, "but this shuffles")],
@@ -292,7 +295,7 @@ class VerbCompiler:
         return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
 
     def _interval(self, name: str, node: SyntaxNode) -> float:
-        """The seconds of `every 30 s`; E111 for a number of nobody knows what."""
+        """Return the seconds of `every 30 s`; E111 for a number without a unit, E113 for 0."""
         value = self.context.scope.value(node)
         if value.dimension == COUNT:
             hint = f"write `checkpoint {name} every {node.text} steps`, or `epochs`, or a time: `every 30 s`"
@@ -309,9 +312,9 @@ def _check_requests(settings: Settings) -> None:
         if line is not None:
             error = mistake(
                 "E210",
-                f"`{head}` beside `requests`",
+                f"`{head}` with `requests`",
                 line.place,
-                "passes repeat as needed",
+                "the data set is read again as needed",
                 more=settings.labels("requests", "this says how many steps there are"),
                 hint=f"leave out `{head}`",
             )
@@ -327,7 +330,10 @@ def _last_batch(node: SyntaxNode) -> Literal["drop", "pad", "keep"]:
 
 
 def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
-    """The verb of a block, whose mistakes are reported; `saved` is None where the checkpoint has some of its own."""
+    """Return the verb of a `restore` block, and report its mistakes.
+
+    `saved` is None where the checkpoint itself has a mistake.
+    """
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
     everything, once = settings.read("reads", _read_mode, (False, False))
@@ -356,7 +362,10 @@ def _read_mode(node: SyntaxNode) -> tuple[bool, bool]:
 
 
 def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
-    """E218 and E113 for splits that what is saved cannot have; E218 for a subset of which there is less."""
+    """Check the splits of a restore against what is saved.
+
+    E218 and E113 where the state cannot have such a split; E218 for a restore that needs more than a subset wrote.
+    """
     for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
         if split is not None:
             parallelism.check_split(saved, split, settings.setting_span(head))
@@ -365,7 +374,7 @@ def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
     if not wrote.played:
         return
     if saved.replicas == "dealt" and not wrote.has_all_copies:
-        message = f"of `{saved.name}` some is saved by ranks that take no part, {wrote.played} of {wrote.ranks} do"
+        message = f"parts of `{saved.name}` are saved by ranks that take no part, {wrote.played} of {wrote.ranks} do"
         label = "each of them would need what those save"
         hint = "with `replicas once` the first of the ranks that hold the same saves it, which does take part"
         raise mistake("E218", message, settings.setting_span("written by"), label, hint=hint)

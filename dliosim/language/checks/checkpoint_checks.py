@@ -1,4 +1,4 @@
-"""A checkpoint's settings together (E211), when none is ever saved (E207), and what cannot be beside a flush (E219)."""
+"""Checks of checkpoints: contradicting settings (E211), none saved (E207), no other MPI-IO during a flush (E219)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dliosim.readable import count
 
 
 def check_contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
-    """E211 for settings of which each is right, and that cannot be kept together."""
+    """Return E211 for settings that are each right but cannot be used together."""
     shared = built.writers.kind == "shared file"
     refused = [
         (
@@ -19,7 +19,7 @@ def check_contradictions(settings: Settings, built: Checkpoint) -> list[Diagnost
             ("drain to", "where complete checkpoints are copied to"),
             ("root", "where they are written", "where they are written (the default)"),
             f"`{built.name}` would be drained to where it is",
-            "name two roots: `root local` beside `drain to data`",
+            "name two roots: `root local` with `drain to data`",
         ),
         (
             built.replicas == "all" and shared,
@@ -44,7 +44,7 @@ def check_contradictions(settings: Settings, built: Checkpoint) -> list[Diagnost
 
 
 def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
-    """E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
+    """Return E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
     found = []
     for line, cadence in zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True):
         last = steps if cadence.unit == "steps" else loop.epochs
@@ -62,9 +62,10 @@ def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> list[Dia
 def check_flush_overlap(
     verbs: Iterable[Verb], nouns: CompiledNouns, settings: Mapping[int, Settings]
 ) -> list[Diagnostic]:
-    """E219: a shared file is flushed by MPI-IO while another thread of the same ranks calls MPI-IO.
+    """Return E219 where MPI-IO flushes a shared file while another thread of the same ranks calls MPI-IO.
 
-    Both would wait in calls that all ranks make, each holding the one lock that the other needs on another rank.
+    Both threads would wait in collective calls. Each would hold the one lock of its MPI library, which the other thread
+    needs on another rank, so the job would hang.
     """
     known = nouns.checkpoints.items()
     shared = {name for name, kept in known if kept and kept.background and kept.writers.kind == "shared file"}
@@ -85,9 +86,12 @@ def check_flush_overlap(
 def _flush_conflicts(
     verbs: Iterable[Verb], at_risk: set[str], flying: set[str], nouns: CompiledNouns, settings: Mapping[int, Settings]
 ) -> Iterator[tuple[str, str, Settings]]:
-    """Checkpoints of `at_risk` that may be in flight (`flying`, added to) while MPI-IO is called, and by whom."""
+    """Yield the checkpoints of `at_risk` that may be in flight while MPI-IO is called, and what calls it.
+
+    Each is a name, a text for the caller, and the caller's settings. `flying` has the names in flight, and grows.
+    """
     for verb in verbs:
-        flying |= at_risk & set(_checkpoint_names(verb))  # of a `repeat`, before its body: it comes round again
+        flying |= at_risk & set(_checkpoint_names(verb))  # `repeat`: in flight when its body begins again
         if isinstance(verb, Repeat):
             yield from _flush_conflicts(verb.body, at_risk, flying, nouns, settings)
         elif isinstance(verb, Loop):

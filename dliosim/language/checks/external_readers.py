@@ -1,4 +1,4 @@
-"""Who reads in place of the tool: a format's library, or another package's backend; and what these cannot do."""
+"""Checks of reading by other code: the library of a format, or a backend of another package."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 
 
 def has_library(dataset: Dataset) -> bool:
-    """Whether the samples of a data set can be read by its format's own library."""
+    """Return True if the library of its format can read the samples of a data set."""
     try:
         return isinstance(format_for(dataset), LibraryReadable)
-    except (UsageError, ImportError):  # said where the format is named
+    except (UsageError, ImportError):  # `check_format` reports it
         return False
 
 
 def is_hdf5_parallel() -> bool:
-    """Whether the h5py that is installed opens files by MPI-IO."""
+    """Return True if the installed h5py can open files by MPI-IO."""
     try:
         import h5py
     except ImportError:
@@ -33,7 +33,11 @@ def is_hdf5_parallel() -> bool:
 
 
 def check_library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """What `through library` cannot be asked: E216, R403 where a library lacks MPI, E211, and E206 for O_DIRECT."""
+    """Return the findings for `through library`.
+
+    E216 where the format has no library or it does not read by the api, R403 where the library lacks MPI, E211 for
+    settings of calls, E206 for O_DIRECT.
+    """
     if not has_library(dataset):
         labels = [
             *settings.labels("through", "asks for the format's own library"),
@@ -46,10 +50,10 @@ def check_library(settings: Settings, access: Access, dataset: Dataset, data: Se
 
 
 def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """Whether the library can read by the api."""
+    """Return E216 or R403 where the library cannot read by the api."""
     if access.api == "posix":
         return []
-    through = settings.labels("through", "who makes the calls")
+    through = settings.labels("through", "the library makes the calls")
     if access.api in MPI_APIS and dataset.format == "hdf5":
         if is_hdf5_parallel():
             return []
@@ -70,13 +74,13 @@ def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Se
 
 
 def _check_library_calls(settings: Settings, access: Access) -> list[Diagnostic]:
-    """What of the calls only the library decides."""
+    """Return E211 for settings that only the library decides, and E206 for `cache off`."""
     asked = [
         ("E211", "engine", settings.find_line("engine") is not None, "how calls are issued"),
         ("E211", "transfer", access.transfer is not None, "how large they are"),
         ("E211", "hints", access.hint_set != "library", "what MPI is asked for"),
         ("E211", "hint", settings.find_line("hint") is not None, "what MPI is asked for"),
-        ("E211", "scatter", access.scatter, "who makes them"),
+        ("E211", "scatter", access.scatter, "which rank makes them"),
         ("E211", "readers", access.readers > 0 and access.by == "sample", "a batch is one read of the library"),
         ("E206", "cache", access.cache == "off", "O_DIRECT is a way of opening files"),
     ]
@@ -97,14 +101,14 @@ def _phrase(head: str) -> str:
 
 
 def check_plugin(settings: Settings, access: Access) -> list[Diagnostic]:
-    """E211 for what is asked of our own ways of reading, beside an api that another package brings."""
+    """Return E211 for settings of the built-in readers where another package brings the api."""
     if access.api in APIS:
         return []
     asked = [
         ("engine", settings.find_line("engine") is not None, "one of our own ways of making calls"),
         ("hints", access.hint_set != "library", "for the MPI library"),
         ("hint", settings.find_line("hint") is not None, "for the MPI library"),
-        ("communicator", access.communicator != "world", "who open a file together by MPI-IO"),
+        ("communicator", access.communicator != "world", "ranks that open a file together by MPI-IO"),
         ("scatter", access.scatter, "one of our own ways of reading"),
     ]
     found = []

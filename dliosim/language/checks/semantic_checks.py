@@ -1,4 +1,4 @@
-"""What settings say together: checks over a loop, its data set, and the job (E201 to E207, E211, W303 to W306)."""
+"""Checks of settings together: a loop, its data set, and the job (E201 to E207, E211, W303 to W306)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dliosim.readable import count
 
 
 def check_prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
-    """Checks of a `prepare` verb."""
+    """Report the findings about a `prepare` verb."""
     found = settings.context.found
     if access.api == "mpi-collective" and not _is_shared(dataset):
         found.append(_shared_file_error(settings, data, dataset))
@@ -30,7 +30,7 @@ def check_prepare(settings: Settings, access: Access, dataset: Dataset, data: Se
 
 
 def check_checkpoint(settings: Settings, built: Checkpoint) -> None:
-    """Checks of a checkpoint."""
+    """Report the findings about a checkpoint."""
     if built.access.api == "mpi-collective" and built.writers.kind != "shared file":
         labels = [
             *settings.labels("api", "all ranks must call write together"),
@@ -48,7 +48,7 @@ def check_checkpoint(settings: Settings, built: Checkpoint) -> None:
 
 
 def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
-    """Checks of a loop that reads `dataset`, whose settings are `data`."""
+    """Report the findings about a loop that reads `dataset`, whose settings are `data`."""
     found = settings.context.found
     found.extend(_check_collective(settings, loop, dataset, data))
     found.extend(_check_contradictions(settings, loop))
@@ -77,7 +77,7 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
 
 
 def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """E113 for steps and orders of files of which no rank could hold the plan."""
+    """Return E113 for a step or an order of files whose plan does not fit into a rank's memory."""
     found = []
     pieces = ranges_of_sample(loop, dataset)
     if loop.batch * pieces > LARGEST_TABLE:
@@ -126,7 +126,7 @@ def _shared_file_error(settings: Settings, data: Settings, dataset: Dataset) -> 
 
 
 def _can_bypass_cache(settings: Settings, access: Access) -> bool:
-    """Whether the api can do what `cache off` asks, in calls so large; E206 is reported where it cannot."""
+    """Return False, and report E206, where api or transfer cannot do what `cache off` asks."""
     if access.cache != "off":
         return True
     if access.api not in MPI_APIS:
@@ -151,7 +151,7 @@ def _can_bypass_cache(settings: Settings, access: Access) -> bool:
 
 
 def _check_hints(settings: Settings, access: Access) -> None:
-    """W305 for each `hint`, and for `hints`, that nothing reads."""
+    """Report W305 for each `hint`, and for `hints`, that has no effect."""
     if access.api != "posix":
         return
     for line in [*(settings.all_lines("hints") if access.hint_set != "library" else []), *settings.all_lines("hint")]:
@@ -166,7 +166,7 @@ def _check_hints(settings: Settings, access: Access) -> None:
 
 
 def _check_communicator(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
-    """W305 for a `communicator` where ranks open no file together."""
+    """Report W305 for a `communicator` where ranks open no file together."""
     if access.communicator == "world" or access.api not in APIS:
         return
     hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
@@ -181,13 +181,13 @@ def _check_communicator(settings: Settings, access: Access, dataset: Dataset, da
             return
     head, beside, reason = alone
     place = data if head == "layout" else settings
-    labels = [*settings.labels("communicator", "who open the file together"), *place.labels(head, reason)]
+    labels = [*settings.labels("communicator", "ranks that open the file together"), *place.labels(head, reason)]
     message = f"`communicator` has no effect with {beside}"
     settings.context.found.append(make_diagnostic("W305", message, labels, hint))
 
 
 def _check_contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
-    """E211: settings of which each is right, and that cannot be kept together."""
+    """Return E211 for settings that are each right but cannot be used together."""
     found = []
     cadences = zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True)
     in_step: list[Span] = []
@@ -230,15 +230,15 @@ def _check_contradictions(settings: Settings, loop: Loop) -> list[Diagnostic]:
         head = "readers" if settings.find_line("readers") is not None else "prefetch"
         labels = [
             *settings.labels(head, "this reads ahead"),
-            *settings.labels("requests", "but nobody knows a request before it arrives"),
+            *settings.labels("requests", "but no request is known before it arrives"),
         ]
-        message = f"`{head}` beside `requests`: data would be read before they are asked for"
+        message = f"`{head}` with `requests`: data would be read before they are asked for"
         found.append(make_diagnostic("E211", message, labels, f"leave out `{head}`"))
     return found
 
 
 def _check_scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
-    """E211 for what `scatter by node` cannot stand beside."""
+    """Return E211 for settings that `scatter by node` cannot be combined with."""
     if not loop.access.scatter:
         return []
     ahead = "readers" if settings.find_line("readers") is not None else "prefetch"
@@ -254,7 +254,7 @@ def _check_scatter(settings: Settings, loop: Loop) -> list[Diagnostic]:
                 *settings.labels("scatter", "one rank reads each step for all of its node, in the step itself"),
                 *settings.labels(head, reason),
             ]
-            found.append(make_diagnostic("E211", f"`scatter by node` does not work beside this `{head}`", labels, hint))
+            found.append(make_diagnostic("E211", f"`scatter by node` does not work with this `{head}`", labels, hint))
     return found
 
 
@@ -274,7 +274,7 @@ def _check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Se
 
 
 def _check_engine(settings: Settings, access: Access) -> list[Diagnostic]:
-    """What an `engine` cannot be asked: E211, and E206 beside `cache off`."""
+    """Return E211 for an `engine` that does not work here, and E206 with `cache off`."""
     if settings.find_line("engine") is None or access.api not in APIS:
         return []
     api, mapped = access.api, access.engine == "mmap"
@@ -305,7 +305,7 @@ def _check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Set
     if not _can_bypass_cache(settings, loop.access) or loop.access.cache != "off":
         return []
     if dataset.format != "raw" or dataset.source:
-        return []  # nothing can be aligned: calls are widened to whole pages
+        return []  # samples cannot be aligned, so the reader widens calls to whole pages
     labels = settings.labels("cache", "O_DIRECT reads whole aligned pages")
     alone = dataset.layout.files == dataset.samples
     aligned = dataset.header % PAGE == 0 and (alone or (dataset.constant_size or 1) % PAGE == 0)
@@ -321,17 +321,17 @@ def _check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Set
 
 
 def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """What `decode on` cannot do: E211; or has nothing to do with: W306."""
+    """Return E211 where `decode on` cannot work, and W306 where there is nothing to decode."""
     if not loop.decode:
         return []
     access, found = loop.access, []
     if access.transfer is not None and access.readers > 0 and access.by == "sample":
         labels = [
-            *settings.labels("decode", "a whole sample is decoded by who reads it"),
+            *settings.labels("decode", "the thread that reads a sample decodes it"),
             *settings.labels("readers", "but each of these takes calls as they come"),
-            *settings.labels("transfer", "of which one sample may need several"),
+            *settings.labels("transfer", "one sample may need several calls"),
         ]
-        message = "`decode on` does not work beside `readers … by sample` and `transfer`"
+        message = "`decode on` does not work with `readers … by sample` and `transfer`"
         found.append(make_diagnostic("E211", message, labels, "use `readers … by batch`, or `transfer whole sample`"))
     if dataset.format == "raw":
         labels = [
@@ -354,7 +354,7 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
 
 
 def _check_memory_cache(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """E211 for `cache memory` where no range of bytes is a sample alone."""
+    """Return E211 for `cache memory` where a sample is not one range of bytes of its own."""
     if access.cache != "memory":
         return []
     several = dataset.parts > 1 or len(dataset.names) > 1
@@ -441,7 +441,7 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
 
 def _check_cadences(settings: Settings, loop: Loop, dataset: Dataset) -> list[Diagnostic]:
     ranks = settings.context.scope.job.ranks
-    # Steps are counted within a pass; requests are one stream, however many passes it takes.
+    # Steps are counted within an epoch; requests are one stream, even where it reads the data set several times.
     total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
     found = checkpoint_checks.check_cadence_length(settings, loop, total)
     if loop.sync.every > total:

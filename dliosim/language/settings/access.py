@@ -1,4 +1,4 @@
-"""Access methods: how a block reads or writes, as the dataclass of the model; named sets of MPI_Info hints."""
+"""Access methods: compile how a block reads or writes into the dataclass of the model; named sets of MPI_Info hints."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class NamedHints:
-    """The name of a set, and its pairs."""
+    """A set of hints."""
 
+    #: name of the set
     name: HintSet = "library"
+    #: keys and values of MPI_Info
     pairs: Pairs = ()
 
 
 def hint_set(node: SyntaxNode, scope: Scope, together: int) -> NamedHints:
-    """The set that a phrase of `hints` names, for files that so many ranks open together.
+    """Return the set that a phrase of `hints` names, for files that `together` ranks open together.
 
     E113 for more aggregators than ranks.
     """
@@ -54,7 +56,7 @@ def hint_set(node: SyntaxNode, scope: Scope, together: int) -> NamedHints:
     if aggregators is not None:
         wanted = scope.count(aggregators.only_child)
         if wanted > together:
-            owner = "the job has" if together == scope.job.ranks else "who open the file together are"
+            owner = "the job has" if together == scope.job.ranks else "the file is opened together by"
             there = f"{owner} {count(together, 'rank')}"
             hint = f"write `min({wanted}, $ranks) aggregators`" if together == scope.job.ranks else ""
             message = f"{count(wanted, 'aggregator')} of {count(together, 'rank')}"
@@ -75,23 +77,26 @@ def _aggregation_pairs(state: str) -> Pairs:
 
 
 def merge_hints(named: NamedHints, explicit: Pairs) -> Pairs:
-    """The pairs of a set, and those of `hint` lines, of which one takes the place of the set's of the same key."""
+    """Return the pairs of a set and of `hint` lines; a `hint` replaces the pair of the set with the same key."""
     return tuple({**dict(named.pairs), **dict(explicit)}.items())
 
 
 APIS: Final = ("posix", *MPI_APIS)
+#: The group of entry points by which other packages bring backends.
 BACKENDS: Final = "dliosim.backends"
-"""The group of entry points by which other packages bring backends."""
+#: The default `transfer` of prepare and checkpoint in bytes: it bounds memory, and small samples are written together.
 WRITE_TRANSFER: Final = 4 << 20
-"""The default `transfer` of prepare and checkpoint: bounded memory, and small samples are not written one by one."""
-DEPTH: Final = 32  # calls that `engine queued` keeps in flight, as storage that wants several wants at least
-MAX_DEPTH: Final = 32768  # entries of the largest ring that the kernel gives
+DEPTH: Final = 32  # default calls in flight of `engine queued`; fast storage needs at least this many
+MAX_DEPTH: Final = 32768  # entries of the largest io_uring of the kernel
 
 
 def merge_access(
     context: CompileContext, block: PatternBlock, name: SyntaxNode | None, heads: Iterable[str]
 ) -> Settings:
-    """The lines of a block over those of the access it names; of these, the ones that the block takes."""
+    """Return the lines of a block, merged over the lines of the access `name`.
+
+    Of the access, only the settings in `heads` are taken, because the block takes no others.
+    """
     lines = list(block.settings)
     if name is not None:
         taken = [line for line in context.find_noun(name, "access").settings if line.head in heads]
@@ -100,7 +105,7 @@ def merge_access(
 
 
 def compile_access(settings: Settings, reads: Layout | None) -> Access:
-    """How a block reads a data set of the layout `reads`, or (None) how it writes."""
+    """Return how a block reads a data set of the layout `reads`; for None, how it writes."""
     scope = settings.context.scope
     writing = reads is None
     readers, by = settings.read("readers", lambda node: _readers(settings, node), (-1, "batch"))
@@ -147,7 +152,7 @@ def compile_access(settings: Settings, reads: Layout | None) -> Access:
 
 
 def plugin_apis() -> tuple[str, ...]:
-    """Names of the backends that other packages bring."""
+    """Return the names of the backends that other packages bring, sorted."""
     return tuple(sorted({point.name for point in entry_points(group=BACKENDS)} - set(APIS)))
 
 

@@ -1,4 +1,4 @@
-"""The settings of one block, evaluated one at a time.
+"""Settings of one block, evaluated one at a time.
 
 Mistakes are collected, and the default replaces a setting that has one. Paths of data sets and checkpoints stay below
 their root.
@@ -31,21 +31,28 @@ from dliosim.model import Checkpoint, Dataset, Distribution
 
 T = TypeVar("T")
 
+#: The share of a distribution's draws that limits may clip; above it, a limit is beyond the median.
 MOST_CLAMPED: Final = 0.5
-"""The share of a distribution's draws that limits may move: with more of them a limit lies beyond the median."""
 
 
 @dataclass(slots=True)
 class CompileContext:
-    """What a compilation has at hand, and what it has found."""
+    """The document, the scope, and the findings of one compilation."""
 
+    #: the parsed pattern
     document: Document
+    #: evaluates phrases
     scope: Scope
+    #: all findings so far, warnings included
     found: list[Diagnostic] = field(default_factory=list)
+    #: names of the nouns that a line refers to
     used: set[str] = field(default_factory=set)
 
     def report(self, error: Mistake, at: Span | None = None) -> None:
-        """Collect a mistake; where its place is not in the statement at `at`, that place is shown too."""
+        """Collect a mistake; where its place is outside the statement `at`, show that statement too.
+
+        A name that is missing because a file could not be read is not reported.
+        """
         finding = error.diagnostic
         if finding.code in ("E101", "E104", "E105") and self.document.incomplete:
             return
@@ -59,7 +66,7 @@ class CompileContext:
         collect(self.found, finding)
 
     def find_noun(self, name: SyntaxNode, kind: str) -> PatternBlock:
-        """The data set, checkpoint or access that a name stands for; E101, E105 otherwise."""
+        """Return the data set, model, checkpoint or access of a name; E101 or E105 where there is none."""
         nouns = self.document.nouns
         block = nouns.get(name.text)
         if block is not None and block.kind == kind:
@@ -85,27 +92,30 @@ class CompileContext:
 
 @dataclass(slots=True)
 class Settings:
-    """The lines of one block that count, its own and those it takes from others."""
+    """The lines of one block that count: its own, and those that it takes from other blocks."""
 
+    #: the compilation
     context: CompileContext
+    #: the block
     block: PatternBlock
+    #: lines that count, in order
     lines: list[Setting]
 
     def find_line(self, head: str) -> Setting | None:
-        """The line of a setting, or None."""
+        """Return the first line of a setting, or None."""
         return next((line for line in self.lines if line.head == head), None)
 
     def all_lines(self, head: str) -> list[Setting]:
-        """The lines of a repeated setting."""
+        """Return the lines of a repeated setting."""
         return [line for line in self.lines if line.head == head]
 
     def read(self, head: str, convert: Callable[[SyntaxNode], T], default: T) -> T:
-        """The value of a setting, or the default where it is not given or broken."""
+        """Return the value of a setting, or the default where it is not given or has a mistake."""
         line = self.find_line(head)
         return default if line is None else self.convert(line, convert, default)
 
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
-        """The value of one line, or the default where it is broken."""
+        """Return the value of one line, or the default where it has a mistake, which is reported."""
         try:
             return convert(self.parse_line(line))
         except Mistake as error:
@@ -113,11 +123,11 @@ class Settings:
             return default
 
     def parse_line(self, line: Setting) -> SyntaxNode:
-        """The phrase of a line, parsed by the rule of its setting."""
+        """Return the phrase of a line, parsed by the rule of its setting."""
         return self.context.scope.phrase(vocabulary.SETTINGS[self.block.kind][line.head], line.phrase)
 
     def require(self, *needed: tuple[str, ...]) -> None:
-        """Report the settings that are missing and have no default; of each tuple one is enough."""
+        """Report E003 for missing settings that have no default; one setting of each tuple is enough."""
         for heads in needed:
             if not any(self.find_line(head) for head in heads) and not self.block.broken:
                 missing = " and no ".join(f"`{head}`" for head in heads)
@@ -126,12 +136,15 @@ class Settings:
                 self.context.report(mistake("E003", message, self.block.place, f"needs a line {lines}"))
 
     def setting_span(self, head: str) -> Span:
-        """Where a setting is given, or the block where its default counts."""
+        """Return the place of a setting, or of the block where the default counts."""
         line = self.find_line(head)
         return self.block.place if line is None else line.phrase
 
     def labels(self, head: str, text: str, by_default: str = "") -> list[Label]:
-        """Labels for a setting: at its phrase, and at the parameter that gives it, or at the block for a default."""
+        """Return labels for a setting: at its phrase, and at the parameter that gives the phrase.
+
+        Where the default counts, the label is at the block, with the text `by_default`.
+        """
         line = self.find_line(head)
         if line is None:
             return [Label(self.block.place, by_default or text)]
@@ -143,7 +156,7 @@ class Settings:
 
 
 def warn_about_draws(settings: Settings, head: str, drawn: Distribution) -> None:
-    """W301: a distribution whose draws reach 0 or less, and that nothing clips, or most of which are clipped."""
+    """Report W301 for a distribution with unclipped draws of 0 or less, or with most draws clipped."""
     if drawn.is_constant:
         return
     share = drawn.nonpositive_share()
@@ -153,24 +166,24 @@ def warn_about_draws(settings: Settings, head: str, drawn: Distribution) -> None
         settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
     below, above = drawn.shares_clamped()
     if below + above > MOST_CLAMPED:
-        message = f"{_percent(below + above)} of the draws of this distribution lie outside its limits"
+        message = f"{_percent(below + above)} of the draws of this distribution are outside its limits"
         label = f"{below * 100:.0f} % become the lower limit, {above * 100:.0f} % the upper one"
         hint = "put the limits around the mean, or write the one value that is meant"
         settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
 
 
 def _percent(share: float) -> str:
-    """A share to two digits, without an exponent."""
+    """Return a share as a percentage with two digits, without an exponent."""
     return f"{Decimal(f'{share * 100:.2g}'):f} %"
 
 
 def make_diagnostic(code: str, message: str, labels: list[Label], hint: str = "") -> Diagnostic:
-    """A diagnostic at labels that are made already; the first is the place that is wrong."""
+    """Return a diagnostic at the given labels; the first label is the place that is wrong."""
     return Diagnostic(code, message, tuple(labels), (hint,) if hint else ())
 
 
 def kind_name(kind: str) -> str:
-    """What messages call a kind of noun."""
+    """Return the word that messages use for a kind of noun."""
     return "data set" if kind == "dataset" else "access" if kind == "access" else kind
 
 
@@ -184,16 +197,20 @@ def _plural_name(kind: str) -> str:
 
 @dataclass(slots=True)
 class CompiledNouns:
-    """What verbs refer to: the model of each noun (None where it is broken) and its settings; and which are used."""
+    """The compiled nouns that verbs refer to."""
 
+    #: by name; None where the block has a mistake
     datasets: dict[str, Dataset | None]
+    #: by name; None where the block has a mistake
     checkpoints: Mapping[str, Checkpoint | None]
+    #: settings of each data set, model and checkpoint, by name
     settings: Mapping[str, Settings]
+    #: names that a verb refers to
     used: set[str] = field(default_factory=set)
 
 
 def path_below_root(node: SyntaxNode) -> str:
-    """A path in quotes that stays below its root; E208 otherwise."""
+    """Return a path in quotes that stays below its root; E208 otherwise."""
     text = node.only_child.text[1:-1]
     parts = text.split("/")
     reason = ""

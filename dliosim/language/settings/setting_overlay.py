@@ -13,11 +13,11 @@ from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, S
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, follow_reference
 
-MAX_CHAIN: Final = 32  # nouns made from each other
+MAX_CHAIN: Final = 32  # nouns, each made from the next one
 
 
 def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[str, ...] = ()) -> Settings:
-    """The lines of a noun over those of the one of its kind that it is made `from`."""
+    """Return the lines of a noun, merged over the lines of the noun that it is made `from`; E105 for a circle."""
     lines = list(block.settings)
     if "from" in block.header:
         name, what = block.header["from"].only_child, kind_name(block.kind)
@@ -32,9 +32,9 @@ def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[
 
 
 def merge_layers(context: CompileContext) -> None:
-    """Give every block of the document its settings; one given twice in a file, or by -D, is reported (E102).
+    """Give every block of the document its settings; report E102 for one given twice in a file, or by `-D`.
 
-    This comes after all overrides: what tells repeated settings apart may be the text of a parameter.
+    This comes after all overrides: the text of a parameter may decide which of the repeated settings a line is.
     """
     document = context.document
     for block in (*document.nouns.values(), *document.walk_verbs()):
@@ -48,21 +48,24 @@ def merge_layers(context: CompileContext) -> None:
 
 
 def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]:
-    """The settings of two blocks merged: those above replace those below of the same head and first sub-name."""
+    """Return the settings of two blocks, merged.
+
+    Those of `above` replace those of `below` with the same head and first sub-name.
+    """
     above = list(above)
     replaced = {(setting.head, setting.sub[:1]) for setting in above}
     if any((setting.head, setting.sub) == ("shuffle", ("off",)) for setting in above):
         replaced |= {("shuffle", ("samples",)), ("shuffle", ("files",))}
     elif any(setting.head == "shuffle" for setting in above):
         replaced.add(("shuffle", ("off",)))
-    for one, other in (("size", "shape"), ("shape", "size")):  # each says all that the other does
+    for one, other in (("size", "shape"), ("shape", "size")):  # either one gives the whole size
         if (one, ()) in replaced:
             replaced.add((other, ()))
     return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
 
 
 def duplicate_override(place: Span, first: Span) -> Mistake:
-    """E102 for two -D of one thing."""
+    """Return the E102 for two `-D` with the same target."""
     name = " ".join(place.text.split())
     return mistake("E102", f"`-D {name}` is given twice", place, "again here", more=[Label(first, "first here")])
 
@@ -89,7 +92,7 @@ def _value_labels(context: CompileContext, *lines: Setting) -> Iterable[Label]:
 def _override_settings(context: CompileContext, lines: Sequence[Setting]) -> list[Setting]:
     first: dict[tuple[str, ...], Setting] = {}
     for line in lines:
-        # What would replace the other if it stood above it.
+        # Two overrides are the same where `overlay` would let one replace the other.
         other = first.setdefault((line.head, *line.sub[:1]), line)
         if other is not line:
             context.report(duplicate_override(line.place, other.place))
@@ -101,7 +104,7 @@ def _name_lines(lines: Iterable[Setting], params: Mapping[str, Param]) -> list[S
 
 
 def sub_names(head: str, phrase: str) -> tuple[str, ...]:
-    """What tells a line of a repeated setting from the others of its block; empty for one that stands alone."""
+    """Return the words that identify a line among the lines of a repeated setting; empty for any other setting."""
     words = re.findall(r'"[^"]*"|\S+', phrase)
     if head not in vocabulary.REPEATED or not words:
         return ()
@@ -114,8 +117,10 @@ def sub_names(head: str, phrase: str) -> tuple[str, ...]:
 
 
 def apply_overrides(context: CompileContext, overrides: Sequence[tuple[str, str]]) -> None:
-    """Put every override in its place in the document, and give its blocks their settings; what names nothing, or is
-    given twice, is reported."""
+    """Put every override in its place in the document, then merge the settings of all blocks.
+
+    Reports E104 for an override that names nothing, and E102 for one that is given twice.
+    """
     given: dict[str, Span] = {}
     for name, value in overrides:
         source = SourceText(COMMAND_LINE, f"-D {name}={value}")
@@ -135,7 +140,10 @@ def apply_overrides(context: CompileContext, overrides: Sequence[tuple[str, str]
 
 
 def _apply_override(document: Document, name: str, place: Span, phrase: Span, given: dict[str, Span]) -> None:
-    """Settings are counted where they land: a block may have two names (`prepare` and `prepare D`)."""
+    """Put one override in its place; E102 for a parameter or seed given twice, E104 for an unknown name.
+
+    Settings given twice are found in `merge_layers`: a block may have two names (`prepare` and `prepare D`).
+    """
     block_name, dot, head = (" ".join(part.split()) for part in name.partition("."))
     if dot:
         _override_setting(document, block_name, Setting(head, place, phrase))

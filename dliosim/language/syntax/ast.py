@@ -1,4 +1,4 @@
-"""A document: the blocks and parameters of a pattern with their settings, nothing evaluated yet."""
+"""Document: the blocks and parameters of a pattern with their settings; nothing is evaluated yet."""
 
 from __future__ import annotations
 
@@ -16,76 +16,98 @@ MAX_CHAIN: Final = 32  # parameters that refer to parameters
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a block. `sub` tells repeated ones apart (`layers.settle` finds it); an override replaces those of
-    the same first member."""
+    """One line of a block."""
 
+    #: name of the setting
     head: str
+    #: where the name is
     place: Span
+    #: where the value is
     phrase: Span
+    #: identifies a line of a repeated setting (see `sub_names`); an override replaces lines with the same first member
     sub: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class PatternBlock:
-    """A noun or a verb with its settings; `header` has what stands on its first line, by kind of node.
+    """A noun or a verb with its settings."""
 
-    `layers` has the lines of each file that says something of it, those of the file that extends the others last, and
-    `overrides` those of -D. `settings` are the lines that count, once `layers.settle` has laid them over each other.
-    """
-
+    #: keyword: `dataset`, `train`
     kind: str
+    #: name in the pattern; may be empty
     name: str
+    #: where messages point for the whole block
     place: Span
+    #: the nodes of its first line, by kind
     header: dict[str, SyntaxNode]
+    #: lines from each file that has this block; those of the file that extends the others come last
     layers: list[list[Setting]] = field(default_factory=lambda: [[]])
+    #: lines of `-D`
     overrides: list[Setting] = field(default_factory=list)
+    #: lines that count, once `merge_layers` has merged layers and overrides
     settings: list[Setting] = field(default_factory=list)
+    #: blocks inside it: evaluations of a loop, verbs of a `repeat`
     body: list[PatternBlock] = field(default_factory=list)
+    #: False where an included or extended file defines it; unused ones of these get no warning
     own: bool = True
+    #: True if a line was left out for a mistake; a setting that seems to be missing may be that line
     broken: bool = False
-    """Whether a line was left out for a mistake, so that what seems to be missing may be there."""
 
     @property
     def title(self) -> str:
-        """How messages call it: `dataset universe`, `train`."""
+        """Return the name in messages: `dataset universe`, `train`."""
         return self.kind if self.name in ("", self.kind) else f"{self.kind} {self.name}"
 
 
 @dataclass(slots=True)
 class Param:
-    """A parameter: its default, the text that counts, and the domain; `own` where the main file defines it."""
+    """A parameter of a pattern."""
 
+    #: name without `$`
     name: str
+    #: where it is defined
     place: Span
+    #: the value in its definition
     default: Span
+    #: the value that counts, after `set` and `-D`
     value: Span
+    #: values that it may have; None for any
     domain: SyntaxNode | None
+    #: True where the main file defines it
     own: bool = True
 
 
 @dataclass(slots=True)
 class Document:
-    """All that a file says, with what it includes and extends merged in; nothing is evaluated yet."""
+    """All that a file says, merged with what it includes and extends; nothing is evaluated yet."""
 
+    #: text of the main file
     source: SourceText
+    #: the `workload` line
     workload: SyntaxNode | None = None
+    #: the `seed` line
     seed: Setting | None = None
+    #: by name
     params: dict[str, Param] = field(default_factory=dict)
+    #: data sets, models, checkpoints and access methods, by name
     nouns: dict[str, PatternBlock] = field(default_factory=dict)
+    #: in order
     verbs: list[PatternBlock] = field(default_factory=list)
+    #: `expect` lines
     expects: list[PatternBlock] = field(default_factory=list)
+    #: name and value of each `set` line that is not applied yet
     sets: list[tuple[Span, Span]] = field(default_factory=list)
+    #: parameters whose definition has a mistake; using them is not a second mistake
     broken: set[str] = field(default_factory=set)
-    """Parameters whose definition has a mistake: to miss them later is no second one."""
+    #: True if a file could not be read to its end; a missing name may be defined there
     incomplete: bool = False
-    """Whether a file could not be read to its end, so that names may be missing without fault."""
 
     def walk_verbs(self) -> Iterator[PatternBlock]:
-        """Every verb, those inside others too."""
+        """Yield every verb, those inside other verbs included."""
         yield from _walk(self.verbs)
 
     def loops(self) -> Iterator[PatternBlock]:
-        """Every loop, evaluations too."""
+        """Return every loop, evaluations included."""
         return (block for block in self.walk_verbs() if block.kind in vocabulary.LOOPS)
 
 
@@ -96,7 +118,7 @@ def _walk(blocks: Iterable[PatternBlock]) -> Iterator[PatternBlock]:
 
 
 def follow_reference(params: Mapping[str, Param], span: Span) -> Span:
-    """The text that `$name` alone stands for in the end; the place itself where it is anything else."""
+    """Return the text that `$name` stands for, through all references; any other span itself."""
     for _ in range(MAX_CHAIN):
         param = params.get(span.text[1:]) if span.text.startswith("$") else None
         if param is None:
@@ -106,7 +128,10 @@ def follow_reference(params: Mapping[str, Param], span: Span) -> Span:
 
 
 def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | None:
-    """The head that a statement begins with, its place, and the place of the rest; None where it is no known one."""
+    """Return the known head at the beginning of a statement, its place, and the place of the rest.
+
+    None where the statement begins with no known head.
+    """
     for head in sorted(heads, key=len, reverse=True):
         found = re.match(r"\s+".join(head.split()) + r"(?![\w-])", span.text)
         if found:
@@ -116,6 +141,6 @@ def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | Non
 
 
 def first_word(span: Span) -> Span:
-    """The place of the first word of a statement."""
+    """Return the place of the first word of a statement."""
     found = re.match(r"[\w.-]+|\S", span.text)
     return Span(span.source, span.start, span.start + (found.end() if found else 0))

@@ -1,7 +1,7 @@
-"""Text to nested statements: what stands on one line, and the lines between its braces.
+"""Split text into nested statements: the words of one line, and the lines between its braces.
 
-A new line ends a statement, `{` opens its block and `}` closes it; quoted text and comments hide all three. What a
-statement says is not looked at here.
+A new line ends a statement, `{` opens its block and `}` closes it. These three do not count inside quoted text and
+comments. The words of a statement are not parsed here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ _PIECE = re.compile(r'"[^"\n]*"|"|#[^\n]*|[{}\n]|[^"#{}\n]+')
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The words of one statement, without comment and brace, and its block if it has one."""
+    """One statement, without comment and brace."""
 
+    #: place of its words
     span: Span
+    #: statements of its block; None without a block
     body: list[Statement] | None = None
+    #: place of its `{`
     opened: Span | None = None
 
 
@@ -40,7 +43,7 @@ class _LineState:
 
 
 def split_statements(source: SourceText) -> list[Statement]:
-    """The statements of a source; raises Mistake at the first place where its structure breaks."""
+    """Return the statements of a source; raise Mistake (E003, E004) at the first broken place."""
     levels = [_OpenBlock([])]
     line = _LineState()
 

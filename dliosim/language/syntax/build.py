@@ -1,7 +1,7 @@
-"""Makes tables.json, the ready-made parser, from grammar.lark: `python -m dliosim.language.syntax.build`.
+"""Make tables.json, the ready-made parser, from grammar.lark: `python -m dliosim.language.syntax.build`.
 
-Building the parser takes a second or more, loading its tables a few hundredths. The tables are plain JSON, and a test
-holds that they match the grammar.
+Building the parser takes a second or more; loading its tables takes a few hundredths of a second. The tables are plain
+JSON. A test checks that they match the grammar.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TABLES: Final = HERE / "tables.json"
 
 
 def start_rules(grammar: str) -> list[str]:
-    """Every rule is a start rule, except those that only others use."""
+    """Return the start rules: every rule, except those that only other rules use."""
     return [name for name in re.findall(r"^([a-z_]+):", grammar, re.MULTILINE) if name not in _INNER]
 
 
@@ -48,7 +48,7 @@ _INNER: Final = {
 
 
 def parser_options(grammar: str) -> dict[str, Any]:
-    """How the parser is made, here and in the test that makes it again with `strict`."""
+    """Return the options of the parser, also for the test that builds it with `strict`."""
     return {
         "parser": "lalr",
         "lexer": "contextual",
@@ -59,7 +59,7 @@ def parser_options(grammar: str) -> dict[str, Any]:
 
 
 def build_tables(grammar: str) -> str:
-    """The tables of a grammar as JSON; the numbers of the states differ from build to build."""
+    """Return the tables of a grammar as JSON; the numbers of the states differ from build to build."""
     from lark import Lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
@@ -70,14 +70,14 @@ def build_tables(grammar: str) -> str:
 
 
 def table_identity(grammar: str) -> dict[str, str]:
-    """What tables belong to: the grammar, and the version of lark that made them."""
+    """Return what identifies tables: a hash of the grammar, and the version of lark."""
     from lark import __version__
 
     return {"lark": __version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest()}
 
 
 def main() -> None:
-    """Write the tables beside the grammar."""
+    """Write the tables next to the grammar."""
     TABLES.write_text(build_tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Files to a document: statements are told apart, includes and extends followed, blocks merged."""
+"""Load files into a document: tell statements by their first word, follow includes and extends, merge blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dliosim.language.syntax.block_splitter import Statement, split_statements
 from dliosim.language.syntax.parser import SyntaxNode, parse
 
 VERSIONS: Final = ("1",)
-MAX_CHAIN: Final = 16  # files that include each other
+MAX_CHAIN: Final = 16  # files, each included by the one before
 _HEADER_KINDS: Final = {
     "NAME",
     "STRING",
@@ -32,20 +32,21 @@ _HEADER_KINDS: Final = {
 }
 
 
-#: Loops of a pattern, evaluations too: each takes milliseconds to forecast.
+#: Loops of a pattern, evaluations included: forecasting one takes milliseconds.
 MOST_LOOPS = 1000
 
 
 @dataclass(slots=True)
 class Loader:
-    """Collects mistakes in `found`; a statement that has one is left out."""
+    """Loads a pattern with the files that it includes and extends; a statement with a mistake is left out."""
 
+    #: all findings so far
     found: list[Diagnostic] = field(default_factory=list)
     _included: set[str] = field(default_factory=set)
     _room: int = MAX_BYTES
 
     def load(self, path: Path) -> Document:
-        """The document of the main file."""
+        """Return the document of the main file."""
         try:
             source = self._read_text(path)
         except UnreadableFile as error:
@@ -68,27 +69,27 @@ class Loader:
             self.found.append(error.diagnostic)
             reading.document.incomplete = True
             return reading.document
-        # What a file extends comes first wherever it stands: a file that both include is then the base's, whose `set`
-        # lines need it, and this file finds it there.
+        # `extends` comes first, wherever its line is. A file that both include then belongs to the base: the `set`
+        # lines of the base need it, and this file finds it there.
         for statement in sorted(statements, key=lambda statement: split_head(statement.span, ["extends"]) is None):
             self.catch_mistake(lambda statement=statement: reading.take_statement(statement))  # type: ignore[misc]
         return self._merge_documents(reading.base, reading.document)
 
     def _read_text(self, path: Path) -> SourceText:
-        """The text of a file, of the bytes that there may still be; Unreadable."""
+        """Return the text of a file, within the bytes that are left; raise UnreadableFile."""
         source = read_source(path, str(path), self._room)
         self._room -= min(self._room, len(source.text.encode()))
         return source
 
     def catch_mistake(self, action: Callable[[], None]) -> None:
-        """Do it, and collect its mistake if it makes one."""
+        """Call `action`, and collect its mistake if it raises one."""
         try:
             action()
         except Mistake as error:
             collect(self.found, error.diagnostic)
 
     def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
-        """The document of a file named by an include or extends line; None where it has been included before."""
+        """Return the document of an included or extended file; None where it is included already."""
         path = Path(quoted.source.name).parent / quoted.text[1:-1]
         name = str(path)
         try:
@@ -107,7 +108,10 @@ class Loader:
         return self._load_file(source, (*chain, real), included=included)
 
     def _check_loops(self, document: Document) -> None:
-        """E102 for two loops of one name, which files that extend each other may make together; E113 for too many."""
+        """Report E102 for two loops of one name, and E113 for more than MOST_LOOPS loops.
+
+        Files that extend each other may make two such loops together.
+        """
         first: dict[str, PatternBlock] = {}
         for number, loop in enumerate(document.loops()):
             if number == MOST_LOOPS:
@@ -182,7 +186,10 @@ class Loader:
 
 
 def _name_expected_loops(expects: Iterable[PatternBlock], document: Document) -> None:
-    """Name the loop of those that leave it to be the only one, so that they are one with those that name it."""
+    """Name the loop of `expect` lines without one, where there is only one loop.
+
+    So they are the same as those that name that loop.
+    """
     loops = [loop.name for loop in document.loops()]
     for expect in expects:
         if expect.name.endswith(" ") and len(loops) == 1:
@@ -191,7 +198,7 @@ def _name_expected_loops(expects: Iterable[PatternBlock], document: Document) ->
 
 def _merge_block(below: PatternBlock, above: PatternBlock) -> None:
     if above.kind == "evaluate":
-        # `every epoch` has no number, and says something all the same.
+        # `every epoch` has no number, but it replaces the number of the block below.
         below.header.pop("value", None)
     below.header.update(above.header)
     below.layers += above.layers
@@ -229,14 +236,21 @@ def _strip_version(source: SourceText, statements: list[Statement]) -> list[Stat
 
 @dataclass(slots=True)
 class _FileLoad:
-    """One file being read: its own document, and the one it extends."""
+    """One file while it is read: its own document, and the document that it extends."""
 
+    #: reads files and collects mistakes
     loader: Loader
+    #: what this file says itself
     document: Document
+    #: real paths of the files that lead to this one
     chain: tuple[str, ...]
+    #: True for `include`, False for the main file and `extends`
     included: bool
+    #: the document that it extends
     base: Document | None = None
+    #: place of its `extends` line
     extends: Span | None = None
+    #: loops without a name so far, by keyword
     names: Counter[str] = field(default_factory=Counter)
 
     def take_statement(self, statement: Statement) -> None:
@@ -342,7 +356,7 @@ class _FileLoad:
 
     def _build_verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> PatternBlock:
         rule = vocabulary.VERBS.get(head, head)
-        # What a parameter may give (`pause $gap`) is read when it is evaluated.
+        # A phrase that may be a parameter (`pause $gap`) is parsed when it is evaluated.
         header = (
             {"phrase": SyntaxNode("phrase", phrase)} if rule in ("quantity", "count") else _header(parse(rule, phrase))
         )
@@ -390,7 +404,10 @@ class _FileLoad:
         block.layers[-1].append(Setting(head, place, phrase))
 
     def _take_inline_model(self, line: Statement, phrase: Span) -> Span:
-        """Take a model that a checkpoint describes where it uses it; its name, which is `transformer` unless given."""
+        """Take a model that a checkpoint describes in its own block; return the place of its name.
+
+        The name is `transformer` unless one is given.
+        """
         unnamed = phrase.text == "transformer"
         header = {"NAME": SyntaxNode("NAME", phrase)} if unnamed else _header(parse("model", phrase))
         name = header["NAME"].span
@@ -405,7 +422,7 @@ class _FileLoad:
 
 
 def future_keyword(word: str, span: Span) -> Mistake:
-    """A word that is kept for later."""
+    """Return the E003 for a word that is kept for a later version."""
     return mistake(
         "E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1"
     )
@@ -425,7 +442,7 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
 
 
 def unknown_setting(statement: Span, word: Span, kind: str, known: dict[str, str]) -> Mistake:
-    """E001, with what is valid there."""
+    """Return the E001 for an unknown word, with the words that are valid there."""
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
     listed = f"{what}s here: {', '.join(sorted(known))}"
@@ -436,7 +453,7 @@ def unknown_setting(statement: Span, word: Span, kind: str, known: dict[str, str
 
 
 def foreign_setting(head: str, kind: str, place: Span) -> Mistake:
-    """E210: a setting, but of others."""
+    """Return the E210 for a setting that other kinds of block take."""
     homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
     return mistake("E210", where, place, "not taken here", hint=f"`{head}` is a setting of {homes}")

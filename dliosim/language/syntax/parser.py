@@ -1,4 +1,4 @@
-"""Phrases to nodes: the lark parser behind a small tree that knows its places in the source."""
+"""Parse phrases into nodes: the lark parser behind a small tree of nodes with their places in the source."""
 
 from __future__ import annotations
 
@@ -23,33 +23,36 @@ MAX_PARENTHESES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class SyntaxNode:
-    """A rule of the grammar that matched, or a token (in capitals) with no children."""
+    """A rule of the grammar that matched, or a token."""
 
+    #: name of the rule; a token's is in capitals
     kind: str
+    #: place in the source
     span: Span
+    #: empty for a token
     children: tuple[SyntaxNode, ...] = ()
 
     @property
     def text(self) -> str:
-        """The source text."""
+        """Return the source text."""
         return self.span.text
 
     def find(self, kind: str) -> SyntaxNode | None:
-        """The first child of a kind."""
+        """Return the first child of a kind, or None."""
         return next((child for child in self.children if child.kind == kind), None)
 
     def find_all(self, kind: str) -> list[SyntaxNode]:
-        """The children of a kind."""
+        """Return the children of a kind."""
         return [child for child in self.children if child.kind == kind]
 
     @property
     def only_child(self) -> SyntaxNode:
-        """The one child."""
+        """Return the first child, where a rule has only one."""
         return self.children[0]
 
 
 def parse(rule: str, span: Span) -> SyntaxNode:
-    """The phrase at `span` read by a start rule of the grammar; raises Mistake (E002, E003) where it is broken."""
+    """Return the phrase at `span`, parsed by a start rule of the grammar; raise Mistake (E002, E003)."""
     from lark import UnexpectedInput
 
     _check_bounds(span)
@@ -62,7 +65,7 @@ def parse(rule: str, span: Span) -> SyntaxNode:
 
 
 def _check_printable(span: Span) -> None:
-    """Text of a phrase is shown again (titles, paths, parameters), and must not steer the terminal."""
+    """Raise E003 for unprintable text: messages show phrases again, and must not control the terminal."""
     place = next((place for place, letter in enumerate(span.text) if not letter.isprintable() and letter != "\t"), None)
     if place is not None:
         here = Span(span.source, span.start + place, span.start + place + 1)
@@ -70,7 +73,7 @@ def _check_printable(span: Span) -> None:
 
 
 def _check_bounds(span: Span) -> None:
-    """Keep what is hostile from the parser; with parentheses bounded, so is the depth of a tree."""
+    """Raise E003 for a phrase that is too long or nested too deeply; this bounds the tree of the parser."""
     if len(span.text) > MAX_LINE_LENGTH:
         raise mistake(
             "E003", f"a phrase of more than {MAX_LINE_LENGTH} characters", Span(span.source, span.start, span.start + 1)
@@ -98,7 +101,7 @@ def _parser() -> Lark:
 
 
 def _restore_int_keys(found: dict[str, Any]) -> dict[Any, Any]:
-    # JSON knows no keys but text; lark numbers states, tokens and rules.
+    # Keys of JSON are text; lark's states, tokens and rules have numbers as keys.
     return {int(key) if key.isdigit() else key: value for key, value in found.items()}
 
 
@@ -170,7 +173,7 @@ _TIME_WORDS: Final = {
 }
 
 
-#: Rules in which a number is a count, and how a phrase that ends behind one goes on.
+#: Rules in which a number is a count, and what must follow it; `{}` stands for the phrase so far.
 _GOES_ON: Final = {
     "batch": ("batch {} per rank", "batch {} total"),
     "communicator": ("communicator {} ranks",),
@@ -195,13 +198,13 @@ _UNITS_LISTED: Final = (
     "samples/s, %"
 )
 
-#: What networks are sold in: Gbit/s, Gbps, Gb/s. An eighth of what a first guess would be.
+#: Units of networks: Gbit/s, Gbps, Gb/s. They count bits, so a rate in bytes is an eighth.
 _BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
 _EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T": "125 GB", "P": "125 TB"}
 
 
 def unit_hint(word: str) -> str:
-    """What an unknown unit may have meant, both readings spelled out."""
+    """Return a hint for an unknown unit, with both units where it may mean two."""
     if word in _AMBIGUOUS:
         return f"did you mean {_AMBIGUOUS[word]}?"
     if word in _TIME_WORDS:
@@ -226,7 +229,7 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     text = phrase.text
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
-    # The error's own list has whatever may follow anywhere in the grammar; this one is exact.
+    # The list of the error itself is too long: it has tokens that cannot follow in this place.
     before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
     before.exhaust_lexer()
     expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
@@ -241,7 +244,7 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     if at_end:
         here = phrase.end_span() if text else phrase
         return mistake("E003", "the phrase ends too early", here, _list_expected(expected), hint=hint)
-    # A minus is one where a number may stand, and a hyphen where words like `mpi-collective` may.
+    # Where a number may follow, `-` is a minus; elsewhere it is the hyphen of a word like `mpi-collective`.
     found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
@@ -264,21 +267,21 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
 
 
 def _setting_hint(rule: str, word: str) -> str:
-    """Where a word of the language belongs that stands in the place of a unit; or an empty text."""
+    """Return a hint for a word of the language in the place of a unit, or an empty text."""
     if rule in ("parallel", "written") and word in ("tensor", "pipeline", "data"):
-        return "the order is `tensor T pipeline P data D`, of which each may be left out"
+        return "the order is `tensor T pipeline P data D`; each may be left out"
     return f"does the setting `{word}` begin here? It needs a line of its own" if block_kinds(word) else ""
 
 
 def _keywords(expected: set[str]) -> list[str]:
-    """The words of the language among what may stand in a place."""
+    """Return the words of the language among the expected tokens."""
     names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & _HYPHENED_WORDS)
     words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
     return [*words, *(FIGURES if "FIGURE" in expected else ())]
 
 
 def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
-    """What to write instead of a phrase that breaks at `offset` in a way that is known; or an empty text."""
+    """Return what to write instead of a phrase that breaks at `offset` in a known way, or an empty text."""
     letter = text[offset : offset + 1]
     if len(text) > _QUOTABLE:
         return ""

@@ -1,4 +1,4 @@
-"""Which statements and settings there are, where each may stand, and the grammar rule that reads its phrase."""
+"""Vocabulary: the statements and settings, the blocks that take them, and the grammar rule of each phrase."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ LOOP: Final = {
     **ACCESS,
 }
 
+#: The settings of each kind of block, and the grammar rule of each.
 SETTINGS: Final[dict[str, dict[str, str]]] = {
     "dataset": {
         "samples": "count",
@@ -103,13 +104,13 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
     "evaluate": LOOP,
     "infer": {**LOOP, "requests": "requests"},
 }
-"""The settings of each kind of block, and the rule of each."""
 
 LOOPS: Final = ("train", "evaluate", "infer")
 NOUNS: Final = ("dataset", "model", "checkpoint", "access")
+#: Settings that one block may give several times; the first word of a phrase identifies the line.
 REPEATED: Final = ("part", "hint", "shuffle", "checkpoint")
-"""Settings that may be given several times in one block, told apart by the word that comes first."""
 
+#: Verbs, and the grammar rule of the rest of their line; they stand in a file or in `repeat`.
 VERBS: Final = {
     "prepare": "prepare",
     "train": "loop",
@@ -121,8 +122,8 @@ VERBS: Final = {
     "drop caches": "nothing",
     "repeat": "count",
 }
-"""Verbs and the rule of what follows them; they stand in a file or in `repeat`."""
 
+#: Statements that may stand in a file, outside of blocks, and the grammar rule of each.
 STATEMENTS: Final = {
     "dlio": "version",
     "workload": "workload",
@@ -138,20 +139,19 @@ STATEMENTS: Final = {
     "expect": "expect",
     **VERBS,
 }
-"""All that may stand in a file, outside of blocks."""
 
 MUST_OPEN: Final = ("dataset", "model", "checkpoint", "access", "train", "infer", "evaluate", "repeat")
 MAY_OPEN: Final = (*MUST_OPEN, "prepare", "restore")
 INCLUDABLE: Final = ("dlio", "param", *NOUNS, "include")
 
+#: Words kept for later versions of the language.
 RESERVED: Final = {
     "together": "`together { … }`, which runs verbs at the same time,",
     "on": "`on ranks`, which runs a verb on some of the ranks,",
     "stage": "`stage`, which copies data between tiers,",
 }
-"""Words kept for later versions of the language."""
 
 
 def block_kinds(head: str) -> list[str]:
-    """The kinds of block that take a setting."""
+    """Return the kinds of block that take a setting."""
     return [kind for kind, settings in SETTINGS.items() if head in settings]

@@ -1,4 +1,4 @@
-"""Names and what they stand for: parameters, built-ins, and expressions with dimensions, all in exact fractions."""
+"""Evaluate names and expressions: parameters, built-ins, and quantities with dimensions, all in exact fractions."""
 
 from __future__ import annotations
 
@@ -30,40 +30,44 @@ from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, parse_number
 
 T = TypeVar("T")
 
-MAX_BITS: Final = 4096  # of a numerator or denominator, so that no expression takes long
-MAX_DEPTH: Final = 100  # of an expression with all the parameters in it
+MAX_BITS: Final = 4096  # of a numerator or denominator; bounds the time of an expression
+MAX_DEPTH: Final = 100  # of an expression, the parameters in it included
 MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
 MAX_SECONDS: Final = 10**9
-LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions: floats lose what is less
-MAX_SPREAD: Final = 10**6  # a stdev by its mean, where draws are never below 0
+LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions; floats lose smaller ones
+MAX_SPREAD: Final = 10**6  # largest stdev / mean of `lognormal` and `gamma`
+#: Names that are built in inside a checkpoint.
 OF_SPLIT: Final = ("tensor", "pipeline", "data")
-"""Names that are built in within a checkpoint."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """Looks names up and evaluates; `used` has the parameters that anything asked for."""
+    """The names of a pattern and their values; evaluates phrases."""
 
+    #: parameters by name
     params: Mapping[str, Param]
+    #: gives `$ranks`, `$nodes` and `$ranks_per_node`
     job: Job
+    #: parameters with a mistake that is reported already
     broken: set[str] = field(default_factory=set)
+    #: parameters that anything asked for
     used: set[str] = field(default_factory=set)
+    #: in a checkpoint: the split of its ranks, which gives `$tensor`, `$pipeline` and `$data`
     split: Split | None = None
-    """In a checkpoint: how its ranks hold it, which gives `$tensor`, `$pipeline` and `$data`."""
     _values: dict[str, Value] = field(default_factory=dict)
     _evaluated: dict[Span, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _depth: int = 0
 
     def narrow_to_split(self, split: Split) -> Scope:
-        """The scope of a checkpoint that is split so; parameters may have other values there."""
+        """Return the scope of a checkpoint with this split; parameters may have other values there."""
         return Scope(self.params, self.job, self.broken, self.used, split)
 
     # ---- phrases --------------------------------------------------------------------------------------------------
 
     def phrase(self, rule: str, span: Span) -> SyntaxNode:
-        """The phrase read by a rule; `$name` alone stands for the text of that parameter, read by the same rule."""
+        """Return the phrase, parsed by a rule; `$name` alone stands for the text of that parameter."""
         if re.fullmatch(r"\$\w+", span.text, re.ASCII) and span.text[1:] not in self._builtins():
             return self._follow_param(span, lambda value: self.phrase(rule, value))
         return parse(rule, span)
@@ -101,14 +105,14 @@ class Scope:
         job = self.job
         known = {"ranks": job.ranks, "nodes": job.nodes, "ranks_per_node": job.ranks_per_node}
         if self.split is not None:
-            # A parameter of such a name is what its file says: patterns had these names before checkpoints did.
+            # A parameter of the pattern with such a name wins: old patterns have parameters with these names.
             known |= {name: getattr(self.split, name) for name in OF_SPLIT if name not in self.params}
         return known
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
     def value(self, node: SyntaxNode) -> Value:
-        """The value of an expression; Mistake (E101, E111, E113) where it has none."""
+        """Return the value of an expression; raise Mistake (E101, E111, E113) where it has none."""
         if self._depth >= MAX_DEPTH:
             raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
         self._depth += 1
@@ -216,7 +220,7 @@ class Scope:
     # ---- what settings need ---------------------------------------------------------------------------------------
 
     def require_dimension(self, node: SyntaxNode, dimension: Dimension) -> Value:
-        """A value of the dimension that a setting needs; E111 otherwise."""
+        """Return a value of the dimension that a setting needs; E111 for another one."""
         found = self.value(node)
         if found.dimension != dimension:
             label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
@@ -226,15 +230,15 @@ class Scope:
         return found
 
     def count(self, node: SyntaxNode, low: int = 1, high: int = MAX_COUNT) -> int:
-        """A whole number in [low, high]; E111, E112, E113 otherwise."""
+        """Return a whole number in [low, high]; E111, E112, E113 otherwise."""
         return whole_number(self.require_dimension(node, COUNT), low, high)
 
     def size(self, node: SyntaxNode, low: int = 0, high: int = MAX_SIZE) -> int:
-        """Whole bytes in [low, high]."""
+        """Return whole bytes in [low, high]; E111, E112, E113 otherwise."""
         return whole_number(self.require_dimension(node, SIZE), low, high)
 
     def seconds(self, node: SyntaxNode, low: float = 0.0) -> float:
-        """Seconds, at least `low`."""
+        """Return seconds, at least `low`; E111, E113 otherwise."""
         found = self.require_dimension(node, TIME)
         if not low <= found.amount <= MAX_SECONDS:
             text = f"{original_text(found)} is out of range"
@@ -243,11 +247,14 @@ class Scope:
         return float(found.amount)
 
     def quantity(self, node: SyntaxNode, dimension: Dimension) -> Distribution:
-        """The `quantity` node of a setting: a value or a distribution, clipped or not."""
+        """Return the value or distribution of a `quantity` node, clipped or not; E111, E112, E113."""
         return self._distribution(*self._draw_source(node), dimension)
 
     def _draw_source(self, node: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode | None]:
-        """What a `quantity` node draws from, in the text of a parameter if one gives it, and what clips it."""
+        """Return the node that a `quantity` draws from and the node that clips it, or None.
+
+        Where a parameter gives the quantity, both may be in the text of the parameter.
+        """
         source, clip = node.children[0], node.find("clip")
         if source.kind == "param_ref" and source.text[1:] not in self._builtins():
             inner, inner_clip = self._follow_param(
@@ -326,13 +333,13 @@ class Scope:
     # ---- parameters -----------------------------------------------------------------------------------------------
 
     def param_value(self, param: Param) -> Value:
-        """The value of a parameter; Mistake where it is no quantity."""
+        """Return the value of a parameter; raise Mistake where it is no quantity."""
         if param.value not in self._evaluated:
             self._evaluated[param.value] = self.value(parse("sum", param.value))
         return self._evaluated[param.value]
 
     def check_param(self, param: Param) -> None:
-        """A new value has the dimension of the default, and lies in the domain; E111, E113 otherwise."""
+        """Check a new value: E111 for another dimension than the default, E113 outside of the domain."""
         default = self._dimension(param.default)
         given = default if param.value is param.default else self._dimension(param.value)
         if default is not None and given is not None and default != given:
@@ -384,7 +391,7 @@ class Scope:
         return any((choice.amount, choice.dimension) == (found.amount, found.dimension) for choice in choices)
 
     def _dimension(self, span: Span) -> Dimension | None:
-        # None where the text is a phrase of another kind, or broken: the setting that uses it judges it then.
+        # None for a phrase of another kind, or a broken one: the setting that uses it reports that.
         try:
             quantity = parse("quantity", span)
             node = quantity.children[0]
@@ -392,7 +399,7 @@ class Scope:
         except Mistake:
             return None
         if node.kind != "distribution" and len(quantity.children) == 1:
-            self._evaluated[span] = found  # parsed once: long sums take most of the time of a long file
+            self._evaluated[span] = found  # avoids a second parse: long sums take most of the time of a long file
         return found.dimension
 
 

@@ -1,4 +1,4 @@
-"""Exact values with a dimension: how they are written, put together, and rounded."""
+"""Exact values with a dimension: their text, their dimensions in products, and rounding."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from dliosim.units import RATIO, SIZE, TIME, Dimension, format_bytes
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An exact value, in bytes or seconds or plain, and where it came from."""
+    """An exact value and its place in the source."""
 
+    #: in bytes, in seconds, or a plain number
     amount: Fraction
+    #: count, size, time, rate, ratio or another
     dimension: Dimension
+    #: where it comes from
     span: Span
 
     def __str__(self) -> str:
@@ -25,7 +28,7 @@ class Value:
 
 
 def format_value(amount: Fraction, dimension: Dimension) -> str:
-    """A value as a person would write it."""
+    """Return the text of a value in a usual unit."""
     if dimension == SIZE and amount.denominator == 1 and amount >= 0:
         return format_bytes(int(amount))
     if dimension == RATIO:
@@ -35,15 +38,15 @@ def format_value(amount: Fraction, dimension: Dimension) -> str:
 
 
 def combine_dimensions(left: Dimension, right: Dimension, power: int) -> Dimension:
-    """The dimension of a product (`power` 1) or a quotient (-1)."""
+    """Return the dimension of a product (`power` 1) or a quotient (-1)."""
     size, time = left.bytes + power * right.bytes, left.seconds + power * right.seconds
-    # A ratio of a ratio, or a part of one, is a ratio; a ratio of anything else is of that other kind.
+    # A ratio times a ratio is a ratio; a ratio times any other quantity has the dimension of that quantity.
     ratio = left.ratio and right.ratio == (power == 1)
     return Dimension(size, time, ratio and size == 0 and time == 0)
 
 
 def whole_number(value: Value, low: int, high: int) -> int:
-    """A value that is a whole number in [low, high]; Mistake (E112, E113) otherwise."""
+    """Return a value that is a whole number in [low, high]; raise Mistake (E112, E113) otherwise."""
     if value.amount.denominator != 1:
         below, above = format_value(Fraction(math.floor(value.amount)), value.dimension), math.ceil(value.amount)
         what = "a fraction of a byte" if value.dimension == SIZE else "not a whole number"
@@ -57,31 +60,31 @@ def whole_number(value: Value, low: int, high: int) -> int:
 
 
 def original_text(value: Value) -> str:
-    """The value in the user's own unit where it stands there as one number; else in bytes, seconds or plain."""
+    """Return a value in the user's own unit where it is one number there; else in bytes, seconds or plain."""
     return literal_text(value) or str(value)
 
 
 def literal_text(value: Value) -> str:
-    """The text of a value that stands where it is used as one number with its unit; empty for any other expression."""
+    """Return the source text of a value that is one number with its unit; empty for any other expression."""
     text = " ".join(value.span.text.split())
     return text if re.fullmatch(r"-? ?[0-9][0-9_.]*( ?[A-Za-z%/]+)?", text) and len(text) < 40 else ""
 
 
 def dimension_mistake(message: str, here: Value, other: Value) -> Mistake:
-    """The mistake (E111) of two values whose dimensions do not go together."""
+    """Return the E111 for two values whose dimensions differ."""
     more = [Label(other.span, f"this is {other.dimension}")]
     return mistake("E111", message, here.span, f"this is {here.dimension}", more=more)
 
 
 def unit_help(dimension: Dimension) -> str:
-    """How values of a dimension are written; empty where there is nothing to say."""
+    """Return a hint about the units of a dimension; empty for one without a hint."""
     return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(
         dimension, ""
     )
 
 
 def join_spans(left: Span, right: Span) -> Span:
-    """From the first of two spans to the last; the left one alone where they lie in two files."""
+    """Return the span from the first of two spans to the last; the left one where they are in two files."""
     return (
         Span(left.source, min(left.start, right.start), max(left.end, right.end))
         if left.source is right.source
@@ -90,7 +93,7 @@ def join_spans(left: Span, right: Span) -> Span:
 
 
 def log2(amount: Fraction) -> Fraction:
-    """The logarithm to base 2, exact for powers of 2."""
+    """Return the logarithm to base 2; exact for powers of 2."""
     above, below = amount.numerator.bit_length() - 1, amount.denominator.bit_length() - 1
     if amount == Fraction(1 << above, 1 << below):
         return Fraction(above - below)
@@ -98,7 +101,7 @@ def log2(amount: Fraction) -> Fraction:
 
 
 def nearest_float(amount: Fraction) -> float:
-    """The nearest float, infinite where there is none."""
+    """Return the nearest float; infinite where the amount is too large."""
     try:
         return float(amount)
     except OverflowError:

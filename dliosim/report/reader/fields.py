@@ -62,14 +62,14 @@ class Fields:
         return tuple((one.text("0"), one.text("1")) for one in given)
 
     def flag(self, key: str) -> bool:
-        """true or false."""
+        """True or false."""
         value = self._value(key)
         if not isinstance(value, bool):
             raise self.field_error(key, "is neither true nor false")
         return value
 
     def flag_or_none(self, key: str) -> bool | None:
-        """true or false, or None for null."""
+        """True or false, or None for null."""
         return None if self._value(key) is None else self.flag(key)
 
     def whole(self, key: str) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dliosim.errors import UsageError
 from dliosim.measure.aggregate import Latencies
-from dliosim.measure.epoch_summaries import EpochSummary, RunSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import Ints

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dliosim.measure.aggregate import Latencies
-from dliosim.measure.epoch_summaries import (
-    BoundShares,
-    EpochSummary,
-    ExpectationResult,
-    RunSummary,
-    TimeSpread,
-    VerbSummary,
-)
+from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
 from dliosim.measure.histogram import Histogram, Quantiles
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
+from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.reader.fields import Fields
 from dliosim.report.results import SCHEMA_VERSION

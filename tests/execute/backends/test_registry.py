@@ -1,4 +1,4 @@
-"""Which backend an api has: the built-in ones, those of other packages, and what is said of those that do not work."""
+"""The backend of each api: the built-in ones, those of other packages, and the errors of those that do not work."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_another_package_adds_a_name_and_takes_none(installed: ModuleType) -> No
     assert backend_names() == ("posix", *MPI_APIS, "absent", "gone", "theirs")
     assert backend_of("theirs") is READS_ONLY
     assert backend_of("posix").writer is not None
-    for name in ("null", "library", "nobody's"):
+    for name in ("null", "library", "unknown"):
         with pytest.raises(KeyError):
             backend_of(name)
 

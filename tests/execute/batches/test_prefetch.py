@@ -1,4 +1,4 @@
-"""Reading ahead: one order of reads whoever does them, errors where they belong, and an end that always comes."""
+"""Reading ahead: one order of reads for any reader, errors in the step they belong to, and no endless wait."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
 
 @pytest.mark.parametrize("by", ["batch", "sample"])
 def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by: By) -> None:
-    """The times of the calls are those of the recorders, one of which waits for its gate."""
+    """The times of the calls are those of the recorders; one recorder waits for its gate."""
     log: list[tuple[str, object]] = []
     gate = threading.Event()
     readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
@@ -282,7 +282,7 @@ def test_a_step_without_calls_is_read_at_no_time() -> None:
 
 @dataclass(frozen=True)
 class Decoded(EpochCalls):
-    """Each batch, and each share of one, takes so many ns to decode."""
+    """Each batch, and each share of one, takes this many ns to decode."""
 
     def process(self, step: int, slot: memoryview) -> int:
         return 7

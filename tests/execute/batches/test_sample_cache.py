@@ -10,7 +10,7 @@ DATA = memoryview(bytes(range(100)))
 
 
 def keep(kept: SampleCache, *samples: int, length: int = 10) -> None:
-    """Keep samples of that many bytes, which lie back to back."""
+    """Keep samples of these sizes (bytes), stored back to back."""
     count = np.arange(len(samples))
     kept.store_samples(np.array(samples), count * length, np.full(len(samples), length), DATA)
 

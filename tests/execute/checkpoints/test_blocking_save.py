@@ -1,4 +1,4 @@
-"""What a save leaves behind, on one rank."""
+"""The files and directories that a save leaves behind, on one rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def session(directory: Path) -> Session:
 
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
-    """One save, and whatever of it goes on in the background."""
+    """Save once, and wait for what of it runs in the background."""
     with CheckpointManager(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 

@@ -53,7 +53,7 @@ def session(directory: Path, *checkpoints: Checkpoint, options: Options | None =
 
 
 def complete(base: Path | None) -> list[int]:
-    """The numbers of the checkpoints there, every byte of which must be as its manifest says; nothing else is there."""
+    """Return the numbers of the checkpoints under `base`; every byte must be as saved, with nothing else there."""
     assert base is not None
     found = sorted(path for path in base.iterdir() if path.is_dir())
     assert [check_checksums(path) for path in found] == [[]] * len(found)

@@ -1,4 +1,4 @@
-"""Checkpoints are numbered upwards, complete once they have a manifest, and found by what lies there."""
+"""Checkpoints are numbered upwards, are complete once they have a manifest, and are found by their directories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def saved(base: Path, sizes: tuple[int, ...] = (3, 5), ranks: int = 2, commit: C
 
 
 def names(base: Path) -> list[str]:
-    """What lies there."""
+    """Return the names of all entries."""
     return sorted(entry.name for entry in base.iterdir())
 
 
@@ -76,7 +76,7 @@ def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_co
 def test_after_the_last_number_there_is_none(tmp_path: Path) -> None:
     for name in ("999999", "9" * 12):
         (tmp_path / name).write_text("no directory of ours: it stays")
-    with pytest.raises(ExecutionError, match="999999999999 has the last number"):
+    with pytest.raises(ExecutionError, match="999999999999 has the highest number"):
         checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
     (tmp_path / ("9" * 12)).unlink()
     assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[1].name == "1000000.partial"

@@ -1,4 +1,4 @@
-"""What is restored on one rank, and what is said of what is not."""
+"""Restore on one rank: which checkpoint is read, and the notes about those that are not."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress import ProgressLine
+from tests.examples import examples
 from tests.execute.alone import world_of_one
 from tests.execute.failing import NO_PROOF, failing
 
@@ -44,7 +45,7 @@ def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
 
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
-    """One save, and whatever of it goes on in the background."""
+    """Save once, and wait for what of it runs in the background."""
     with CheckpointManager(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
@@ -102,7 +103,7 @@ def test_what_is_cut_or_removed_under_our_hands_is_passed_over(
     assert record.calls == 23
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     failure=st.sampled_from(
         [
@@ -185,7 +186,7 @@ def test_what_others_have_saved_is_said(tmp_path: Path, split: Split, said: str)
         restore(job, CHECKPOINT, Restore("c"))
     assert caught.value.code == "R404"
     assert caught.value.message.endswith(f"; others have saved it there: say `{said}`")
-    with pytest.raises(ExecutionError, match="one of another description is there, in "):
+    with pytest.raises(ExecutionError, match="a checkpoint of another description is there, in "):
         restore(job, replace(CHECKPOINT, seed=2), Restore("c"))
 
 
@@ -197,7 +198,7 @@ def test_what_nothing_proves_complete_is_said(tmp_path: Path) -> None:
 
 
 def keep_copy(file: Path) -> None:
-    """As a partner would keep what the only rank has saved."""
+    """Copy the file as a partner would keep what the only rank has saved."""
     directory, copied = file.parent, "partner_of_000000.ckpt"
     shutil.copy(file, directory / copied)
     saved = load_manifest(directory)

@@ -50,7 +50,7 @@ def test_a_manifest_that_cannot_be_read_makes_no_data_set_incomplete(tmp_path: P
     with failing("open", errno.EMFILE, "manifest.json"):
         with pytest.raises(ExecutionError, match=r"manifest\.json: Too many open files") as caught:
             find_dataset_fault(DATASET, directory)
-        # What lies beside is only a hint, which there is none of then.
+        # The data next to it are only good for a hint, and then there is none.
         assert find_preparing_ranks(DATASET, tmp_path / "absent") == 0
     assert caught.value.code == "R401"
     assert find_dataset_fault(DATASET, directory) is None

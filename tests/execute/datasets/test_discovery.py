@@ -1,4 +1,4 @@
-"""Files that are there already: which names match, what counts as a file, and what is said of those that are wrong."""
+"""Existing files: which names match, what counts as a file, and the errors of bad files."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ STEPS = st.tuples(st.lists(LETTERS, max_size=2).map("/".join), LEAVES, st.none()
 
 
 def grow(root: Path, steps: list[tuple[str, str, str | None]]) -> None:
-    """A tree of folders, files and links, some of which lead out of it, nowhere, or back."""
+    """Make a tree of folders, files and links; some links lead out of it, nowhere, or back."""
     outside = root.with_name("outside")
     touch(outside, "x.dat", "a/x.dat")
     for folder, leaf, target in steps:

@@ -22,6 +22,7 @@ from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import require_framed, sample_sizes
+from tests.examples import examples
 from tests.plan.helpers import prefix_of
 
 VARYING = Distribution("uniform", (70.0, 900.0))
@@ -35,7 +36,7 @@ def dataset_of(name: str, samples: int, files: int, size: Distribution, seed: in
 
 
 def contents(dataset: Dataset, sample: int, size: int) -> np.ndarray:
-    """What a run writes, before a text format dresses it."""
+    """Return what a run writes, before a text format dresses it."""
     out = bytearray(size)
     fill_part(None, int(sample_keys(dataset, np.array([sample]))[0]), 0, memoryview(out))
     return np.frombuffer(out, np.uint8)
@@ -69,7 +70,7 @@ def expected(dataset: Dataset, file: int) -> bytes:
         ("png", Distribution("uniform", (1100.0, 3000.0))),
     ],
 )
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.integers(1, 30),
     st.integers(1, 9),

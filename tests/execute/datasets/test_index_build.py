@@ -1,4 +1,4 @@
-"""Files whose indexes say where samples lie: read, read again, damaged, or not there at all."""
+"""Files whose indexes hold the places of samples: read, read again, damaged, or missing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_is_no_file_of_the_format_is_said_to_be_damage(
     with pytest.raises(ExecutionError, match=str(path)) as caught:
         run(tmp_path, loop, dataset=dataset)
     assert caught.value.code == "R401"
-    assert "R401" not in caught.value.message, "an error is told once"
+    assert "R401" not in caught.value.message, "an error is given once"
 
 
 def test_without_io_there_need_be_no_files(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_memory_is_shared_whatever_python_was_built_for(how: str, monkeypatch: p
 
 
 def shared_mappings() -> int:
-    """How much memory this process shares with others of its node, in mappings."""
+    """Return the number of mappings of memory that this process shares with others of its node."""
     gc.collect()
     return Path("/proc/self/maps").read_text().count("memfd:dliosim")
 

@@ -14,6 +14,7 @@ from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.model import Dataset, Job, Layout, constant
 from dliosim.plan.samples.io_requests import file_sizes, locate
 from dliosim.plan.samples.prepare_partition import file_parts
+from tests.examples import examples
 from tests.plan.helpers import prefix_of
 from tests.strategies import datasets
 
@@ -34,11 +35,11 @@ def expected(dataset: Dataset) -> list[bytearray]:
 
 
 def small(dataset: Dataset) -> bool:
-    """Whether a data set is quick to write byte by byte."""
+    """Return whether a data set is quick to write byte by byte."""
     return dataset.samples <= 60
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(datasets().filter(small), few_ranks, transfers, st.sampled_from([(7, 2, 3), (7, 0, 1), as_it_is]))
 def test_chunks_of_all_ranks_make_the_files(
     dataset: Dataset, ranks: int, transfer: int | None, limits: tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""What of a step is counted as what, by a clock that moves only when the step's parts say so."""
+"""The figure that each part of a step counts for, by a clock that moves only when the step's parts say so."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_what_a_step_decodes_itself_is_neither_waiting_nor_the_tools_time(
     record = run(monkeypatch, compute, [], processed=7 * MS, series=series)
     assert (record.data_wait_ns, record.processing_ns, record.tool_ns) == (3 * MS, 21 * MS, 6 * MS)
     begun, ready, asked = series.window[0, :3].tolist()
-    # Decoding lies before compute, also where there is none.
+    # Decoding comes before compute, also in steps without decoding.
     assert (ready - begun, asked - ready) == (MS, (9 if compute else 7) * MS)
     [block] = record.blocks
     assert block.first_ns == 8 * MS + compute
@@ -216,7 +216,7 @@ def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monke
 
 # The steps are from 1000 to 1008, from 1008 to 1016 and from 1016 to 1024 ms.
 @pytest.mark.parametrize(
-    ("beside", "flushed"),
+    ("intervals", "flushed"),
     [
         ([], 0),
         ([(1000, 1008)], 0),
@@ -228,9 +228,9 @@ def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monke
     ],
 )
 def test_steps_beside_a_flush_are_counted_apart_but_for_the_first(
-    monkeypatch: pytest.MonkeyPatch, beside: list[tuple[int, int]], flushed: int
+    monkeypatch: pytest.MonkeyPatch, intervals: list[tuple[int, int]], flushed: int
 ) -> None:
-    record = run(monkeypatch, 5 * MS, [], beside=[(begin * MS, end * MS) for begin, end in beside])
+    record = run(monkeypatch, 5 * MS, [], beside=[(begin * MS, end * MS) for begin, end in intervals])
     assert (record.flush_steps, record.clear_steps) == (flushed, 2 - flushed)
     assert (record.flush_steps_ns, record.clear_steps_ns) == (flushed * 8 * MS, (2 - flushed) * 8 * MS)
     assert (record.flush_data_wait_ns, record.clear_data_wait_ns) == (flushed * MS, (2 - flushed) * MS)

@@ -21,7 +21,7 @@ from dliosim.model import Sync
 
 
 class Meeting:
-    """A place for so many threads, which wait at most seconds for each other."""
+    """A meeting point for this many threads, which wait for each other some seconds at most."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -66,7 +66,7 @@ def world_of_threads(meeting: Meeting, rank: int) -> World:
 
 
 def meet(size: int, action: Callable[[World], Any]) -> list[Any]:
-    """What the action gives or raises on each rank; fails if any waits for ever."""
+    """Return the result or the error of the action on each rank; fail if any rank waits forever."""
     meeting = Meeting(size)
     results: list[Any] = [None] * size
 

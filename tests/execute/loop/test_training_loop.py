@@ -73,7 +73,7 @@ def test_busy_compute_uses_the_core_as_long_as_it_was_told(tmp_path: Path) -> No
         run_alone(tmp_path, f"train {{\nread d\ncompute {compute}\n}}\n", Terminal())
         return time.thread_time_ns() - before
 
-    # Four steps of 100 ms, of which others may have the core for a while.
+    # Four steps of 100 ms; other processes may have the core for a part of them.
     assert used("100 ms busy") - used("100 ms") > 100_000_000
 
 

@@ -1,7 +1,7 @@
-"""What ranks pass to each other in memory that a node shares.
+"""Bytes that ranks send to each other in the shared memory of a node.
 
-The ranks are threads of which one goes on at a time: at each look at that memory, and each change of it, it is drawn
-who is next. So orders come about that are rare where ranks are processes.
+The ranks are threads, and one runs at a time: each read and each write of that memory draws the next one. So the tests
+see orders that are rare where ranks are processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ORDERS = 150
 
 
 class _Turns:
-    """Lets one of the threads that take part go on at a time."""
+    """Lets one of the threads that take part run at a time."""
 
     def __init__(self, seed: int) -> None:
         self._random, self._changed, self._own = Random(seed), threading.Condition(), threading.local()
@@ -58,7 +58,7 @@ class _Turns:
 
 
 class _Words:
-    """Words of a row: whoever looks at one, or changes one, may have to let others go on."""
+    """Words of a row: a thread that reads or changes one may have to let others run."""
 
     def __init__(self, words: memoryview, turns: _Turns) -> None:
         self._words, self._turns = words, turns

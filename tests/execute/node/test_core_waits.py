@@ -1,4 +1,4 @@
-"""What the kernel says of threads that wait for a core."""
+"""Threads that wait for a core, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_waits_of_threads_add_up() -> None:
         before = core_wait(own)
         if before is None:
             pytest.skip("this kernel does not count it")
-        # The other one sleeps and hence waits for nothing meanwhile.
+        # The other one sleeps, so it waits for no core meanwhile.
         beside = core_wait(found)
         both, after = core_wait([*own, *found]), core_wait(own)
         assert beside is not None and both is not None and after is not None

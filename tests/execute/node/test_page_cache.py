@@ -1,4 +1,4 @@
-"""What the page cache keeps of a file can be asked for and dropped."""
+"""Pages of a file in the page cache can be counted and dropped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_large_files_are_looked_at_window_by_window(written: Path, monkeypatch: 
 
 def test_dropped_pages_are_gone_where_the_file_system_has_storage(written: Path) -> None:
     drop_pages([written])
-    # Where files lie in memory there is nowhere else to keep them.
+    # Where files are in memory there is no other place to keep them.
     assert count_resident_bytes(written) == (SIZE if find_mount(written).is_memory_backed else 0, SIZE)
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_synced_says_so(written: Path) -> None:
 def test_a_file_that_is_cut_short_when_it_is_looked_at_is_named(written: Path) -> None:
     with shrinking(), pytest.raises(ExecutionError, match="data: the file was cut short meanwhile") as caught:
         count_resident_bytes(written)
-    assert caught.value.code is None  # of which a run makes a note
+    assert caught.value.code is None  # a run makes a note of it
 
 
 def test_what_is_no_file_is_neither_dropped_nor_looked_at(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.execute.payload.payload_crc import crc32_combine, crc32_of_range, crc32_of_samples
 from dliosim.execute.payload.sample_bytes import CHUNK, fill_range
+from tests.examples import examples
 
 
 def contents(keys: np.ndarray, length: int) -> bytes:
@@ -20,7 +21,7 @@ def contents(keys: np.ndarray, length: int) -> bytes:
     return bytes(out)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5), st.integers(1, 3000), st.integers(0, 2**32 - 1))
 def test_it_is_zlibs_whatever_came_before(keys: list[int], length: int, value: int) -> None:
     some = np.array(keys, np.uint64)
@@ -43,7 +44,7 @@ def made(key: int, start: int, length: int) -> bytes:
     return bytes(out)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(0, 2**64 - 1),
     st.integers(0, 5 * CHUNK) | st.sampled_from([0, CHUNK - 1, CHUNK, 3 * CHUNK, 2**40 + 5]),

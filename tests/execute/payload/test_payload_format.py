@@ -19,6 +19,7 @@ from dliosim.execute.payload.payload_format import (
 )
 from dliosim.execute.payload.sample_bytes import edges_match
 from dliosim.model import Dataset, Layout, constant
+from tests.examples import examples
 
 DATASET = Dataset("d", 3, 10, constant(5000), Layout("shared file", 1), "d")
 THIN = replace(DATASET, compressible=2.0)
@@ -32,7 +33,7 @@ def whole(dataset: Dataset, key: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("dataset", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**64 - 1), st.integers(0, 6000), st.integers(0, 3000))
 def test_a_part_is_what_the_whole_has_there(dataset: Dataset, key: int, begin: int, length: int) -> None:
     part = bytearray(length)
@@ -47,7 +48,7 @@ def test_contents_compress_by_about_the_ratio_asked(ratio: float) -> None:
 
 
 @pytest.mark.parametrize("dataset", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_edges_are_those_of_the_parts_and_a_changed_byte_is_found(dataset: Dataset, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(st.integers(0, 2000), st.integers(1, 700)), min_size=1, max_size=6))

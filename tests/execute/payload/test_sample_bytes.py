@@ -23,6 +23,7 @@ from dliosim.execute.payload.sample_bytes import (
     sample_keys,
 )
 from dliosim.model import Dataset, Layout, constant
+from tests.examples import examples
 
 
 def stream(key: int, start: int, length: int) -> bytearray:
@@ -34,7 +35,7 @@ def stream(key: int, start: int, length: int) -> bytearray:
 def edges_are_right(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], data: memoryview
 ) -> NDArray[np.bool_]:
-    """For each sample in `data`, whether its first and last eight bytes are, as a run checks them."""
+    """Return for each sample in `data` whether its first and last eight bytes are right, as a run checks them."""
     return edges_match(*edge_words(keys, np.zeros_like(lengths), lengths), lengths, starts, data)
 
 
@@ -43,7 +44,7 @@ def dataset(**changes: object) -> Dataset:
     return Dataset(layout=Layout("shared file", 1), **{**fields, **changes})  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     key=st.integers(0, 2**64 - 1),
     start=st.one_of(st.integers(0, 100), st.integers(CHUNK - 20, CHUNK + 20), st.integers(0, 2**50)),
@@ -98,7 +99,7 @@ even = st.tuples(st.integers(1, 600), st.integers(0, 10), st.integers(1, 20)).ma
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(rows=st.one_of(batches, even), seed=st.integers(0, 1000), where=st.integers(0), data=st.data())
 def test_batches_are_filled_and_checked_as_their_samples_are(
     rows: list[tuple[int, int]], seed: int, where: int, data: st.DataObject

@@ -1,4 +1,4 @@
-"""What a comparison prepares before its passes: the data of every variant, each once."""
+"""Preparing data before the passes of a comparison: the data of every variant, each once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dliosim.execute.datasets.offset_tables import share_sample_places
 from dliosim.execute.run.benchmark_pass import prepare_datasets, run_loop_pass
 from dliosim.model import Job, Loop
 from dliosim.report.progress import ProgressLine
+from tests.examples import examples
 from tests.execute.alone import world_of_one
 
 PATTERN = """dlio 1
@@ -31,7 +32,7 @@ train {
 }
 """
 
-#: What of a data set can vary, two of which are drawn, two values of each.
+#: The settings of a data set that can vary: two of them are drawn, with two values each.
 VARIED = {
     "path": ('"one"', '"two"', '"one/below"'),
     "root": ("data", "local"),
@@ -43,7 +44,7 @@ VARIED = {
 }
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(st.data())
 def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=2, unique=True))

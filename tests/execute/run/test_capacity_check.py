@@ -1,4 +1,4 @@
-"""How many copies of a checkpoint room is asked for before a run begins, and where."""
+"""The number of copies of a checkpoint that must fit before a run begins, and where."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), 
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Checkpoint, int], list[tuple[int, str]]]:
-    """The bytes that so many saves of a checkpoint are said to need, and what for, on one file system."""
+    """Return the bytes that a number of saves of a checkpoint need, and their text, on one file system."""
     (tmp_path / "data").mkdir()
     (tmp_path / "slow").mkdir()
 

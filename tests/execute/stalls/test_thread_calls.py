@@ -1,4 +1,4 @@
-"""What the kernel says of the calls of a process, in words."""
+"""The calls of a process as the kernel shows them, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is said to keep the others waiting, by processes that share a board and nothing else."""
+"""The ranks that are reported to block the others, with processes that share a board and nothing else."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Ranks:
 
 
 def quiet(said: str) -> float:
-    """How long nothing had moved when that was first said, in seconds."""
+    """Return the seconds without movement in the first report."""
     found = re.search(r"nothing has moved for ([\d.]+) s", said)
     assert found is not None
     return float(found[1])
@@ -94,7 +94,7 @@ def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_goes_on() -> 
         assert "late: rank 0 on host0" in job.said(1) and "stopped by a signal" in job.said(1)
         assert "arrived at a barrier, and waiting: 2 of 3 ranks (1-2)" in job.said(1)
         assert f"next: on host0: kill -CONT {job.processes[0].pid}" in job.said(1)
-        # Whoever has reported is stopped as well: the next one takes over.
+        # The rank that has reported is stopped as well: the next one takes over.
         job.tell(signal.SIGSTOP, 1)
         job.wait_for(lambda: "next:" in job.said(2))
         assert "late: rank 0 on host0" in job.said(2)
@@ -125,7 +125,7 @@ def test_it_is_no_stall_to_rest_to_have_been_stopped_all_together_or_to_wait_for
         apart.all_wait()
         paused.tell(signal.SIGTSTP, 0, 1)
         sleep(0.3)
-        # Rank 0 waits from now on, and rank 1, which has seen nothing of that, goes on.
+        # Rank 0 waits from now on. Rank 1 has seen nothing of that and continues.
         (apart.folder / "wait").unlink()
         apart.tell(signal.SIGCONT, 1)
         sleep(2 * LIMIT)

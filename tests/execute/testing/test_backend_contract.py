@@ -125,7 +125,7 @@ def test_one_that_only_reads_passes_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (Shifted, "the bytes of each call lie where it says"),
+        (Shifted, "the bytes of each call are where it says"),
         (Beyond, "nothing else is written to"),
         (Miscounted, "a read returns the bytes of its calls"),
         (Unmeasured, "calls have 0 latencies"),
@@ -146,7 +146,7 @@ def test_a_reader_with_a_fault_fails(tmp_path: Path, make: type[PosixReader], te
     [
         (Unsynced, "`sync_ns` is the time that syncing took"),
         (Truncating, "opening a file that is there leaves it as it is"),
-        (Appending, "the bytes lie at their offsets"),
+        (Appending, "the bytes are at their offsets"),
         (StaysOpen, "the file stays open after `close`"),
         (Silent, "no ExecutionError was raised"),
     ],

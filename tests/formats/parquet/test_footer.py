@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.parquet.footer import read_footer
+from tests.examples import examples
 
 
 def varint(number: int) -> bytes:
@@ -149,7 +150,7 @@ def test_a_footer_that_cannot_be_is_refused(content: bytes, said: str, tmp_path:
     assert error.value.code == "R401"
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(min_size=1, max_size=200))
 def test_any_bytes_for_a_footer_are_read_or_refused(content: bytes, tmp_path: Path) -> None:
     try:

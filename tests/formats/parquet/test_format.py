@@ -14,6 +14,7 @@ from dliosim.formats.contract_tests import check_damage, check_resolved, random_
 from dliosim.formats.parquet.format import PARQUET, ROW_GROUP
 from dliosim.formats.protocols import Bytes, EncodeTime
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
+from tests.examples import examples
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -146,7 +147,7 @@ def test_row_groups_are_bounded_where_nothing_else_is_said() -> None:
     assert PARQUET.batch(dataset(1 << 28)) == 1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(sizes=st.lists(st.integers(0, 9), max_size=12), most=st.integers(1, 7))
 def test_batches_of_any_size_give_the_same_file(
     sizes: list[int], most: int, tmp_path_factory: pytest.TempPathFactory
@@ -441,7 +442,7 @@ def test_rows_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
         PARQUET.index(path, described)
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_footer_with_changed_bytes_gives_an_index_inside_the_file_or_an_error(
     good: Path, data: st.DataObject

@@ -12,6 +12,7 @@ from dliosim.formats.contract_tests import random_contents, write_resolved
 from dliosim.formats.parquet.format import PARQUET
 from dliosim.formats.parquet.library import open_library
 from dliosim.model import Dataset
+from tests.examples import examples
 from tests.formats.parquet.test_format import SOURCE, WAYS, dataset, images, rows_of
 
 pa = pytest.importorskip("pyarrow")
@@ -37,7 +38,7 @@ def test_samples_come_back_in_order_and_nothing_else_is_written(way: str, tmp_pa
             assert into[count * size :] == b"\xee" * 9
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
     data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +139,7 @@ def test_a_chunk_that_is_cut_or_of_another_column_is_damage(tmp_path: Path) -> N
             handle.decode(0, "nothing", whole[4:100])
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_pages_give_rows_or_an_error(data: st.DataObject, tmp_path: Path) -> None:
     described = WAYS[data.draw(st.sampled_from(["lists", "snappy", "zstd", "gzip", "one column"]))]

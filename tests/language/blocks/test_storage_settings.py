@@ -14,6 +14,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Job, Layout, Shape, constant
+from tests.examples import examples
 from tests.language.conftest import Patterns
 from tests.language.stubs import Stub, pretended
 
@@ -36,7 +37,7 @@ def test_a_shape_gives_the_size(phrase: str, shape: Shape, size: int, patterns: 
     assert (dataset.shape, dataset.size) == (shape, constant(float(size)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.sampled_from(sorted(ELEMENTS)), st.integers(1, 9))
 def test_a_shape_as_explained_is_the_same_shape(
     tmp_path_factory: pytest.TempPathFactory, extents: list[int], element: str, parts: int
@@ -160,7 +161,7 @@ def test_a_format_of_another_package_is_known_by_its_name(patterns: Patterns, mo
     assert found.help == ("did you mean `zarr_v3`?",)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(st.sampled_from('0123456789xX ofuintgz:.,()$n"-+*/ m\u00d7'), max_size=24))
 def test_any_phrase_gives_a_data_set_or_a_mistake(tmp_path_factory: pytest.TempPathFactory, phrase: str) -> None:
     path = tmp_path_factory.mktemp("phrases") / "p.dlio"

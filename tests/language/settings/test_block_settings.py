@@ -1,4 +1,4 @@
-"""What each setting means, and what stands where none is given."""
+"""Meaning of each setting, and the default where none is given."""
 
 from __future__ import annotations
 

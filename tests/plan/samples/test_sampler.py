@@ -14,6 +14,7 @@ from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.samples.io_requests import Extents, file_sizes
 from dliosim.plan.samples.sample_to_file import files_of
 from dliosim.plan.samples.sampler import plan_epoch
+from tests.examples import examples
 from tests.plan.helpers import plans, prefix_of
 from tests.strategies import datasets, jobs, loops
 
@@ -180,7 +181,7 @@ def test_whole_files_stay_on_one_rank(samples, ranks):
 
 
 @pytest.mark.parametrize("files", ["off", "within shard", "globally"])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     samples=st.integers(60, 300),
     ranks=st.integers(1, 13),

@@ -1,4 +1,4 @@
-"""Files of blocks: before each sample stand its length (8 bytes, little-endian) and 8 bytes of a fixed word."""
+"""Files of blocks. Before each sample are its length (8 bytes, little-endian) and 8 bytes of a fixed word."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from pathlib import Path
 
 import numpy as np
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import refuse_unused
-from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
-from dliosim.model import Dataset
+from dliosim.extend import ENCODED, Bytes, Column, Dataset, ExecutionError, FileIndex, Ints, refuse_unused
 
 MAGIC = b"A BLOCK\n"
 HEAD = 16
 
 
 class Blocks:
-    """See `dliosim.formats.protocols.Framed`."""
+    """The format `blocks`, with the methods of `dliosim.extend.Framed`."""
 
     name = "blocks"
     checksum = None
 
     def variant(self, dataset: Dataset) -> Blocks:
-        """Samples of int8 are ASCII; all others are any bytes."""
+        """Return the format for ASCII contents where samples are of int8, else the one for any bytes."""
         return ASCII if dataset.element == "int8" else BLOCKS
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Of all settings of a data set only the shape means something here."""
+        """Refuse every setting that only some formats have a use for, except `shape`."""
         return refuse_unused(dataset, self.name, taken=("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """No library."""
+        """Return None: no library is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
@@ -54,33 +51,33 @@ class Blocks:
         return FileIndex(len(offset), size, (column,), HEAD * len(offset))
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """What follows the head."""
+        """Return what follows the head."""
         if len(data) < HEAD or data[8:HEAD] != MAGIC or int.from_bytes(data[:8], "little") != len(data) - HEAD:
             raise ExecutionError(f"no block of {len(data)} bytes begins like this", "R401")
         return np.frombuffer(data, np.uint8)[HEAD:]
 
     def header(self, dataset: Dataset) -> int:
-        """Files begin with the first block."""
+        """Return 0: files begin with the first block."""
         return 0
 
     def align(self, dataset: Dataset) -> int:
-        """Blocks begin anywhere."""
+        """Return 1: blocks begin anywhere."""
         return 1
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Head and contents."""
+        """Return the bytes of heads and contents."""
         return sizes + HEAD
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """A read takes the head, too."""
+        """Return the bytes of a read, which takes the head, too."""
         return sizes + HEAD
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """All that follows the head."""
+        """Return where the contents begin in a block, and their bytes: all that follows the head."""
         return np.full_like(sizes, HEAD), sizes
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
+        """Return zeros: nothing follows the last block."""
         return np.zeros_like(counts)
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
@@ -89,31 +86,31 @@ class Blocks:
             out[start : start + HEAD] = size.to_bytes(8, "little") + MAGIC
 
     def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
+        """Return 0: files have no checksum."""
         return 0
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
+        """Return none: a file is all there is."""
         return ()
 
     def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
+        """Return nothing, since there are no sidecars."""
         return iter(())
 
 
 class AsciiBlocks(Blocks):
-    """The same, also `Dressed`: contents are made of the random bytes, one by one."""
+    """The format for ASCII contents, also `Dressed`: each byte is made of a random one."""
 
     def dress(self, dataset: Dataset, data: Bytes, place: Ints | int) -> Bytes:
-        """Seven bits of each byte."""
+        """Return the low seven bits of each byte."""
         return data & 0x7F
 
 

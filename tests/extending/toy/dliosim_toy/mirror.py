@@ -1,4 +1,4 @@
-"""Reads by pread into memory of its own, which is then copied to where it belongs; writes by pwrite."""
+"""A backend that reads by pread into memory of its own, copies that to the buffer, and writes by pwrite."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.execute.backends.registry import Backend, Files
-from dliosim.execute.io_errors import call_error, truncation_error
-from dliosim.measure.meter import Meter
-from dliosim.model import Access
-from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.extend import Access, Backend, Calls, Files, Meter, call_error, sample_heads, truncation_error
 
 
 class MirrorReader:
-    """See `dliosim.execute.backends.contract.Reader`."""
+    """The reader of one thread, with the methods of `dliosim.extend.Reader`."""
 
     def __init__(self, access: Access, files: Files) -> None:
         self.meter = Meter()
@@ -24,21 +20,21 @@ class MirrorReader:
         self._open: dict[int, int] = {}
 
     def begin_epoch(self) -> None:
-        """Nothing: files are opened when they are first read."""
+        """Do nothing: files are opened when they are first read."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """One call after the other; with `open each sample` the calls of one sample share its descriptor."""
-        apart = self._lifetime == "each sample"
+        """Read one call after the other; with `open each sample` the calls of one sample share its descriptor."""
+        each_sample = self._lifetime == "each sample"
         heads = sample_heads(calls, self._merged).tolist()
         rows = zip(calls.file.tolist(), calls.offset.tolist(), calls.length.tolist(), calls.start.tolist(), strict=True)
         moved = 0
         try:
             for head, (file, offset, length, start) in zip(heads, rows, strict=True):
-                if apart and head:
+                if each_sample and head:
                     self.close()
                 moved += self._call(file, offset, into[start : start + length])
         finally:
-            if apart:
+            if each_sample:
                 self.close()
         return moved
 
@@ -48,7 +44,7 @@ class MirrorReader:
             self.close()
 
     def active_hints(self) -> dict[str, str]:
-        """There are no hints."""
+        """Return no hints."""
         return {}
 
     def close(self) -> None:
@@ -87,7 +83,7 @@ class MirrorReader:
 
 
 class MirrorWriter:
-    """See `dliosim.execute.backends.contract.Writer`; the file is there already."""
+    """The writer of a file that exists, with the methods of `dliosim.extend.Writer`."""
 
     def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
         self.meter, self.path, self._open = Meter(), path, -1
@@ -100,7 +96,7 @@ class MirrorWriter:
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
-        """In as many calls as it takes."""
+        """Write all of the data, in as many calls as it takes."""
         meter, done = self.meter, 0
         while done < len(data):
             began = perf_counter_ns()
@@ -115,7 +111,7 @@ class MirrorWriter:
             done += wrote
 
     def sync(self) -> None:
-        """By fsync."""
+        """Write the file to storage by fsync."""
         began = perf_counter_ns()
         try:
             os.fsync(self._open)
@@ -124,11 +120,11 @@ class MirrorWriter:
         self.meter.sync_ns += perf_counter_ns() - began
 
     def active_hints(self) -> dict[str, str]:
-        """There are no hints."""
+        """Return no hints."""
         return {}
 
     def close(self) -> None:
-        """Close; raises what the file system has to say only now."""
+        """Close the file; raises the error that a file system reports only now."""
         began, self._open, last = perf_counter_ns(), -1, self._open
         try:
             if last >= 0:

@@ -1,0 +1,111 @@
+"""All that packages with formats and backends of their own import from dliosim; docs/extending.md shows their use.
+
+These names stay, wherever their modules move. Names of backends are imported when they are asked for: a format loads
+no MPI.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.formats.contract_tests import check_damage, check_framed, check_resolved
+from dliosim.formats.defaults import ContiguousFormat, SimpleFormat, refuse_unused
+from dliosim.formats.protocols import (
+    ENCODED,
+    Bytes,
+    Column,
+    Dressed,
+    EncodeTime,
+    FileIndex,
+    Filter,
+    Format,
+    Framed,
+    GroupEncoder,
+    Ints,
+    LibraryFile,
+    LibraryPreload,
+    LibraryReadable,
+    Resolved,
+)
+from dliosim.formats.registry import format_for, format_names, load_format
+from dliosim.model import Access, Dataset, Distribution, Layout, Shape, constant
+
+if TYPE_CHECKING:
+    from dliosim.execute.backends.contract import Reader, Writer
+    from dliosim.execute.backends.registry import Backend, Files, backend_names, backend_of
+    from dliosim.execute.io_errors import call_error, truncation_error
+    from dliosim.execute.testing.backend_contract import check_backend
+    from dliosim.measure.meter import Meter
+    from dliosim.plan.samples.io_requests import Calls, sample_heads
+
+__all__ = [
+    "ENCODED",
+    "Access",
+    "Backend",
+    "Bytes",
+    "Calls",
+    "Column",
+    "ContiguousFormat",
+    "Dataset",
+    "Distribution",
+    "Dressed",
+    "EncodeTime",
+    "ExecutionError",
+    "FileIndex",
+    "Files",
+    "Filter",
+    "Format",
+    "Framed",
+    "GroupEncoder",
+    "Ints",
+    "Layout",
+    "LibraryFile",
+    "LibraryPreload",
+    "LibraryReadable",
+    "Meter",
+    "Reader",
+    "Resolved",
+    "Shape",
+    "SimpleFormat",
+    "UsageError",
+    "Writer",
+    "backend_names",
+    "backend_of",
+    "call_error",
+    "check_backend",
+    "check_damage",
+    "check_framed",
+    "check_resolved",
+    "constant",
+    "format_for",
+    "format_names",
+    "load_format",
+    "refuse_unused",
+    "sample_heads",
+    "truncation_error",
+]
+
+#: Names of a backend by the module that has them. The package `execute` needs mpi4py.
+_BACKEND_NAMES: Final = {
+    "Reader": "execute.backends.contract",
+    "Writer": "execute.backends.contract",
+    "Backend": "execute.backends.registry",
+    "Files": "execute.backends.registry",
+    "backend_names": "execute.backends.registry",
+    "backend_of": "execute.backends.registry",
+    "call_error": "execute.io_errors",
+    "truncation_error": "execute.io_errors",
+    "check_backend": "execute.testing.backend_contract",
+    "Meter": "measure.meter",
+    "Calls": "plan.samples.io_requests",
+    "sample_heads": "plan.samples.io_requests",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of a backend's contract when it is asked for."""
+    if name not in _BACKEND_NAMES:
+        raise AttributeError(f"module 'dliosim.extend' has no attribute {name!r}")
+    return getattr(import_module(f"dliosim.{_BACKEND_NAMES[name]}"), name)

@@ -1,0 +1,113 @@
+"""A whole run as a value: its conditions, its phases, and what its `expect` lines came to. Only rank 0 has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dliosim.measure.machine import Environment
+from dliosim.measure.phase import PartialProgress, PhaseSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """An `expect` line and its result."""
+
+    #: the `expect` line
+    text: str
+    #: the figure over the epochs of `over`, in `unit`; None where there was nothing to measure
+    measured: float | None
+    #: `ratio`, `B/s`, `samples/s` or `s`
+    unit: str
+    #: True where the figure is within the bound
+    held: bool
+    #: the epochs, in words
+    over: str
+    #: why a figure cannot be trusted and so fails no run; None where it can
+    reported_only: str | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """Return True if the run fails because of this line."""
+        return not self.held and self.reported_only is None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A whole run, at rank 0."""
+
+    #: name of the workload
+    name: str
+    #: title of the workload
+    title: str
+    #: text of the main pattern file
+    pattern: str
+    #: pairs of `-D name=value`
+    overrides: tuple[tuple[str, str], ...]
+    #: hash of the resolved workload
+    digest: str
+    #: number of ranks
+    ranks: int
+    #: number of nodes
+    nodes: int
+    #: machine and libraries, as in results.json
+    environment: Environment
+    #: time of the start
+    started: str
+    #: wall time of the run, in s
+    seconds: float
+    #: verbs and loops, in order
+    phases: tuple[PhaseSummary, ...]
+    #: results of the `expect` lines
+    expectations: tuple[ExpectationResult, ...] = ()
+    #: command line
+    arguments: tuple[str, ...] = ()
+    #: True for a run without I/O
+    null: bool = False
+    #: True where every byte read was checked
+    verify: bool = False
+    #: mean time between failures as the user gave it, in s
+    mtbf: float | None = None
+    #: time to restart as the user gave it, in s
+    restart_time: float | None = None
+    #: progress so far; None for a complete run
+    partial: PartialProgress | None = None
+
+    def is_stored_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
+        """Return True if the root that a phase reads or writes is on a file system of these kinds."""
+        return self.environment.is_stored_on(phase.root, kinds)
+
+    @property
+    def order_hash(self) -> int:
+        """Return the hash of all samples in their order: the sum over epochs, modulo 2^64."""
+        return sum(epoch.order_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+
+    @property
+    def extent_hash(self) -> int:
+        """Return the hash of all bytes read: the sum over epochs, modulo 2^64."""
+        return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+
+    @property
+    def bytes_verified(self) -> int:
+        """Return the bytes that were compared with what was prepared or saved; 0 without `verify`.
+
+        These are the `verifiable_bytes` with known contents: contents of samples, not the bytes that a format puts
+        around them, and none of files that existed already.
+        """
+        if not self.verify:
+            return 0
+        # Unknown bytes may be counted in whole units, which hold more than the samples: never below 0.
+        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for phase in self.phases for one in phase.epochs)
+        return sum(loops) + self._bytes_restored
+
+    @property
+    def verifiable_bytes(self) -> int:
+        """Return the bytes that loops and restores read.
+
+        Samples that `cache memory` keeps were checked when they were read. Bytes that O_DIRECT reads around samples are
+        not checked.
+        """
+        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._bytes_restored
+
+    @property
+    def _bytes_restored(self) -> int:
+        return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")

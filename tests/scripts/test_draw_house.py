@@ -1,0 +1,23 @@
+"""The picture of the house in docs/design.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scripts.fidelity import script
+
+draw_house = script("draw_house")
+
+
+def test_the_page_shows_the_imports_as_they_are() -> None:
+    page = draw_house.PAGE.read_text(encoding="utf-8")
+    assert draw_house.fill_page(page) == page, "type: scripts/draw_house.py"
+
+
+def test_an_import_that_a_longer_way_implies_is_left_out() -> None:
+    assert draw_house.drop_implied({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def test_a_page_without_the_marks_is_refused() -> None:
+    with pytest.raises(SystemExit, match="is there 0 times, and must be once"):
+        draw_house.fill_page("# A page\n")
