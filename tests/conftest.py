@@ -1,9 +1,9 @@
 """Settings of all tests.
 
 All processes of tests get Ctrl-C, and use short time slices: ranks that wait inside MPI spin until their slice ends,
-and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest. Where Python
-keeps no bytecode, the processes of tests keep their own until the tests are over: hundreds of them would compile every
-module otherwise.
+and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest. Where
+Python keeps no bytecode, the processes of tests keep their own until the tests are over: hundreds of them would compile
+every module otherwise.
 """
 
 from __future__ import annotations
